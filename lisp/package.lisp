@@ -1,0 +1,6 @@
+;;;; The one package of the Lisp half.
+
+(defpackage :steelbank
+  (:documentation "What the image answers about Lisp code, and the boundary to the host.")
+  (:use :common-lisp)
+  (:import-from :sb-alien #:define-alien-callable))
