@@ -1,0 +1,211 @@
+;;;; The packages and symbols of the image as tables, so that the host can answer FIND-SYMBOL without Lisp.
+
+(in-package :steelbank)
+
+;;; What the saved core holds by itself
+
+(defstruct (baseline (:constructor make-baseline ()))
+  "What the index embedded in the host already knows; later exports say only what is new."
+  (serial 0 :type (unsigned-byte 32))
+  (method-count 0 :type (unsigned-byte 32))
+  (packages (make-hash-table :test 'eq) :read-only t)
+  (methods (make-hash-table :test 'eq :weakness :key) :read-only t))
+
+(defvar *baseline* nil
+  "The baseline of this image, or NIL while every export is complete.")
+
+;;; One export
+
+(defstruct (export-state (:conc-name state-) (:constructor make-export-state (baseline)))
+  "The tables of one export, and the numbers already given out."
+  (baseline nil :read-only t)
+  (pool (make-string-pool) :read-only t)
+  (package-numbers (make-hash-table :test 'eq) :read-only t)
+  (symbol-numbers (make-hash-table :test 'eq) :read-only t)
+  (name-numbers (make-hash-table :test 'equal) :read-only t)
+  (source-numbers (make-hash-table :test 'eq) :read-only t)
+  (packages (make-table 3) :read-only t)
+  (nicknames (make-table 2) :read-only t)
+  (uses (make-table 2) :read-only t)
+  (local-nicknames (make-table 3) :read-only t)
+  (symbols (make-table 3) :read-only t)
+  (presents (make-table 3) :read-only t)
+  (names (make-table 3) :read-only t)
+  (sources (make-table 3) :read-only t)
+  (functions (make-table 9) :read-only t)
+  (records (make-table 4) :read-only t)
+  (survivors (make-table 3) :read-only t)
+  (refuted (make-table 2) :read-only t))
+
+(defun state-tables (state)
+  "The tables of STATE in the order in which the host reads them."
+  (list (state-packages state) (state-nicknames state) (state-uses state) (state-local-nicknames state)
+        (state-symbols state) (state-presents state) (state-names state) (state-sources state)
+        (state-functions state) (state-records state) (state-survivors state) (state-refuted state)))
+
+;;; Printing. Every symbol is written with its home package and two colons, in standard syntax.
+
+(defun plain-name-p (name)
+  "True if NAME is read back as it is written: no escape is needed, and it cannot be a number."
+  (and (plusp (length name))
+       (every (lambda (char) (or (char<= #\A char #\Z) (find char "*%+<>=/!?&$_-@"))) name)))
+
+(defun escaped-name (name)
+  "NAME as the printer writes a symbol of that name in standard syntax, without a package."
+  (check-type name string)
+  (if (plain-name-p name)
+      name
+      (with-standard-io-syntax
+        (let ((*print-gensym* nil) (*print-readably* nil))
+          (prin1-to-string (make-symbol name))))))
+
+(defun write-qualified (symbol stream)
+  "Write SYMBOL with its home package's full name and two colons."
+  (let ((package (symbol-package symbol)))
+    (cond (package (write-string (escaped-name (package-name package)) stream)
+                   (write-string "::" stream))
+          (t (write-string "#:" stream)))
+    (write-string (escaped-name (symbol-name symbol)) stream)))
+
+(defun write-form (form stream depth)
+  "Write FORM, an argument or a specializer in a name, with qualified symbols."
+  (cond ((keywordp form) (write-char #\: stream) (write-string (escaped-name (symbol-name form)) stream))
+        ((and (symbolp form) (member form lambda-list-keywords)) (write-string (symbol-name form) stream))
+        ((and (null form) (zerop depth)) (write-string "()" stream))
+        ((symbolp form) (write-qualified form stream))
+        ((and (consp form) (< depth 8))
+         (write-char #\( stream)
+         (loop for (part . rest) on form
+               for count from 0
+               do (cond ((and (zerop count) (member part '(eql sb-pcl::class-eq)))
+                         (write-string (symbol-name part) stream))
+                        ((= count 64) (write-string "..." stream) (return))
+                        (t (write-form part stream (1+ depth))))
+                  (cond ((null rest))
+                        ((consp rest) (write-char #\Space stream))
+                        (t (write-string " . " stream) (write-form rest stream (1+ depth)))))
+         (write-char #\) stream))
+        (t (write-object form stream))))
+
+(defun write-object (object stream)
+  "Write OBJECT, which is no symbol and no list, by itself if that is harmless and else by its type."
+  (typecase object
+    ((or number character string)
+     (with-standard-io-syntax (let ((*print-readably* nil)) (prin1 object stream))))
+    (class (write-form (class-name object) stream 0))
+    (t (write-string "#<" stream)
+       (write-form (type-of object) stream 7)
+       (write-string ">" stream))))
+
+(defun write-name (name stream)
+  "Write NAME, of a function or of what is used, as answers show it: (SETF PKG::NAME), (METHOD PKG::NAME (PKG::CLASS))."
+  (cond ((symbolp name) (write-qualified name stream))
+        ((stringp name) (write-object name stream))
+        ((and (consp name) (symbolp (first name)) (sb-int:proper-list-p name))
+         (write-char #\( stream)
+         (write-string (case (first name)
+                         ((sb-pcl::fast-method sb-pcl::slow-method) "METHOD")
+                         (t (escaped-name (symbol-name (first name)))))
+                       stream)
+         (loop with in = nil
+               for count from 0
+               for part in (rest name)
+               do (write-char #\Space stream)
+                  (cond ((or in (and (zerop count) (consp part)
+                                     (member (first part) '(setf sb-ext:cas sb-pcl::slot-accessor))))
+                         (write-name part stream))
+                        (t (write-form part stream 0)))
+                  (setf in (eq part :in)))
+         (write-char #\) stream))
+        (t (write-form name stream 0))))
+
+(defun name-text (name)
+  "NAME as answers show it."
+  (let ((*print-pretty* nil))
+    (with-output-to-string (stream) (write-name name stream))))
+
+(defun principal-symbol (name)
+  "The symbol under which NAME is filed: F for (SETF F), (METHOD F ...) and (LABELS G :IN F). NIL and false if it has none."
+  (cond ((and (symbolp name) name) (values name t))
+        ((null name) (values nil t))
+        ((not (and (consp name) (sb-int:proper-list-p name) (rest name))) (values nil nil))
+        ((member (first name) '(flet labels lambda))
+         (let ((in (member :in name)))
+           (if in (principal-symbol (second in)) (values nil nil))))
+        ((eq (first name) 'sb-pcl::slot-accessor) (principal-symbol (third name)))
+        (t (principal-symbol (second name)))))
+
+;;; Tables
+
+(defun state-string (state string)
+  "The number of STRING in STATE's pool."
+  (pool-string (state-pool state) string))
+
+(defun state-package (state package)
+  "The number of PACKAGE, which is one of the packages listed, or NIL."
+  (and package (gethash package (state-package-numbers state))))
+
+(defun state-symbol (state symbol)
+  "The number of SYMBOL."
+  (let ((numbers (state-symbol-numbers state)))
+    (or (gethash symbol numbers)
+        (setf (gethash symbol numbers)
+              (let ((name (symbol-name symbol)))
+                (add-row (state-symbols state)
+                         (state-package state (symbol-package symbol))
+                         (state-string state name)
+                         (if (plain-name-p name) +none+ (state-string state (escaped-name name)))))))))
+
+(defun package-checksum (package)
+  "A number that differs, but for bad luck, once a symbol has come to or gone from PACKAGE or changed its status."
+  (let ((sum 0))
+    (declare (type (unsigned-byte 62) sum) (optimize speed))
+    (with-package-iterator (next package :internal :external)
+      (loop
+        (multiple-value-bind (more symbol status) (next)
+          (unless more (return sum))
+          (setf sum (ldb (byte 62 0)
+                         (+ sum
+                            (* (sxhash (symbol-name symbol)) (if (eq status :external) 3 1))
+                            (if (eq (symbol-package symbol) package) 0 12345)))))))))
+
+(defun export-presents (state package)
+  "Append the symbols that are present in PACKAGE."
+  (let ((number (state-package state package))
+        (presents (state-presents state)))
+    (with-package-iterator (next package :internal :external)
+      (loop
+        (multiple-value-bind (more symbol status) (next)
+          (unless more (return))
+          (add-row presents number (state-symbol state symbol) (if (eq status :external) 1 0)))))))
+
+(defun export-packages (state)
+  "Append all packages, and the symbols of those that differ from the baseline."
+  (let ((packages (sort (list-all-packages) #'string< :key #'package-name))
+        (numbers (state-package-numbers state))
+        (known (and (state-baseline state) (baseline-packages (state-baseline state)))))
+    (loop for package in packages
+          for number from 0
+          do (setf (gethash package numbers) number))
+    (dolist (package packages)
+      (let* ((old (and known (gethash package known)))
+             (same (and old (= (cdr old) (package-checksum package)))))
+        (add-row (state-packages state)
+                 (state-string state (package-name package))
+                 (car old)
+                 (if same 1 0))
+        (unless same (export-presents state package))
+        (dolist (nickname (package-nicknames package))
+          (add-row (state-nicknames state) (gethash package numbers) (state-string state nickname)))
+        (dolist (used (package-use-list package))
+          (add-row (state-uses state) (gethash package numbers) (gethash used numbers)))
+        (loop for (nickname . actual) in (sb-ext:package-local-nicknames package)
+              do (add-row (state-local-nicknames state) (gethash package numbers)
+                          (state-string state nickname) (gethash actual numbers)))))))
+
+(defun note-packages (baseline state)
+  "Let BASELINE remember the packages of STATE by number and checksum."
+  (maphash (lambda (package number)
+             (setf (gethash package (baseline-packages baseline))
+                   (cons number (package-checksum package))))
+           (state-package-numbers state)))
