@@ -9,6 +9,7 @@
                (:file "json")
                (:file "names")
                (:file "describe")
+               (:file "tap")
                (:file "boundary"))
   :in-order-to ((asdf:test-op (asdf:test-op "steelbank/tests"))))
 
