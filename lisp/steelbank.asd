@@ -10,6 +10,7 @@
                (:file "names")
                (:file "describe")
                (:file "tap")
+               (:file "project")
                (:file "boundary"))
   :in-order-to ((asdf:test-op (asdf:test-op "steelbank/tests"))))
 

@@ -368,14 +368,15 @@ nearest one before it. NIL when TAP knows nothing of the top-level form."
   (declare (type tap tap) (type octets sidecar) (type pathname directory))
   (let* ((name (sidecar-name (truename (tap-stream tap))
                              (sb-c::file-info-write-date (tap-file-info tap))))
-         (path (sb-ext:parse-native-namestring name nil directory))
-         (temporary (sb-ext:parse-native-namestring
-                     (format nil "~A.~D-~D" name (sb-unix:unix-getpid) (random 1000000)) nil directory)))
+         (path (merge-pathnames (sb-ext:parse-native-namestring name) directory))
+         (temporary (merge-pathnames
+                     (sb-ext:parse-native-namestring (format nil "~A.~36R" name (random (expt 2 64) (make-random-state t))))
+                     directory)))
     (ensure-directories-exist path)
     (with-open-file (stream temporary :direction :output :element-type '(unsigned-byte 8)
                                       :if-exists :supersede)
       (write-sequence sidecar stream))
-    (sb-unix:unix-rename (sb-ext:native-namestring temporary) (sb-ext:native-namestring path))
+    (rename-file temporary path)
     path))
 
 (defun finish-tap (tap complete)
@@ -427,8 +428,6 @@ nearest one before it. NIL when TAP knows nothing of the top-level form."
       (apply function source-info arguments)
       (let* ((file-info (sb-c::source-info-file-info source-info))
              (*tap* (%make-tap :file-info file-info)))
-        (unless (sb-c::file-info-subforms file-info)
-          (setf (sb-c::file-info-subforms file-info) (make-array 100 :fill-pointer 0 :adjustable t)))
         (unwind-protect (apply function source-info arguments)
           (setf (tap-stream *tap*) (sb-c::source-info-stream source-info))
           (finish-tap *tap* (at-end-p (tap-stream *tap*)))))))
