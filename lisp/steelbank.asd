@@ -9,6 +9,7 @@
                (:file "json")
                (:file "names")
                (:file "describe")
+               (:file "columns")
                (:file "tap")
                (:file "project")
                (:file "boundary"))

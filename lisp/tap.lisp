@@ -35,10 +35,6 @@
 (defconstant +sidecar-version+ 1
   "The version of the format described at the top of this file.")
 
-(deftype octets ()
-  "What a sidecar is made of."
-  '(simple-array (unsigned-byte 8) (*)))
-
 (defstruct (tap (:constructor %make-tap))
   "What has been recorded of one file. FILE-INFO and STREAM say whose events these are."
   (file-info nil)
