@@ -1,0 +1,250 @@
+//! From Lisp's export to the index: everything sorted and grouped once, so that a lookup has nothing left to do.
+//!
+//! Depends on nothing but std, because the build script includes it.
+
+use super::export::{Export, Malformed, NONE};
+use super::format::{KINDS, MAGIC, SECTIONS, hash};
+
+/// Bakes an export into the octets of an index.
+pub fn bake(octets: &[u8]) -> Result<Vec<u8>, Malformed> {
+    let export = Export::read(octets)?;
+    let symbols = Symbols::of(&export);
+    let names = Names::of(&export, &symbols);
+    let functions = Functions::of(&export, &symbols);
+    let packages = export.packages();
+
+    let mut writer = Writer::default();
+    writer.section(
+        [export.stamp, export.since, export.serial]
+            .into_iter()
+            .flat_map(|long| [long as u32, (long >> 32) as u32]),
+    );
+    let mut end = 0;
+    writer.section((0..export.strings()).map(|number| {
+        end += export.string(number as u32).len() as u32;
+        end
+    }));
+    writer.text((0..export.strings()).flat_map(|number| export.string(number as u32).iter().copied()));
+    writer
+        .section((0..packages.rows()).flat_map(|row| [0, 1, 2, 3].map(|column| packages.cell(row, column))));
+    writer.section(package_names(&export).into_iter().flatten());
+    let (use_starts, uses) = grouped(packages.rows(), export.uses().rows(), |row| export.uses().cell(row, 0));
+    writer.section(use_starts.into_iter());
+    writer.section(uses.into_iter().map(|row| export.uses().cell(row as usize, 1)));
+    let locals = export.local_nicknames();
+    writer.section((0..locals.rows()).flat_map(|row| [0, 1, 2].map(|column| locals.cell(row, column))));
+    writer.section(symbols.buckets.iter().copied());
+
+    let presents = export.presents();
+    let (present_starts, present_rows) =
+        grouped(symbols.order.len(), presents.rows(), |row| symbols.new(presents.cell(row, 1)));
+    writer.section((0..=symbols.order.len()).flat_map(|new| {
+        let [home, name, text] = match symbols.order.get(new) {
+            Some(old) => [0, 1, 2].map(|column| export.symbols().cell(*old as usize, column)),
+            None => [NONE; 3],
+        };
+        [home, name, text, present_starts[new], names.starts[new]]
+    }));
+    writer.section(
+        present_rows
+            .into_iter()
+            .flat_map(|row| [presents.cell(row as usize, 0), presents.cell(row as usize, 2)]),
+    );
+    writer.section(
+        names.order.iter().flat_map(|old| [1, 2].map(|column| export.names().cell(*old as usize, column))),
+    );
+
+    let records = export.records();
+    let key = |row: usize| names.new(records.cell(row, 1)) * KINDS as u32 + records.cell(row, 0);
+    let (record_starts, mut rows) = grouped(names.order.len() * KINDS, records.rows(), key);
+    for bounds in record_starts.windows(2) {
+        rows[bounds[0] as usize..bounds[1] as usize].sort_unstable_by_key(|row| {
+            (functions.new(records.cell(*row as usize, 2)), records.cell(*row as usize, 3))
+        });
+    }
+    writer.section(record_starts.into_iter());
+    writer.section(
+        rows.into_iter()
+            .flat_map(|row| [functions.new(records.cell(row as usize, 2)), records.cell(row as usize, 3)]),
+    );
+    let table = export.functions();
+    writer.section(functions.order.iter().flat_map(|old| {
+        let cell = |column| table.cell(*old as usize, column);
+        [cell(0), symbols.new(cell(1)), cell(2), cell(3), cell(4), cell(5), cell(6), cell(7), cell(8)]
+    }));
+    let mut identities: Vec<u32> = (0..functions.order.len() as u32).collect();
+    identities.sort_unstable_by_key(|new| {
+        let old = functions.order[*new as usize] as usize;
+        (table.cell(old, 6), table.cell(old, 7))
+    });
+    writer.section(identities.into_iter());
+    let sources = export.sources();
+    writer.section((0..sources.rows()).flat_map(|row| [0, 1, 2].map(|column| sources.cell(row, column))));
+    Ok(writer.finish())
+}
+
+/// A symbol as answers print it: its home package and name.
+pub fn qualified(package: Option<&[u8]>, name: &[u8]) -> Vec<u8> {
+    match package {
+        Some(package) => [package, b"::", name].concat(),
+        None => [b"#:", name].concat(),
+    }
+}
+
+/// Rows grouped by key: where each group starts (one more than there are groups), and the rows in order.
+/// Rows whose key lies outside are left out.
+fn grouped(groups: usize, rows: usize, key: impl Fn(usize) -> u32) -> (Vec<u32>, Vec<u32>) {
+    let mut starts = vec![0_u32; groups + 1];
+    for row in 0..rows {
+        if let Some(count) = starts.get_mut(key(row) as usize + 1) {
+            *count += 1;
+        }
+    }
+    for group in 0..groups {
+        starts[group + 1] += starts[group];
+    }
+    let mut next = starts.clone();
+    let mut order = vec![0; starts[groups] as usize];
+    for row in 0..rows {
+        let group = key(row) as usize;
+        if group < groups {
+            order[next[group] as usize] = row as u32;
+            next[group] += 1;
+        }
+    }
+    (starts, order)
+}
+
+fn package_names(export: &Export<'_>) -> Vec<[u32; 2]> {
+    let packages = export.packages();
+    let nicknames = export.nicknames();
+    let mut names: Vec<[u32; 2]> = (0..packages.rows())
+        .map(|row| [packages.cell(row, 0), row as u32])
+        .chain((0..nicknames.rows()).map(|row| [nicknames.cell(row, 1), nicknames.cell(row, 0)]))
+        .collect();
+    names.sort_by(|left, right| export.string(left[0]).cmp(export.string(right[0])));
+    names
+}
+
+/// The new order of a table, and for each old row its new place.
+fn places(order: &[u32], rows: usize) -> Vec<u32> {
+    let mut places = vec![NONE; rows];
+    for (new, old) in order.iter().enumerate() {
+        places[*old as usize] = new as u32;
+    }
+    places
+}
+
+fn place(places: &[u32], old: u32) -> u32 {
+    places.get(old as usize).copied().unwrap_or(NONE)
+}
+
+/// Symbols, grouped by the hash of their names.
+struct Symbols {
+    order: Vec<u32>,
+    places: Vec<u32>,
+    buckets: Vec<u32>,
+    texts: Vec<Vec<u8>>,
+}
+
+impl Symbols {
+    fn of(export: &Export<'_>) -> Self {
+        let table = export.symbols();
+        let count = table.rows().next_power_of_two();
+        let (buckets, order) =
+            grouped(count, table.rows(), |row| hash(export.string(table.cell(row, 1))) & (count as u32 - 1));
+        let texts = (0..table.rows())
+            .map(|row| {
+                let home =
+                    table.get(row, 0).map(|home| export.string(export.packages().cell(home as usize, 1)));
+                let name = table.get(row, 2).unwrap_or_else(|| table.cell(row, 1));
+                qualified(home, export.string(name))
+            })
+            .collect();
+        Self { places: places(&order, table.rows()), order, buckets, texts }
+    }
+
+    fn new(&self, old: u32) -> u32 {
+        place(&self.places, old)
+    }
+}
+
+/// Used names, grouped by principal symbol.
+struct Names {
+    order: Vec<u32>,
+    places: Vec<u32>,
+    starts: Vec<u32>,
+}
+
+impl Names {
+    fn of(export: &Export<'_>, symbols: &Symbols) -> Self {
+        let table = export.names();
+        let (starts, mut order) =
+            grouped(symbols.order.len(), table.rows(), |row| symbols.new(table.cell(row, 0)));
+        order.extend((0..table.rows() as u32).filter(|row| table.get(*row as usize, 0).is_none()));
+        Self { places: places(&order, table.rows()), order, starts }
+    }
+
+    fn new(&self, old: u32) -> u32 {
+        place(&self.places, old)
+    }
+}
+
+/// Functions in the order of answers: by the printed principal symbol, then by the printed name.
+struct Functions {
+    order: Vec<u32>,
+    places: Vec<u32>,
+}
+
+impl Functions {
+    fn of(export: &Export<'_>, symbols: &Symbols) -> Self {
+        let table = export.functions();
+        let mut order: Vec<u32> = (0..table.rows() as u32).collect();
+        let key = |row: &u32| {
+            let text = export.string(table.cell(*row as usize, 0));
+            let symbol = table.get(*row as usize, 1).and_then(|symbol| symbols.texts.get(symbol as usize));
+            (symbol.map_or(text, Vec::as_slice), text)
+        };
+        order.sort_by(|left, right| key(left).cmp(&key(right)));
+        Self { places: places(&order, table.rows()), order }
+    }
+
+    fn new(&self, old: u32) -> u32 {
+        place(&self.places, old)
+    }
+}
+
+#[derive(Default)]
+struct Writer {
+    directory: Vec<(u32, u32)>,
+    body: Vec<u8>,
+}
+
+impl Writer {
+    fn section(&mut self, words: impl Iterator<Item = u32>) {
+        let start = self.body.len();
+        for word in words {
+            self.body.extend_from_slice(&word.to_le_bytes());
+        }
+        self.directory.push((start as u32, (self.body.len() - start) as u32));
+    }
+
+    fn text(&mut self, octets: impl Iterator<Item = u8>) {
+        let start = self.body.len();
+        self.body.extend(octets);
+        self.directory.push((start as u32, (self.body.len() - start) as u32));
+        self.body.resize(self.body.len().next_multiple_of(4), 0);
+    }
+
+    fn finish(self) -> Vec<u8> {
+        let head = MAGIC.len() + SECTIONS * 8;
+        let mut octets = Vec::with_capacity(head + self.body.len());
+        octets.extend_from_slice(MAGIC);
+        for (start, length) in self.directory {
+            octets.extend_from_slice(&(start + head as u32).to_le_bytes());
+            octets.extend_from_slice(&length.to_le_bytes());
+        }
+        octets.extend_from_slice(&self.body);
+        octets
+    }
+}

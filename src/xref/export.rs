@@ -1,0 +1,199 @@
+//! What Lisp hands over: `lisp/xref.lisp`'s tables, read from one octet vector.
+//!
+//! Depends on nothing but std, because the build script includes it.
+
+use std::fmt;
+
+/// What a cell holds when there is nothing to say.
+pub const NONE: u32 = u32::MAX;
+
+/// The columns of each table, in the order in which Lisp writes them.
+const WIDTHS: [usize; 12] = [4, 2, 2, 3, 3, 3, 3, 3, 9, 4, 3, 2];
+
+/// An export that cannot be read: cut short, or made by another version of the Lisp half.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed {
+    /// What was expected.
+    pub expected: &'static str,
+    /// The octet at which it was missing.
+    pub at: usize,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "cross-reference data has no {} at octet {}; the core and this program are of different versions, build both again",
+            self.expected, self.at
+        )
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// A table of numbers, stored column by column.
+#[derive(Debug, Clone, Copy)]
+pub struct Table<'a> {
+    cells: &'a [u8],
+    rows: usize,
+}
+
+impl Table<'_> {
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The number in `column` of `row`; [`NONE`] outside the table.
+    pub fn cell(&self, row: usize, column: usize) -> u32 {
+        word(self.cells, column * self.rows + row)
+    }
+
+    /// The number in `column` of `row`, if there is one.
+    pub fn get(&self, row: usize, column: usize) -> Option<u32> {
+        Some(self.cell(row, column)).filter(|cell| *cell != NONE)
+    }
+}
+
+/// The `index`-th little-endian number in `cells`; [`NONE`] outside.
+pub fn word(cells: &[u8], index: usize) -> u32 {
+    match cells.get(index * 4..).and_then(|rest| rest.first_chunk::<4>()) {
+        Some(octets) => u32::from_le_bytes(*octets),
+        None => NONE,
+    }
+}
+
+/// One export, borrowed from the octets that Lisp returned.
+#[derive(Debug)]
+pub struct Export<'a> {
+    /// SBCL's `*code-alloc-count*` when the export was made.
+    pub stamp: u64,
+    /// Functions in this export have a serial number above this one.
+    pub since: u64,
+    /// The highest code serial number that this export covers.
+    pub serial: u64,
+    ends: &'a [u8],
+    blob: &'a [u8],
+    tables: [Table<'a>; 12],
+}
+
+impl<'a> Export<'a> {
+    /// Reads the frame of an export; rows are read on demand.
+    pub fn read(octets: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader { octets, at: 0 };
+        if reader.take(8, "heading")? != b"SBXREF01" {
+            return Err(Malformed { expected: "heading", at: 0 });
+        }
+        let stamp = reader.long()?;
+        let since = reader.long()?;
+        let serial = reader.long()?;
+        let strings = reader.word()?;
+        let ends = reader.take(strings * 4, "strings")?;
+        let length = if strings == 0 { 0 } else { word(ends, strings - 1) as usize };
+        let blob = reader.take(length.next_multiple_of(4), "text")?;
+        let mut tables = [Table { cells: &[], rows: 0 }; 12];
+        for (table, width) in tables.iter_mut().zip(WIDTHS) {
+            let rows = reader.word()?;
+            *table = Table { cells: reader.take(rows * width * 4, "table")?, rows };
+        }
+        Ok(Self { stamp, since, serial, ends, blob, tables })
+    }
+
+    /// String number `number`: UTF-8 as Lisp encoded it.
+    pub fn string(&self, number: u32) -> &'a [u8] {
+        let number = number as usize;
+        let start = if number == 0 { 0 } else { word(self.ends, number - 1) as usize };
+        self.blob.get(start..word(self.ends, number) as usize).unwrap_or_default()
+    }
+
+    /// Number of strings.
+    pub fn strings(&self) -> usize {
+        self.ends.len() / 4
+    }
+
+    /// name, printed name, number in the baseline, 1 if its symbols are those of the baseline.
+    pub fn packages(&self) -> Table<'a> {
+        self.tables[0]
+    }
+
+    /// package, nickname.
+    pub fn nicknames(&self) -> Table<'a> {
+        self.tables[1]
+    }
+
+    /// package, used package.
+    pub fn uses(&self) -> Table<'a> {
+        self.tables[2]
+    }
+
+    /// package, nickname, actual package.
+    pub fn local_nicknames(&self) -> Table<'a> {
+        self.tables[3]
+    }
+
+    /// home package, name, printed name if it differs.
+    pub fn symbols(&self) -> Table<'a> {
+        self.tables[4]
+    }
+
+    /// package, symbol, 1 if external.
+    pub fn presents(&self) -> Table<'a> {
+        self.tables[5]
+    }
+
+    /// principal symbol, role, text unless it is that symbol.
+    pub fn names(&self) -> Table<'a> {
+        self.tables[6]
+    }
+
+    /// path, universal time of writing (low, high).
+    pub fn sources(&self) -> Table<'a> {
+        self.tables[7]
+    }
+
+    /// text, principal symbol, kind, source, top-level form, offset, serial number, entry, status.
+    pub fn functions(&self) -> Table<'a> {
+        self.tables[8]
+    }
+
+    /// kind, used name, function, form number.
+    pub fn records(&self) -> Table<'a> {
+        self.tables[9]
+    }
+
+    /// serial number, entry, status of functions exported before.
+    pub fn survivors(&self) -> Table<'a> {
+        self.tables[10]
+    }
+
+    /// serial number, entry of functions of the baseline that their names no longer mean.
+    pub fn refuted(&self) -> Table<'a> {
+        self.tables[11]
+    }
+}
+
+struct Reader<'a> {
+    octets: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize, expected: &'static str) -> Result<&'a [u8], Malformed> {
+        let taken = self
+            .at
+            .checked_add(length)
+            .and_then(|end| self.octets.get(self.at..end))
+            .ok_or(Malformed { expected, at: self.at })?;
+        self.at += length;
+        Ok(taken)
+    }
+
+    fn word(&mut self) -> Result<usize, Malformed> {
+        Ok(word(self.take(4, "number")?, 0) as usize)
+    }
+
+    fn long(&mut self) -> Result<u64, Malformed> {
+        let octets = self.take(8, "number")?;
+        Ok(u64::from(word(octets, 0)) | u64::from(word(octets, 1)) << 32)
+    }
+}
