@@ -26,6 +26,8 @@
 ;;;;       u             kind 0: form number; kinds 2 and 3: index of the symbol or string; else absent
 ;;;;   u, uses       top-level uses: count, then each: octet kind (0 binds 1 calls 2 sets 3 references
 ;;;;                 4 macroexpands), u 2 * symbol index (+ 1 for (setf symbol)), u top-level form, u form number
+;;;;   u, locals     names bound locally: count, then each: u top-level form, u 2 * symbol index (+ 1 for a
+;;;;                 function, else a variable)
 ;;;; Event kinds: 0 a form with a number; 1 a list without one (quoted data); 2 a symbol; 3 a string in a
 ;;;; package definition; 4 another object that contains events (a vector, a comma, #. and the like).
 ;;;; Positions and lengths count characters as decoded; a byte order mark counts as one.
@@ -51,6 +53,7 @@
   (form-count 0 :type fixnum)
   (uses '() :type list)
   (context nil)
+  (locals (make-hash-table) :type hash-table)
   (positions (make-array 64 :adjustable t :fill-pointer 0)))
 
 (defvar *tap* nil
@@ -350,6 +353,10 @@ nearest one before it. NIL when TAP knows nothing of the top-level form."
              (tap-unsigned head name)
              (tap-unsigned head toplevel)
              (tap-unsigned head number))
+    (tap-unsigned head (hash-table-count (tap-locals tap)))
+    (loop for local being the hash-keys of (tap-locals tap)
+          do (tap-unsigned head (ash local -32))
+             (tap-unsigned head (ldb (byte 32 0) local)))
     (subseq (tap-buffer head) 0 (tap-fill head))))
 
 (defun sidecar-name (truename write-date)
@@ -466,10 +473,33 @@ nearest one before it. NIL when TAP knows nothing of the top-level form."
                                                           (setf recorded t)))
       (not recorded))))
 
+(defun note-local (tap toplevel name bit)
+  "Record that NAME is bound locally in top-level form TOPLEVEL, if it is a symbol that the file names."
+  (let ((index (and (symbolp name) (gethash name (tap-names tap)))))
+    (when index
+      (setf (gethash (logior (ash toplevel 32) (* 2 index) bit) (tap-locals tap)) t))))
+
+(defun note-lambda-locals (tap clambda)
+  "Record the names that CLAMBDA binds, its own local name and its variables, in TAP."
+  (let* ((path (sb-c::node-source-path (sb-c::lambda-bind clambda)))
+         (toplevel (and (sb-c::source-path-form-number path) (sb-c::source-path-tlf-number path)))
+         (name (sb-c::functional-debug-name clambda)))
+    (when toplevel
+      (when (typep name '(cons (member flet labels) cons))
+        (note-local tap toplevel (second name) 1))
+      (dolist (variable (sb-c::lambda-vars clambda))
+        (unless (sb-c::lambda-var-specvar variable)
+          (note-local tap toplevel (sb-c::leaf-debug-name variable) 0))))))
+
 (defun tapped-record-component-xrefs (function component)
   "Around SB-C::RECORD-COMPONENT-XREFS, which records nothing for top-level code."
   (funcall function component)
   (let ((tap (own-tap sb-c::*source-info*)))
+    (when tap
+      (dolist (clambda (sb-c::component-lambdas component))
+        (note-lambda-locals tap clambda)
+        (dolist (inner (sb-c::lambda-lets clambda))
+          (note-lambda-locals tap inner))))
     (when (and tap
                (some (lambda (clambda) (sb-c::functional-kind-eq clambda sb-c::toplevel))
                      (sb-c::component-lambdas component)))
