@@ -1,0 +1,6 @@
+//! Where things stand in the text: the structural reader for Lisp, and the text index.
+//!
+//! Nothing here runs or loads anyone's code, and nothing here knows the engine.
+
+pub mod lines;
+pub mod lisp;
