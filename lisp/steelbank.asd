@@ -10,6 +10,8 @@
                (:file "names")
                (:file "describe")
                (:file "columns")
+               (:file "symbols")
+               (:file "xref")
                (:file "tap")
                (:file "project")
                (:file "boundary"))

@@ -8,6 +8,9 @@
   "What the index embedded in the host already knows; later exports say only what is new."
   (serial 0 :type (unsigned-byte 32))
   (method-count 0 :type (unsigned-byte 32))
+  (functions '() :type list)
+  (others '() :type list)
+  (generics '() :type list)
   (packages (make-hash-table :test 'eq) :read-only t)
   (methods (make-hash-table :test 'eq :weakness :key) :read-only t))
 
@@ -97,7 +100,7 @@
        (write-form (type-of object) stream 7)
        (write-string ">" stream))))
 
-(defun write-name (name stream)
+(defun write-xref-name (name stream)
   "Write NAME, of a function or of what is used, as answers show it: (SETF PKG::NAME), (METHOD PKG::NAME (PKG::CLASS))."
   (cond ((symbolp name) (write-qualified name stream))
         ((stringp name) (write-object name stream))
@@ -113,16 +116,16 @@
                do (write-char #\Space stream)
                   (cond ((or in (and (zerop count) (consp part)
                                      (member (first part) '(setf sb-ext:cas sb-pcl::slot-accessor))))
-                         (write-name part stream))
+                         (write-xref-name part stream))
                         (t (write-form part stream 0)))
                   (setf in (eq part :in)))
          (write-char #\) stream))
         (t (write-form name stream 0))))
 
-(defun name-text (name)
+(defun xref-name-text (name)
   "NAME as answers show it."
   (let ((*print-pretty* nil))
-    (with-output-to-string (stream) (write-name name stream))))
+    (with-output-to-string (stream) (write-xref-name name stream))))
 
 (defun principal-symbol (name)
   "The symbol under which NAME is filed: F for (SETF F), (METHOD F ...) and (LABELS G :IN F). NIL and false if it has none."
@@ -160,14 +163,19 @@
   "A number that differs, but for bad luck, once a symbol has come to or gone from PACKAGE or changed its status."
   (let ((sum 0))
     (declare (type (unsigned-byte 62) sum) (optimize speed))
-    (with-package-iterator (next package :internal :external)
-      (loop
-        (multiple-value-bind (more symbol status) (next)
-          (unless more (return sum))
-          (setf sum (ldb (byte 62 0)
-                         (+ sum
-                            (* (sxhash (symbol-name symbol)) (if (eq status :external) 3 1))
-                            (if (eq (symbol-package symbol) package) 0 12345)))))))))
+    (flet ((add (table factor)
+             (declare (type (integer 1 3) factor))
+             (let ((cells (cdr (sb-impl::symtbl-%cells table))))
+               (declare (type simple-vector cells))
+               (loop for cell across cells
+                     when (and cell (symbolp cell))
+                       do (setf sum (ldb (byte 62 0)
+                                         (+ sum
+                                            (* factor (sb-impl::symbol-name-hash cell))
+                                            (if (eq (symbol-package cell) package) 0 12345))))))))
+      (add (sb-impl::package-internal-symbols package) 1)
+      (add (sb-impl::package-external-symbols package) 3))
+    sum))
 
 (defun export-presents (state package)
   "Append the symbols that are present in PACKAGE."

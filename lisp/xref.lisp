@@ -191,7 +191,7 @@
                 (add-row (state-names state)
                          (and found (state-symbol state symbol))
                          (name-role name)
-                         (if (symbolp name) +none+ (state-string state (name-text name)))))))))
+                         (if (symbolp name) +none+ (state-string state (xref-name-text name)))))))))
 
 (defun native-path (namestring)
   "NAMESTRING as the operating system writes it, or as it is if it is logical."
@@ -227,7 +227,7 @@
   "Append the row of a function called NAME. Returns its number."
   (multiple-value-bind (symbol found) (principal-symbol name)
     (add-row (state-functions state)
-             (state-string state (name-text name))
+             (state-string state (xref-name-text name))
              (and found (state-symbol state symbol))
              (function-kind name)
              source form offset serial entry status)))
@@ -244,13 +244,16 @@
          (add-row records (kind-number kind) (state-name state name) row form-number))
        (sb-kernel:%simple-fun-xrefs function)))))
 
-(defun code-with-records ()
-  "All code objects that hold records. The walk allocates little, as it must while no collection can run."
+(defun code-with-records (above)
+  "The code objects that hold records and have a serial number higher than ABOVE.
+The walk allocates little, as it must while no collection can run."
+  (check-type above (integer -1 #xFFFFFFFF))
   (let ((codes '()))
     (sb-vm:map-code-objects
      (lambda (code)
-       (when (loop for entry below (sb-kernel:code-n-entries code)
-                   thereis (sb-kernel:%simple-fun-xrefs (sb-kernel:%code-entry-point code entry)))
+       (when (and (> (sb-kernel:%code-serialno code) above)
+                  (loop for entry below (sb-kernel:code-n-entries code)
+                        thereis (sb-kernel:%simple-fun-xrefs (sb-kernel:%code-entry-point code entry))))
          (push code codes))))
     codes))
 
@@ -258,9 +261,9 @@
   "Append the functions and records of code newer than SINCE, and what has become of older code.
 Returns the highest serial number seen."
   (let* ((baseline (state-baseline state))
-         (base (if baseline (baseline-serial baseline) 0))
+         (base (if baseline (baseline-serial baseline) -1))
          (freshness (make-freshness))
-         (codes (code-with-records))
+         (codes (code-with-records (if (and baseline (definitions-kept-p baseline)) base -1)))
          (highest since))
     (dolist (code codes)
       (when (> (sb-kernel:%code-serialno code) base) (note-source freshness code)))
@@ -275,6 +278,46 @@ Returns the highest serial number seen."
                         (export-function state function serial entry status))
                        ((> serial base) (add-row (state-survivors state) serial entry status))
                        ((= status +replaced+) (add-row (state-refuted state) serial entry))))))))
+
+(defun note-definitions (baseline)
+  "Let BASELINE remember what the global names of functions with records are bound to."
+  (let ((names (make-hash-table :test 'equal)))
+    (dolist (code (code-with-records -1))
+      (loop for (function) in (code-functions code)
+            for name = (sb-kernel:%simple-fun-name function)
+            do (cond ((gethash name names))
+                     ((typep name '(cons (member sb-pcl::fast-method sb-pcl::slow-method) cons))
+                      (unless (gethash (second name) names)
+                        (setf (gethash (second name) names) t)
+                        (note-definition baseline (second name))))
+                     (t
+                      (setf (gethash name names) t)
+                      (note-definition baseline name)))))))
+
+(defun note-definition (baseline name)
+  "Let BASELINE remember what NAME is bound to, and the methods if it is a generic function."
+  (let ((bound (bound-function name)))
+    (cond ((null bound))
+          ((and (symbolp name) (eq (sb-impl::%symbol-function name) bound))
+           (push (cons name bound) (baseline-functions baseline)))
+          (t (push (cons name bound) (baseline-others baseline))))
+    (when (typep bound 'generic-function)
+      (push (cons bound (sb-mop:generic-function-methods bound)) (baseline-generics baseline)))))
+
+(defun definitions-kept-p (baseline)
+  "True if all that BASELINE remembers still holds: no function of the saved core has been replaced."
+  (flet ((same-p (now then)
+           (or (eq now then)
+               (let ((function (and now (underlying-function now))))
+                 (and function (eq function (underlying-function then)))))))
+    (and (loop for (name . then) in (baseline-functions baseline)
+               always (same-p (sb-impl::%symbol-function name) then))
+         (loop for (name . then) in (baseline-others baseline)
+               always (same-p (bound-function name) then))
+         (loop for (generic-function . then) in (baseline-generics baseline)
+               for now = (sb-mop:generic-function-methods generic-function)
+               always (or (eq now then)
+                          (subsetp then now :test #'eq))))))
 
 ;;; Methods, by the classes on which they specialize. The compiler does not record them; the object system knows.
 
@@ -356,10 +399,9 @@ Returns a table of the methods met and their numbers."
   "True if there is code newer than SINCE whose functions have no current name, so that only a collection tells if it is garbage."
   (let ((freshness (make-freshness)))
     (some (lambda (code)
-            (and (> (sb-kernel:%code-serialno code) since)
-                 (notany (lambda (status) (= status +current+))
-                         (code-statuses freshness code (code-functions code)))))
-          (code-with-records))))
+            (notany (lambda (status) (= status +current+))
+                    (code-statuses freshness code (code-functions code))))
+          (code-with-records since))))
 
 (defun xref-export (since)
   "All that the host's index must learn: code newer than the serial number SINCE, and the fate of older code, names and methods.
@@ -386,6 +428,7 @@ With no baseline, or a SINCE before it, everything after the baseline."
       (setf (baseline-serial baseline) highest
             (baseline-method-count baseline) (hash-table-count (baseline-methods baseline)))
       (note-packages baseline state)
+      (note-definitions baseline)
       (setf *baseline* baseline)
       (pack-state state 0 highest))))
 
