@@ -3,4 +3,11 @@
 (defpackage :steelbank
   (:documentation "What the image answers about Lisp code, and the boundary to the host.")
   (:use :common-lisp)
-  (:import-from :sb-alien #:define-alien-callable))
+  (:import-from :sb-alien #:define-alien-callable)
+  (:export #:json-string
+           #:object
+           #:describe-symbol-facets
+           #:print-value
+           #:identify
+           #:evaluate
+           #:main))

@@ -8,13 +8,16 @@
   :components ((:file "package")
                (:file "json")
                (:file "names")
+               (:file "streams")
+               (:file "faults")
+               (:file "boundary")
                (:file "describe")
                (:file "columns")
                (:file "symbols")
                (:file "xref")
                (:file "tap")
                (:file "project")
-               (:file "boundary"))
+               (:file "operations"))
   :in-order-to ((asdf:test-op (asdf:test-op "steelbank/tests"))))
 
 (asdf:defsystem "steelbank/tests"

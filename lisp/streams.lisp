@@ -1,0 +1,77 @@
+;;;; Where a call's code reads and writes: output is kept up to a limit, input is at its end.
+
+(in-package :steelbank)
+
+(defclass limited-output (sb-gray:fundamental-character-output-stream)
+  ((text :initform (make-array 256 :element-type 'character :adjustable t :fill-pointer 0)
+         :reader output-text
+         :documentation "What was kept.")
+   (limit :initarg :limit
+          :reader output-limit
+          :documentation "How many characters are kept.")
+   (dropped :initform 0
+            :accessor output-dropped
+            :documentation "How many characters came after the limit.")
+   (when-full :initarg :when-full
+              :initform nil
+              :reader output-when-full
+              :documentation "A function of no arguments to call at the first dropped character, or NIL."))
+  (:documentation "Collects characters up to a limit, and counts the rest."))
+
+(defun keep-output (stream string start end)
+  "Append the part of STRING from START to END to what STREAM keeps, as far as its limit allows."
+  (let* ((text (output-text stream))
+         (used (fill-pointer text))
+         (taken (min (- end start) (- (output-limit stream) used)))
+         (rest (- end start taken)))
+    (when (plusp taken)
+      (let ((needed (+ used taken)))
+        (when (> needed (array-dimension text 0))
+          (setf text (adjust-array text (min (output-limit stream) (* 2 needed)))))
+        (setf (fill-pointer text) needed)
+        (replace text string :start1 used :start2 start :end2 (+ start taken))))
+    (when (plusp rest)
+      (let ((first-time (zerop (output-dropped stream))))
+        (incf (output-dropped stream) rest)
+        (when (and first-time (output-when-full stream))
+          (funcall (output-when-full stream)))))))
+
+(defmethod sb-gray:stream-write-char ((stream limited-output) character)
+  (let ((text (output-text stream)))
+    (if (< (fill-pointer text) (min (output-limit stream) (array-dimension text 0)))
+        (vector-push character text)
+        (keep-output stream (string character) 0 1)))
+  character)
+
+(defmethod sb-gray:stream-write-string ((stream limited-output) string &optional (start 0) end)
+  (keep-output stream string start (or end (length string)))
+  string)
+
+(defmethod sb-gray:stream-line-column ((stream limited-output))
+  (let* ((text (output-text stream))
+         (newline (position #\newline text :from-end t)))
+    (- (fill-pointer text) (if newline (1+ newline) 0))))
+
+(defclass empty-input (sb-gray:fundamental-character-input-stream)
+  ()
+  (:documentation "Input that is at its end: nobody sits at the terminal of a server."))
+
+(defmethod sb-gray:stream-read-char ((stream empty-input))
+  :eof)
+
+(defmethod sb-gray:stream-unread-char ((stream empty-input) character)
+  (declare (ignore character))
+  nil)
+
+(defmacro with-streams ((output input) &body body)
+  "Run BODY with every standard stream reading from INPUT and writing to OUTPUT."
+  (let ((both (gensym "BOTH")))
+    `(let* ((,both (make-two-way-stream ,input ,output))
+            (*standard-output* ,output)
+            (*error-output* ,output)
+            (*trace-output* ,output)
+            (*standard-input* ,input)
+            (*terminal-io* ,both)
+            (*query-io* ,both)
+            (*debug-io* ,both))
+       ,@body)))

@@ -1,0 +1,84 @@
+//! Links SBCL's runtime objects with the shim into one shared library, and tells dependents where it is.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo::rerun-if-changed=include/steelbank.h");
+    println!("cargo::rerun-if-changed=shim/steelbank.c");
+    for name in ["STEELBANK_CACHE", "STEELBANK_SBCL_SOURCE", "XDG_CACHE_HOME"] {
+        println!("cargo::rerun-if-env-changed={name}");
+    }
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    #[cfg(feature = "bindgen")]
+    generate_bindings(&out)?;
+
+    let sbcl = sbcl_tree()?;
+    println!("cargo::rerun-if-changed={}", sbcl.join("output/build-id.inc").display());
+    let library = link_library(&sbcl, &out)?;
+    println!("cargo::metadata=library={}", library.display());
+    println!("cargo::metadata=sbcl={}", sbcl.display());
+    println!("cargo::rustc-env=STEELBANK_BUILT_LIBRARY={}", library.display());
+    Ok(())
+}
+
+/// The SBCL tree that `bootstrap` built. The script alone knows how its key is made, so it is asked.
+fn sbcl_tree() -> Result<PathBuf, Box<dyn std::error::Error>> {
+    let script = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../bootstrap");
+    println!("cargo::rerun-if-changed={}", script.display());
+    println!("cargo::rerun-if-changed={}", script.with_file_name("vendor-notes").join("sbcl").display());
+    let output = Command::new("sh")
+        .arg(&script)
+        .arg("--print-path")
+        .output()
+        .map_err(|error| format!("cannot run {}: {error}", script.display()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("SBCL is not built yet; run ./bootstrap first ({})", said.trim()).into());
+    }
+    Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))
+}
+
+fn link_library(sbcl: &Path, out: &Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
+    let runtime = sbcl.join("src/runtime");
+    let mut objects: Vec<PathBuf> = fs::read_dir(&runtime)
+        .map_err(|error| format!("cannot read {}: {error}; run ./bootstrap", runtime.display()))?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.to_string_lossy().ends_with(".pic.o"))
+        .collect();
+    objects.sort();
+    objects.push(sbcl.join("tlsf-bsd/tlsf/tlsf.pic.o"));
+
+    let mut build = cc::Build::new();
+    build.include("include").file("shim/steelbank.c").warnings(true).pic(true);
+    let shim = build.compile_intermediates();
+
+    let library = out.join("libsteelbank-sbcl.so");
+    let mut link = build.get_compiler().to_command();
+    link.arg("-shared").arg("-o").arg(&library).args(&shim).args(&objects);
+    for function in ["exit", "_exit", "abort", "lose", "os_get_runtime_executable_path"] {
+        link.arg(format!("-Wl,--wrap={function}"));
+    }
+    link.args(["-ldl", "-lpthread", "-lm"]);
+    let status = link.status()?;
+    if !status.success() {
+        return Err(format!("linking {} failed: {link:?}", library.display()).into());
+    }
+    Ok(library)
+}
+
+/// `src/bindings.rs` is checked in; with this feature it is made anew from the header, for tests/bindings.rs to compare.
+#[cfg(feature = "bindgen")]
+fn generate_bindings(out: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let bindings = bindgen::Builder::default()
+        .header("include/steelbank.h")
+        .allowlist_file(".*steelbank\\.h")
+        .blocklist_function(".*")
+        .prepend_enum_name(false)
+        .disable_header_comment()
+        .generate()?;
+    bindings.write_to_file(out.join("bindings.rs"))?;
+    println!("cargo::rustc-env=STEELBANK_GENERATED_BINDINGS={}", out.join("bindings.rs").display());
+    Ok(())
+}

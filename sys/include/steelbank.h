@@ -1,0 +1,102 @@
+/* The joint between the host (Rust) and the Lisp half: the one list of what crosses.
+ *
+ * Rust's side of it is src/bindings.rs, made from this file by bindgen; Lisp's side is lisp/boundary.lisp.
+ * Tests compare both with this header. Raise STEELBANK_ABI with every change that an older half would misread.
+ *
+ * Text is UTF-8, given as (pointer, length in octets), never NUL-terminated unless a comment says so. */
+#ifndef STEELBANK_H
+#define STEELBANK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define STEELBANK_ABI 1
+
+/* What steelbank_call can be asked to do. An operation's arguments are texts; lisp/boundary.lisp documents them. */
+enum steelbank_operation {
+  STEELBANK_OPERATION_IDENTIFY = 1,        /* versions, features and sizes of the image */
+  STEELBANK_OPERATION_DESCRIBE_SYMBOL = 2, /* every facet of one symbol, its value excepted */
+  STEELBANK_OPERATION_PRINT_VALUE = 3,     /* a variable's value, printed within limits; runs print-object methods */
+  STEELBANK_OPERATION_EVALUATE = 4,        /* reads and evaluates forms */
+  STEELBANK_OPERATION_XREF_EXPORT = 5      /* cross references and symbols, as packed columns */
+};
+
+/* How a call ended. With any of these the answer function has been called exactly once. */
+enum steelbank_status {
+  STEELBANK_STATUS_ANSWERED = 0,    /* the answer is the operation's own */
+  STEELBANK_STATUS_FAULT = 1,       /* code signalled an error or left by a non-local exit; the answer describes it */
+  STEELBANK_STATUS_INTERRUPTED = 2, /* the host's interrupt stopped it */
+  STEELBANK_STATUS_MISUSE = 3       /* unknown operation, wrong number of arguments, invalid UTF-8 */
+};
+
+/* A piece of text or octets. Whoever made it owns it; the other side copies what it wants to keep. */
+struct steelbank_text {
+  const uint8_t *octets;
+  size_t length;
+};
+
+/* Lisp's functions, valid from the moment that the host's `serve` is called, on Lisp threads only. */
+struct steelbank_entry_points {
+  uint32_t abi; /* STEELBANK_ABI of the Lisp half */
+  /* Returns its argument plus one: measures the crossing. */
+  int64_t (*ping)(int64_t number);
+  /* Runs one operation as call number `call` (never 0) on this thread, and reports the answer through the host's
+   * `answer` before it returns. Returns a steelbank_status. Nothing unwinds out of it. */
+  int64_t (*call)(uint64_t call, int64_t operation, const struct steelbank_text *arguments, size_t count);
+};
+
+/* What the supervisor thread is told to do next. */
+enum steelbank_command {
+  STEELBANK_COMMAND_INTERRUPT = 1,   /* stop call number `argument`, if it still runs */
+  STEELBANK_COMMAND_START_THREAD = 2 /* make a Lisp thread that calls `serve` with lane `argument` */
+};
+
+struct steelbank_order {
+  int64_t command;
+  uint64_t argument;
+};
+
+/* The host's functions. None of them unwinds or calls back into Lisp, `serve` excepted. */
+struct steelbank_host {
+  /* Called on a Lisp thread, which becomes the lane's; on the main thread it must not return. */
+  void (*serve)(const struct steelbank_entry_points *entry_points, uint64_t lane);
+  /* Called on the supervisor thread: blocks until there is something to do. */
+  void (*supervise)(struct steelbank_order *order);
+  /* Takes the answer of the call that runs on this thread. The octets are Lisp's and valid until it returns. */
+  void (*answer)(const uint8_t *octets, size_t length);
+  /* Takes what the call that runs on this thread wrote to the standard streams (UTF-8), before its answer, if it wrote
+   * anything; `dropped` characters more came after the limit. */
+  void (*output)(const uint8_t *octets, size_t length, uint64_t dropped);
+  /* Takes a piece of news from the call that runs on this thread (UTF-8 JSON), such as a file that was compiled. */
+  void (*progress)(const uint8_t *octets, size_t length);
+  /* Something in a thread that is no call's went wrong: a sentence for the log. */
+  void (*report)(const uint8_t *octets, size_t length);
+  /* The folder of the contrib modules, unpacked if need be, written to `buffer` NUL-terminated.
+   * Returns its length in octets, or -1 if there is none or the buffer is too small. */
+  int64_t (*contribs)(char *buffer, size_t size);
+  /* The runtime is gone: `status` is what it would have exited with, `reason` is NUL-terminated, never null.
+   * Called on whichever thread met the end, at most once; the thread is parked when it returns. */
+  void (*died)(int status, const char *reason);
+};
+
+/* Sets the host's functions, which must stay valid for good. Call it once, before initialize_lisp. */
+void steelbank_set_host(const struct steelbank_host *host);
+/* Names the file that holds the core as an ELF section (NUL-terminated, copied), or null for a core of its own.
+ * Call it before initialize_lisp. */
+void steelbank_set_embedded_core(const char *path);
+/* The build that the runtime belongs to; a core names the same one. NUL-terminated, static. */
+const char *steelbank_runtime_build(void);
+
+/* Called by the Lisp half. */
+void steelbank_host_serve(const struct steelbank_entry_points *entry_points, uint64_t lane);
+void steelbank_host_supervise(struct steelbank_order *order);
+void steelbank_host_answer(const uint8_t *octets, size_t length);
+void steelbank_host_output(const uint8_t *octets, size_t length, uint64_t dropped);
+void steelbank_host_progress(const uint8_t *octets, size_t length);
+void steelbank_host_report(const uint8_t *octets, size_t length);
+int64_t steelbank_host_contribs(char *buffer, size_t size);
+
+/* SBCL's own: starts the runtime on the calling thread and runs the core's toplevel function. */
+int initialize_lisp(int argc, char *argv[], char *envp[]);
+
+#endif

@@ -1,0 +1,64 @@
+/* Linked with SBCL's objects into one shared library: hands calls to the host, and turns the end of the runtime
+ * into news for the host instead of the end of the process. */
+#include "steelbank.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct steelbank_host host;
+static char *embedded_core;
+static char reason[1024];
+static int dead;
+
+void steelbank_set_host(const struct steelbank_host *functions) { host = *functions; }
+
+void steelbank_set_embedded_core(const char *path) {
+  free(embedded_core);
+  embedded_core = path ? strdup(path) : NULL;
+}
+
+extern const unsigned char build_id[];
+const char *steelbank_runtime_build(void) { return (const char *)build_id; }
+
+void steelbank_host_serve(const struct steelbank_entry_points *entry_points, uint64_t lane) {
+  host.serve(entry_points, lane);
+}
+void steelbank_host_supervise(struct steelbank_order *order) { host.supervise(order); }
+void steelbank_host_answer(const uint8_t *octets, size_t length) { host.answer(octets, length); }
+void steelbank_host_output(const uint8_t *octets, size_t length, uint64_t dropped) {
+  host.output(octets, length, dropped);
+}
+void steelbank_host_progress(const uint8_t *octets, size_t length) { host.progress(octets, length); }
+void steelbank_host_report(const uint8_t *octets, size_t length) { host.report(octets, length); }
+int64_t steelbank_host_contribs(char *buffer, size_t size) { return host.contribs(buffer, size); }
+
+/* SBCL asks for its executable to look for a core in it. Only the host knows whether there is one. */
+char *__wrap_os_get_runtime_executable_path(void) { return embedded_core ? strdup(embedded_core) : NULL; }
+
+/* The first thread to arrive reports; every thread that arrives stays here. Signals are blocked, since no handler
+ * of a dead runtime may run. */
+static __attribute__((noreturn)) void end(int status, const char *otherwise) {
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, NULL);
+  if (!__atomic_exchange_n(&dead, 1, __ATOMIC_SEQ_CST) && host.died)
+    host.died(status, reason[0] ? reason : otherwise);
+  for (;;) pause();
+}
+
+void __wrap_exit(int status) { end(status, "the runtime called exit"); }
+void __wrap__exit(int status) { end(status, "the runtime called _exit"); }
+void __wrap_abort(void) { end(128 + SIGABRT, "the runtime called abort"); }
+
+void __wrap_lose(char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(reason, sizeof reason, format, arguments);
+  va_end(arguments);
+  end(1, "fatal error in the runtime");
+}

@@ -1,0 +1,108 @@
+//! Opens the shared library and resolves its functions.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+
+use crate::ffi::steelbank_host;
+
+/// SBCL's runtime, loaded. There is at most one in a process, and it is never unloaded: its threads, signal handlers
+/// and memory stay for good.
+#[derive(Debug, Clone, Copy)]
+pub struct Runtime {
+    /// `initialize_lisp`: starts the runtime on the calling thread and enters the core's toplevel function.
+    pub initialize_lisp:
+        unsafe extern "C" fn(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int,
+    /// `steelbank_set_host`.
+    pub set_host: unsafe extern "C" fn(host: *const steelbank_host),
+    /// `steelbank_set_embedded_core`.
+    pub set_embedded_core: unsafe extern "C" fn(path: *const c_char),
+    runtime_build: unsafe extern "C" fn() -> *const c_char,
+}
+
+/// Why a library could not be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The dynamic linker refused the file.
+    Open {
+        /// The library.
+        path: PathBuf,
+        /// What the dynamic linker said.
+        source: libloading::Error,
+    },
+    /// The file is a library, but not this crate's.
+    Symbol {
+        /// The library.
+        path: PathBuf,
+        /// The function that it lacks.
+        symbol: &'static str,
+    },
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open { path, source } => write!(
+                f,
+                "cannot load SBCL's runtime from {}: {source}; run ./bootstrap and build again, or point \
+                 STEELBANK_HOME to a folder with libsteelbank-sbcl.so and steelbank.core",
+                path.display()
+            ),
+            Self::Symbol { path, symbol } => write!(
+                f,
+                "{} is not steelbank's SBCL runtime: it lacks the function {symbol}; use the \
+                 libsteelbank-sbcl.so that was built with this program",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Open { source, .. } => Some(source),
+            Self::Symbol { .. } => None,
+        }
+    }
+}
+
+impl Runtime {
+    /// Opens the library at `path` with its symbols in the global scope, where Lisp looks for foreign functions,
+    /// and resolves every function. The library is never closed.
+    ///
+    /// # Errors
+    /// [`LoadError`] names the file and the remedy.
+    pub fn load(path: &Path) -> Result<Self, LoadError> {
+        // SAFETY: the library's constructors are those of SBCL's runtime and of the shim, which have none that run code.
+        // Should the path name another library, its constructors are as trusted as the program that configured it.
+        let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }
+            .map_err(|source| LoadError::Open { path: path.to_owned(), source })?;
+        let library: &'static Library = Box::leak(Box::new(library));
+        macro_rules! function {
+            ($name:literal) => {{
+                // SAFETY: the symbol is a function declared in include/steelbank.h with the type of the field that it
+                // initialises, and the library is leaked, so the pointer stays valid.
+                let symbol = unsafe { library.get($name.as_bytes()) };
+                *symbol.map_err(|_| LoadError::Symbol { path: path.to_owned(), symbol: $name })?
+            }};
+        }
+        Ok(Self {
+            initialize_lisp: function!("initialize_lisp"),
+            set_host: function!("steelbank_set_host"),
+            set_embedded_core: function!("steelbank_set_embedded_core"),
+            runtime_build: function!("steelbank_runtime_build"),
+        })
+    }
+
+    /// The build that the runtime belongs to; a core that it can run names the same one.
+    pub fn build(&self) -> String {
+        // SAFETY: the function takes nothing, only returns the address of a constant, and the library is never closed.
+        let name = unsafe { (self.runtime_build)() };
+        // SAFETY: the constant is NUL-terminated and static.
+        unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+    }
+}
