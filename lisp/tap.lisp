@@ -19,7 +19,8 @@
 ;;;;   u, forms      top-level forms: count, then each:
 ;;;;     u             top-level form number
 ;;;;     u             event count; then each event, children before their parent:
-;;;;       octet         kind, as below
+;;;;       octet         kind, as below, + 16 * operator: 1 (quote x), 2 (function x), 3 a backquoted form,
+;;;;                     4 a comma, 0 anything else; however these were written
 ;;;;       s             start minus the start of the event before (from 0 for a file's first)
 ;;;;       u             length
 ;;;;       u             place in the parent plus 1: 1 = the operator; 0 = no element of the enclosing object
@@ -184,6 +185,16 @@ or -1 for an event whose object was reported before (#+, #n= and the like)."
     (when path
       (sb-c::source-path-form-number path))))
 
+(defun operator-number (object)
+  "What a sidecar says of the operator of OBJECT."
+  (cond ((sb-int:comma-p object) 4)
+        ((atom object) 0)
+        (t (case (car object)
+             (quote 1)
+             (function 2)
+             (sb-int:quasiquote 3)
+             (t 0)))))
+
 (defun package-definition-p (form)
   "True when FORM defines a package, so that its strings name symbols."
   (and (consp form)
@@ -235,7 +246,7 @@ or -1 for an event whose object was reported before (#+, #n= and the like)."
       (dotimes (event count)
         (let ((kind (aref kinds event)) (start (aref starts event)))
           (unless (minusp kind)
-            (tap-octet tap kind)
+            (tap-octet tap (logior kind (ash (operator-number (svref objects event)) 4)))
             (tap-signed tap (- start (tap-last-start tap)))
             (setf (tap-last-start tap) start)
             (tap-unsigned tap (- (aref ends event) start))

@@ -1,0 +1,313 @@
+//! What a symbol in the text is there for, told from where it stands among the standard operators.
+//!
+//! The compiler's own records say more wherever they exist; roles close the gaps: types, classes, slots, quoted
+//! data, macro templates, declarations, package definitions.
+
+use super::sidecar::{EventKind, Name, Operator, Sidecar, TopLevelForm};
+
+/// What a symbol occurrence is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The name being defined, accessors, constructors and the like included.
+    Definition,
+    /// Named in a package definition's `:export`.
+    Export,
+    /// Named in another clause of a package definition.
+    Import,
+    /// A class, structure or condition: superclass, specializer, `make-instance 'x`, `handler-case` clause.
+    Class,
+    /// A type specifier.
+    Type,
+    /// A slot name.
+    Slot,
+    /// Part of quoted data.
+    Quoted,
+    /// `#'x`, or the name handed to `funcall` and its kin.
+    Function,
+    /// Part of a declaration.
+    Declaration,
+    /// Part of a backquoted form, outside its commas.
+    Template,
+    /// Read, but no part of the form: inside `#.`, or the test of `#+`.
+    ReadTime,
+    /// The operator of a list.
+    Operator,
+    /// Any other element of a list.
+    Argument,
+}
+
+/// The role of the symbol at `event` of `form`.
+pub fn role(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> Role {
+    let walk = Walk { sidecar, form };
+    let token = &form.events[event];
+    let Some(parent) = token.parent.map(|parent| parent as usize) else {
+        return Role::Argument;
+    };
+    if token.place == 0 {
+        return Role::ReadTime;
+    }
+    if let Some(role) = walk.reader_role(event, parent) {
+        return role;
+    }
+    if let Some(role) = walk.definition_role(event) {
+        return role;
+    }
+    if let Some(role) = walk.type_role(event) {
+        return role;
+    }
+    if token.place == 1 { Role::Operator } else { Role::Argument }
+}
+
+/// The role that `event`, a string, keyword or uninterned symbol in a package definition, has for the symbol
+/// `name` of the package that is called any of `package_names`; None when it does not name that symbol.
+pub fn package_role(
+    sidecar: &Sidecar,
+    form: &TopLevelForm,
+    event: usize,
+    package_names: &[&str],
+    name: &str,
+) -> Option<Role> {
+    let walk = Walk { sidecar, form };
+    if walk.name(event)?.name() != name {
+        return None;
+    }
+    let clause = form.events[event].parent? as usize;
+    let definition = form.events[clause].parent? as usize;
+    let operator = walk.operator(definition)?.name();
+    if form.events[event].place < 2 || !matches!(operator, "DEFPACKAGE" | "DEFINE-PACKAGE") {
+        return None;
+    }
+    let designates = |event: usize| walk.name(event).is_some_and(|name| package_names.contains(&name.name()));
+    let own = form.child(definition, 2).is_some_and(designates);
+    match walk.operator(clause)?.name() {
+        "EXPORT" if own => Some(Role::Export),
+        "SHADOW" | "INTERN" if own => Some(Role::Import),
+        "IMPORT-FROM" | "SHADOWING-IMPORT-FROM"
+            if form.events[event].place > 2 && form.child(clause, 2).is_some_and(designates) =>
+        {
+            Some(Role::Import)
+        }
+        // A package definition may export what it imports.
+        "EXPORT" if walk.imports(definition, package_names, name) => Some(Role::Export),
+        _ => None,
+    }
+}
+
+struct Walk<'a> {
+    sidecar: &'a Sidecar,
+    form: &'a TopLevelForm,
+}
+
+impl<'a> Walk<'a> {
+    fn name(&self, event: usize) -> Option<&'a Name> {
+        match self.form.events[event].kind {
+            EventKind::Symbol(name) | EventKind::Text(name) => self.sidecar.names.get(name as usize),
+            _ => None,
+        }
+    }
+
+    fn operator(&self, list: usize) -> Option<&'a Name> {
+        self.name(self.form.child(list, 1)?)
+    }
+
+    fn standard_operator(&self, list: usize) -> &'a str {
+        self.operator(list).and_then(Name::standard).unwrap_or("")
+    }
+
+    fn place(&self, event: usize) -> u32 {
+        self.form.events[event].place
+    }
+
+    fn parent(&self, event: usize) -> Option<usize> {
+        self.form.events[event].parent.map(|parent| parent as usize)
+    }
+
+    fn imports(&self, definition: usize, package_names: &[&str], name: &str) -> bool {
+        (0..definition).any(|event| {
+            self.name(event).is_some_and(|n| n.name() == name)
+                && self.parent(event).is_some_and(|clause| {
+                    self.parent(clause) == Some(definition)
+                        && self.operator(clause).is_some_and(|operator| {
+                            matches!(operator.name(), "IMPORT-FROM" | "SHADOWING-IMPORT-FROM")
+                        })
+                        && self
+                            .form
+                            .child(clause, 2)
+                            .and_then(|package| self.name(package))
+                            .is_some_and(|package| package_names.contains(&package.name()))
+                })
+        })
+    }
+
+    /// Quotes, `#'` and templates.
+    fn reader_role(&self, event: usize, parent: usize) -> Option<Role> {
+        match self.form.events[parent].operator {
+            Operator::Quote if self.place(event) == 2 => return Some(self.quoted_role(parent)),
+            Operator::Function if self.place(event) == 2 && !self.in_template(event) => {
+                return Some(Role::Function);
+            }
+            _ => {}
+        }
+        for ancestor in self.form.ancestors(event) {
+            match self.form.events[ancestor].operator {
+                Operator::Quote => return Some(Role::Quoted),
+                Operator::Backquote => return Some(Role::Template),
+                Operator::Comma => return None,
+                Operator::Any | Operator::Function => {}
+            }
+        }
+        None
+    }
+
+    fn in_template(&self, event: usize) -> bool {
+        self.form
+            .ancestors(event)
+            .map(|ancestor| self.form.events[ancestor].operator)
+            .find(|operator| matches!(operator, Operator::Backquote | Operator::Comma))
+            == Some(Operator::Backquote)
+    }
+
+    fn quoted_role(&self, quote: usize) -> Role {
+        if self.in_template(quote) {
+            return Role::Template;
+        }
+        let Some(call) = self.parent(quote) else { return Role::Quoted };
+        match (self.standard_operator(call), self.place(quote)) {
+            ("MAKE-INSTANCE" | "FIND-CLASS" | "MAKE-CONDITION" | "ERROR" | "SIGNAL" | "WARN", 2)
+            | ("CERROR" | "CHANGE-CLASS", 3) => Role::Class,
+            ("TYPEP" | "COERCE", 3) | ("SUBTYPEP", 2 | 3) => Role::Type,
+            ("SLOT-VALUE" | "SLOT-BOUNDP" | "SLOT-MAKUNBOUND" | "SLOT-EXISTS-P", 3) => Role::Slot,
+            (
+                "FUNCALL" | "APPLY" | "MAPCAR" | "MAPC" | "MAPCAN" | "MAPLIST" | "MAPCON" | "MAPL" | "SYMBOL-FUNCTION"
+                | "FDEFINITION" | "FBOUNDP" | "MACRO-FUNCTION" | "COMPILER-MACRO-FUNCTION",
+                2,
+            ) => Role::Function,
+            _ => Role::Quoted,
+        }
+    }
+
+    fn definition_role(&self, event: usize) -> Option<Role> {
+        let parent = self.parent(event)?;
+        if self.place(event) == 2 && defines(self.standard_operator(parent)) {
+            return Some(Role::Definition);
+        }
+        let outer = self.parent(parent)?;
+        match (self.standard_operator(outer), self.place(parent)) {
+            ("DEFUN" | "DEFGENERIC" | "DEFMETHOD" | "DEFINE-COMPILER-MACRO", 2)
+                if self.place(event) == 2 && self.standard_operator(parent) == "SETF" =>
+            {
+                return Some(Role::Definition);
+            }
+            ("DEFSTRUCT", 2) if self.place(event) == 1 => return Some(Role::Definition),
+            ("DEFSTRUCT", 3..) if self.place(event) == 1 => return Some(Role::Slot),
+            ("DEFCLASS" | "DEFINE-CONDITION", 3) => return Some(Role::Class),
+            ("DEFCLASS" | "DEFINE-CONDITION", 4) => return Some(Role::Slot),
+            ("WITH-SLOTS", 2) => return Some(Role::Slot),
+            _ => {}
+        }
+        if self.standard_operator(parent) == "DEFSTRUCT" && self.place(event) > 2 {
+            return Some(Role::Slot);
+        }
+        self.option_role(event, parent, outer)
+    }
+
+    /// Slot options, structure options and method parameters: two lists below the definition.
+    fn option_role(&self, event: usize, parent: usize, outer: usize) -> Option<Role> {
+        let definition = self.parent(outer)?;
+        let place = self.place(event);
+        match (self.standard_operator(definition), self.place(outer)) {
+            ("DEFCLASS" | "DEFINE-CONDITION", 4) if place == 1 => Some(Role::Slot),
+            ("DEFCLASS" | "DEFINE-CONDITION", 4) if place % 2 == 1 => {
+                match self.form.child(parent, place - 1).and_then(|key| self.name(key))?.name() {
+                    "READER" | "WRITER" | "ACCESSOR" => Some(Role::Definition),
+                    "TYPE" => Some(Role::Type),
+                    _ => None,
+                }
+            }
+            ("DEFSTRUCT", 2) if place == 2 => match self.operator(parent)?.name() {
+                "INCLUDE" => Some(Role::Class),
+                "CONSTRUCTOR" | "COPIER" | "PREDICATE" => Some(Role::Definition),
+                _ => None,
+            },
+            ("WITH-SLOTS", 2) if place == 2 => Some(Role::Slot),
+            ("DEFMETHOD", 3..) if place == 2 && self.is_method_lambda_list(definition, outer) => {
+                Some(Role::Class)
+            }
+            _ => None,
+        }
+    }
+
+    /// The first list after the name and the qualifiers.
+    fn is_method_lambda_list(&self, definition: usize, list: usize) -> bool {
+        (3..self.place(list)).all(|place| {
+            self.form.child(definition, place).is_some_and(|child| self.name(child).is_some())
+        })
+    }
+
+    fn type_role(&self, event: usize) -> Option<Role> {
+        let mut child = event;
+        for list in self.form.ancestors(event) {
+            let place = self.place(child);
+            let direct = child == event;
+            match (self.standard_operator(list), place) {
+                ("THE", 2) | ("CHECK-TYPE", 3) => return Some(Role::Type),
+                ("DECLARE" | "DECLAIM" | "PROCLAIM", _) => return Some(self.declaration_role(event, child)),
+                ("LAMBDA" | "LET" | "LET*" | "PROGN" | "DEFUN", _) => return None,
+                _ => {}
+            }
+            if place == 1 {
+                if let Some(outer) = self.parent(list) {
+                    match (self.standard_operator(outer), self.place(list)) {
+                        ("TYPECASE" | "ETYPECASE" | "CTYPECASE", 3..) => return Some(Role::Type),
+                        ("HANDLER-CASE", 3..) => return Some(Role::Class),
+                        _ => {}
+                    }
+                    if let Some(bind) = self.parent(outer)
+                        && self.standard_operator(bind) == "HANDLER-BIND"
+                        && self.place(outer) == 2
+                    {
+                        return Some(Role::Class);
+                    }
+                }
+            }
+            // A compound type specifier such as (or null x) or (cons x y) leads on; any other list does not.
+            if direct || matches!(self.standard_operator(list), "OR" | "AND" | "NOT" | "CONS" | "VALUES" | "FUNCTION" | "ARRAY" | "SIMPLE-ARRAY" | "VECTOR") {
+                child = list;
+            } else {
+                return None;
+            }
+        }
+        None
+    }
+
+    fn declaration_role(&self, event: usize, specifier: usize) -> Role {
+        match (self.standard_operator(specifier), self.parent(event) == Some(specifier), self.place(event)) {
+            (_, true, 1) | ("TYPE" | "FTYPE", true, 2) => Role::Type,
+            ("TYPE" | "FTYPE", false, _) => Role::Type,
+            _ => Role::Declaration,
+        }
+    }
+}
+
+fn defines(operator: &str) -> bool {
+    matches!(
+        operator,
+        "DEFUN"
+            | "DEFMACRO"
+            | "DEFGENERIC"
+            | "DEFMETHOD"
+            | "DEFVAR"
+            | "DEFPARAMETER"
+            | "DEFCONSTANT"
+            | "DEFCLASS"
+            | "DEFINE-CONDITION"
+            | "DEFTYPE"
+            | "DEFSTRUCT"
+            | "DEFINE-COMPILER-MACRO"
+            | "DEFSETF"
+            | "DEFINE-SETF-EXPANDER"
+            | "DEFINE-MODIFY-MACRO"
+            | "DEFINE-SYMBOL-MACRO"
+            | "DEFINE-METHOD-COMBINATION"
+    )
+}
