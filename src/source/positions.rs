@@ -1,0 +1,441 @@
+//! From SBCL's form numbers to lines and columns, with the evidence for each.
+//!
+//! A file is read through its sidecar where there is one (what SBCL's own reader reported), else through the
+//! structural reader. Either way the symbol must be found where the record says, or the answer says that it was not.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use super::lines::Lines;
+use super::lisp::{Dialect, Features, LispText};
+use super::sidecar::{EventKind, Operator, Sidecar, TopLevelForm, UseKind, sidecar_name};
+use super::sidecar_roles::{Role, package_role, role};
+
+/// How sure a position is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Evidence {
+    /// The symbol stands in the text at this very place.
+    Exact,
+    /// The form is right, but which of several places in it is meant, or where it stands by now, is not known.
+    Approximate,
+    /// The symbol does not stand there: the use comes from what this operator expands into.
+    Via(String),
+}
+
+/// A stretch of one line, or the start of a longer one. Lines and columns count from 1, columns in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The line.
+    pub line: u32,
+    /// The column of the first character.
+    pub column: u32,
+    /// The column after the last character, if that is on the same line; else equal to `column`.
+    pub end_column: u32,
+}
+
+/// Where a use stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// The place.
+    pub place: Place,
+    /// How sure it is.
+    pub evidence: Evidence,
+}
+
+/// The symbol asked for.
+#[derive(Debug, Clone)]
+pub struct Sought {
+    /// Name of the home package.
+    pub package: String,
+    /// All names of the home package: its own and its nicknames.
+    pub package_names: Vec<String>,
+    /// The symbol's name, in its own case.
+    pub name: String,
+}
+
+/// A use as the compiler recorded it: `kind` at sub-form `number` of top-level form `form`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recorded {
+    /// What is done with the symbol.
+    pub kind: UseKind,
+    /// SBCL's number of the top-level form.
+    pub form: u32,
+    /// SBCL's number of the sub-form.
+    pub number: u32,
+}
+
+/// An occurrence of a symbol in live text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Occurrence {
+    /// Where.
+    pub place: Place,
+    /// What for.
+    pub role: Role,
+    /// The top-level form it stands in.
+    pub form: u32,
+    /// Whether a local variable or function of this name is bound in that form.
+    pub local: bool,
+}
+
+/// Which reader a file's positions come from.
+#[derive(Debug)]
+enum Reading {
+    Tap(Box<Sidecar>),
+    Structure(Box<LispText>),
+}
+
+/// A source file together with what is known of the positions in it.
+#[derive(Debug)]
+pub struct PositionedFile {
+    path: PathBuf,
+    text: String,
+    lines: Lines,
+    has_mark: bool,
+    fresh: bool,
+    reading: Reading,
+}
+
+impl PositionedFile {
+    /// Reads the file at `path`, of which the image holds the version written at `write_date` (universal time),
+    /// and its sidecar from `sidecars`, if there is one.
+    ///
+    /// Fails only if the file itself cannot be read.
+    pub fn open(path: &Path, write_date: u64, sidecars: Option<&Path>) -> std::io::Result<PositionedFile> {
+        let octets = std::fs::read(path)?;
+        let truename = std::fs::canonicalize(path)?;
+        let sidecar = sidecars
+            .and_then(|directory| Sidecar::read(&directory.join(sidecar_name(&truename, write_date))).ok())
+            .filter(|sidecar| sidecar.path == truename);
+        let fresh = match &sidecar {
+            Some(sidecar) => sidecar.matches(&octets),
+            None => universal_write_date(&truename).is_none_or(|date| date == write_date),
+        };
+        Ok(PositionedFile::new(path.to_path_buf(), &octets, sidecar, fresh))
+    }
+
+    /// The file at `path` with the content `octets`. `fresh` tells whether the image was made from this content.
+    pub fn new(path: PathBuf, octets: &[u8], sidecar: Option<Sidecar>, fresh: bool) -> PositionedFile {
+        let format = sidecar.as_ref().map_or("UTF-8", |sidecar| sidecar.external_format.as_str());
+        let text = decode_as(octets, format).into_owned();
+        let lines = Lines::new(text.as_bytes());
+        let has_mark = text.starts_with('\u{feff}');
+        let reading = match sidecar {
+            Some(sidecar) => Reading::Tap(Box::new(sidecar)),
+            None => Reading::Structure(Box::new(LispText::read(
+                text.as_bytes(),
+                Dialect::CommonLisp,
+                &Features::sbcl(),
+            ))),
+        };
+        PositionedFile { path, text, lines, has_mark, fresh, reading }
+    }
+
+    /// The file's path, as it was asked for.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the image was made from what the file holds now.
+    pub fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// Whether SBCL's own reader reported the positions.
+    pub fn is_tapped(&self) -> bool {
+        matches!(self.reading, Reading::Tap(_))
+    }
+
+    /// The text of `line`, from 1, without its ending.
+    pub fn line_text(&self, line: u32) -> Cow<'_, str> {
+        let bytes = self.lines.bytes(self.text.as_bytes(), line);
+        let text = String::from_utf8_lossy(bytes);
+        match (line, self.has_mark, text) {
+            (1, true, Cow::Borrowed(text)) => Cow::Borrowed(text.trim_start_matches('\u{feff}')),
+            (_, _, text) => text,
+        }
+    }
+
+    /// Where the recorded use of `sought` stands. Several places only if all of them are that use.
+    /// Empty if the file has no such form any more.
+    pub fn place(&self, sought: &Sought, recorded: Recorded) -> Vec<Placement> {
+        let placements = match &self.reading {
+            Reading::Tap(sidecar) => self.place_by_tap(sidecar, sought, recorded),
+            Reading::Structure(text) => self.place_by_structure(text, sought, recorded),
+        };
+        if self.fresh { placements } else { placements.into_iter().map(outdated).collect() }
+    }
+
+    /// Where sub-form `number` of top-level form `form` starts.
+    pub fn form_place(&self, form: u32, number: u32) -> Option<Place> {
+        match &self.reading {
+            Reading::Tap(sidecar) => {
+                let top = sidecar.form(form)?;
+                let event = nearest_form(top, number)?.0;
+                Some(self.tap_place(sidecar, top.events[event].start, top.events[event].end))
+            }
+            Reading::Structure(text) => {
+                let top = text.toplevel().get(form as usize)?;
+                let span = text.numbered(top, number).map_or(top.span, |form| form.span);
+                Some(self.byte_place(span.start, span.end))
+            }
+        }
+    }
+
+    /// What top-level code does with `sought`; SBCL itself keeps no record of it. From a sidecar only.
+    pub fn toplevel_uses(&self, sought: &Sought) -> Vec<Recorded> {
+        let Reading::Tap(sidecar) = &self.reading else { return Vec::new() };
+        let Some(name) = sidecar.symbol(&sought.package, &sought.name) else { return Vec::new() };
+        sidecar
+            .uses
+            .iter()
+            .filter(|found| found.name == name)
+            .map(|found| Recorded { kind: found.kind, form: found.form, number: found.number })
+            .collect()
+    }
+
+    /// Every occurrence of `sought` in live text, package definitions included. From a sidecar only.
+    pub fn occurrences(&self, sought: &Sought) -> Vec<Occurrence> {
+        let Reading::Tap(sidecar) = &self.reading else { return Vec::new() };
+        let symbol = sidecar.symbol(&sought.package, &sought.name);
+        let designators: HashSet<u32> = (0..sidecar.names.len() as u32)
+            .filter(|&index| Some(index) != symbol && sidecar.names[index as usize].name() == sought.name)
+            .collect();
+        if symbol.is_none() && designators.is_empty() {
+            return Vec::new();
+        }
+        let package_names: Vec<&str> = sought.package_names.iter().map(String::as_str).collect();
+        let mut found = Vec::new();
+        for form in &sidecar.forms {
+            let local = symbol.is_some_and(|symbol| sidecar.is_local(form.number, symbol));
+            for (index, event) in form.events.iter().enumerate() {
+                let (EventKind::Symbol(name) | EventKind::Text(name)) = event.kind else { continue };
+                let role = if Some(name) == symbol {
+                    role(sidecar, form, index)
+                } else if designators.contains(&name) {
+                    match package_role(sidecar, form, index, &package_names, &sought.name) {
+                        Some(role) => role,
+                        None => continue,
+                    }
+                } else {
+                    continue;
+                };
+                let place = self.tap_place(sidecar, event.start, event.end);
+                found.push(Occurrence { place, role, form: form.number, local });
+            }
+        }
+        found
+    }
+
+    fn place_by_tap(&self, sidecar: &Sidecar, sought: &Sought, recorded: Recorded) -> Vec<Placement> {
+        let Some(form) = sidecar.form(recorded.form) else { return Vec::new() };
+        let Some((around, numbered)) = nearest_form(form, recorded.number) else { return Vec::new() };
+        let name = sidecar.symbol(&sought.package, &sought.name);
+        let at = |event: usize| self.tap_place(sidecar, form.events[event].start, form.events[event].end);
+        if !numbered {
+            return vec![Placement { place: at(around), evidence: Evidence::Approximate }];
+        }
+        let local = name.is_some_and(|name| sidecar.is_local(recorded.form, name));
+        let found = match name {
+            Some(name) => candidates(form, around, name, recorded.kind, local),
+            None => Candidates::None,
+        };
+        match found {
+            Candidates::All(events) => events
+                .into_iter()
+                .map(|event| Placement { place: at(event), evidence: Evidence::Exact })
+                .collect(),
+            Candidates::OneOf(events) => {
+                let place = events.first().map_or_else(|| at(around), |&event| at(event));
+                vec![Placement { place, evidence: Evidence::Approximate }]
+            }
+            Candidates::None => {
+                let operator = form.child(around, 1).and_then(|event| match form.events[event].kind {
+                    EventKind::Symbol(name) => sidecar.names.get(name as usize),
+                    _ => None,
+                });
+                let operator = match (operator, form.events[around].operator) {
+                    (Some(name), _) => name.name().to_lowercase(),
+                    (None, Operator::Quote) => "quote".to_owned(),
+                    (None, Operator::Function) => "function".to_owned(),
+                    (None, Operator::Backquote) => "backquote".to_owned(),
+                    _ => "the form".to_owned(),
+                };
+                vec![Placement { place: at(around), evidence: Evidence::Via(operator) }]
+            }
+        }
+    }
+
+    fn place_by_structure(&self, text: &LispText, sought: &Sought, recorded: Recorded) -> Vec<Placement> {
+        let octets = self.text.as_bytes();
+        let Some(top) = text.toplevel().get(recorded.form as usize) else { return Vec::new() };
+        let Some(form) = text.numbered(top, recorded.number) else {
+            let place = self.byte_place(top.span.start, top.span.end);
+            return vec![Placement { place, evidence: Evidence::Approximate }];
+        };
+        let sure = top.exact && top.counted;
+        let names = |index: usize| {
+            let token = &text.tokens()[index];
+            token.active && token.is_named(octets, &sought.name)
+        };
+        let around = self.byte_place(form.span.start, form.span.end);
+        let exact = |index: usize| {
+            let span = text.tokens()[index].span;
+            let evidence = if sure { Evidence::Exact } else { Evidence::Approximate };
+            vec![Placement { place: self.byte_place(span.start, span.end), evidence }]
+        };
+        let inside: Vec<usize> = form.tokens().filter(|&index| names(index)).collect();
+        if let Some(head) = text.head(form)
+            && let Some(&first) = inside.first()
+            && text.tokens()[first].span == head.span
+            && matches!(recorded.kind, UseKind::Calls | UseKind::Macroexpands)
+        {
+            return exact(first);
+        }
+        match inside[..] {
+            [only] => exact(only),
+            [first, ..] => {
+                let span = text.tokens()[first].span;
+                vec![Placement {
+                    place: self.byte_place(span.start, span.end),
+                    evidence: Evidence::Approximate,
+                }]
+            }
+            [] if sure => {
+                let head = text.head(form).map_or_else(
+                    || "the form".to_owned(),
+                    |token| token.symbol(octets).name.to_lowercase(),
+                );
+                vec![Placement { place: around, evidence: Evidence::Via(head) }]
+            }
+            [] => vec![Placement { place: around, evidence: Evidence::Approximate }],
+        }
+    }
+
+    fn tap_place(&self, sidecar: &Sidecar, start: u32, end: u32) -> Place {
+        let before = sidecar.newlines.partition_point(|&newline| newline < start);
+        let line_start = if before == 0 { 0 } else { sidecar.newlines[before - 1] + 1 };
+        let same_line = sidecar.newlines.get(before).is_none_or(|&newline| newline >= end);
+        self.columns(before as u32 + 1, start - line_start + 1, same_line.then_some(end - start))
+    }
+
+    fn byte_place(&self, start: u32, end: u32) -> Place {
+        let text = self.text.as_bytes();
+        let (line, column) = self.lines.position(text, start);
+        let (end_line, end_column) = self.lines.position(text, end);
+        self.columns(line, column, (line == end_line).then(|| end_column - column))
+    }
+
+    /// Editors show no byte order mark, so the first line's columns do not count it.
+    fn columns(&self, line: u32, column: u32, length: Option<u32>) -> Place {
+        let column = if line == 1 && self.has_mark { column.max(2) - 1 } else { column };
+        Place { line, column, end_column: column + length.unwrap_or(0) }
+    }
+}
+
+enum Candidates {
+    /// Every one of these is the use.
+    All(Vec<usize>),
+    /// One of these is the use, or none.
+    OneOf(Vec<usize>),
+    /// The symbol does not stand in the form.
+    None,
+}
+
+/// The occurrences of symbol `name` in the form `around` that a record of `kind` may mean.
+fn candidates(form: &TopLevelForm, around: usize, name: u32, kind: UseKind, local: bool) -> Candidates {
+    let is_name = |event: usize| form.events[event].kind == EventKind::Symbol(name);
+    let calls = matches!(kind, UseKind::Calls | UseKind::Macroexpands);
+    if let Some(operator) = form.child(around, 1).filter(|&event| is_name(event))
+        && calls
+    {
+        return Candidates::All(vec![operator]);
+    }
+    let start = form.events[around].start;
+    let inside: Vec<usize> = (0..around)
+        .rev()
+        .take_while(|&event| form.events[event].start >= start)
+        .filter(|&event| is_name(event) && form.events[event].place > 0)
+        .collect();
+    let parent = |event: usize| form.events[event].parent.map(|parent| parent as usize);
+    let quoted = |event: usize| {
+        parent(event).is_some_and(|parent| matches!(form.events[parent].operator, Operator::Quote))
+    };
+    let designates_function = |event: usize| {
+        parent(event).is_some_and(|parent| {
+            matches!(form.events[parent].operator, Operator::Quote | Operator::Function)
+        })
+    };
+    let mut fitting: Vec<usize> = inside
+        .iter()
+        .copied()
+        .filter(|&event| match (calls, local) {
+            // Where a local variable has the same name, only an operator or a function designator can be meant.
+            (true, true) => form.events[event].place == 1 || designates_function(event),
+            (true, false) => true,
+            (false, _) => !quoted(event),
+        })
+        .collect();
+    fitting.reverse();
+    let direct: Vec<usize> =
+        fitting.iter().copied().filter(|&event| parent(event) == Some(around)).collect();
+    match (direct.len(), fitting.len()) {
+        (1, _) => Candidates::All(direct),
+        // Equal records are kept once, so that of a plain call's arguments all are meant.
+        (2.., _) if kind == UseKind::References => Candidates::All(direct),
+        (2.., _) => Candidates::OneOf(direct),
+        (0, 1) => Candidates::All(fitting),
+        (0, 2..) => Candidates::OneOf(fitting),
+        (0, 0) if !inside.is_empty() && !local => Candidates::OneOf(inside),
+        (0, 0) => Candidates::None,
+    }
+}
+
+/// The event of sub-form `number`, or of the nearest numbered form before it, and whether it is that very one.
+fn nearest_form(form: &TopLevelForm, number: u32) -> Option<(usize, bool)> {
+    if let Some(event) = form.sub_form(number) {
+        return Some((event, true));
+    }
+    form.events
+        .iter()
+        .enumerate()
+        .filter_map(|(index, event)| match event.kind {
+            EventKind::Form(found) if found < number => Some((found, index)),
+            _ => None,
+        })
+        .max()
+        .map(|(_, index)| (index, false))
+}
+
+fn outdated(placement: Placement) -> Placement {
+    let evidence = match placement.evidence {
+        Evidence::Exact => Evidence::Approximate,
+        other => other,
+    };
+    Placement { evidence, ..placement }
+}
+
+/// `octets` as the external format called `name` decodes them, as far as positions and text are concerned.
+fn decode_as<'a>(octets: &'a [u8], name: &str) -> Cow<'a, str> {
+    let wide = |pair: fn([u8; 2]) -> u16| {
+        let units = octets.chunks_exact(2).map(|unit| pair([unit[0], unit[1]]));
+        char::decode_utf16(units).map(|unit| unit.unwrap_or('\u{fffd}')).collect::<String>()
+    };
+    match name {
+        "UTF-8" | "UTF8" | "US-ASCII" | "ASCII" => String::from_utf8_lossy(octets),
+        "UTF-16LE" | "UCS-2LE" => Cow::Owned(wide(u16::from_le_bytes)),
+        "UTF-16BE" | "UCS-2BE" => Cow::Owned(wide(u16::from_be_bytes)),
+        _ => match std::str::from_utf8(octets) {
+            Ok(text) if octets.is_ascii() => Cow::Borrowed(text),
+            _ => Cow::Owned(octets.iter().map(|&octet| char::from(octet)).collect()),
+        },
+    }
+}
+
+/// The write date of a file as Lisp counts it: seconds since 1900.
+pub fn universal_write_date(path: &Path) -> Option<u64> {
+    const UNIX_EPOCH_IN_UNIVERSAL_TIME: u64 = 2_208_988_800;
+    let modified = std::fs::metadata(path).ok()?.modified().ok()?;
+    let seconds = modified.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
+    Some(seconds + UNIX_EPOCH_IN_UNIVERSAL_TIME)
+}
