@@ -122,8 +122,11 @@ condition is reported to the host, and that thread ends."
                                  (when (and (= *call* call) (plusp call))
                                    (funcall function))))))
 
+(defvar *leave-call* (lambda () (throw 'interrupted nil))
+  "How the running call is left when the host interrupts it.")
+
 (defun interrupt-call (call)
   "Stop CALL if it still runs."
   (dolist (lane *lanes*)
     (when (= (lane-call lane) call)
-      (interrupt-lane lane call (lambda () (throw 'interrupted nil))))))
+      (interrupt-lane lane call (lambda () (funcall *leave-call*))))))

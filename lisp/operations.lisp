@@ -58,3 +58,29 @@
                                       (prin1 value stream)))
                                   (output-text stream)))
                               values)))))
+
+(define-operation open-project 10 (root cache userinit)
+  "Register the systems below ROOT, with fasls and sidecars in CACHE; load the file USERINIT unless empty."
+  (json-string (outcome-json (open-project root cache :userinit (and (plusp (length userinit)) userinit)))))
+
+(define-operation load-system 11 (system force timeout-seconds)
+  "Load SYSTEM through ASDF, from scratch when FORCE is \"force\", within TIMEOUT-SECONDS. News comes meanwhile."
+  (json-string (outcome-json (load-system system
+                                          :force (string= force "force")
+                                          :timeout-seconds (parse-integer timeout-seconds)
+                                          :progress #'send-progress))))
+
+(define-operation load-file 12 (path timeout-seconds)
+  "Compile and load the file PATH within TIMEOUT-SECONDS."
+  (json-string (outcome-json (load-file path :timeout-seconds (parse-integer timeout-seconds)))))
+
+(define-operation list-systems 13 (root)
+  "What the project at ROOT defines, what of it is loaded, and what has changed on disk since."
+  (json-string (mapcar #'system-json (list-systems root))))
+
+(define-operation find-definitions 14 (name package)
+  "Where the symbol called NAME in PACKAGE is defined, as whatever it is defined, as JSON."
+  (multiple-value-bind (symbol status) (find-named-symbol name package)
+    (if (member status '(:no-symbol :no-package))
+        (missing-json status)
+        (json-string (object "status" "found" "definitions" (definitions-json symbol))))))

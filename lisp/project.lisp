@@ -341,6 +341,7 @@ property list; FUNCTION's effects before a failure remain."
          (sink (make-broadcast-stream))
          (outcome
            (let ((*load-session* session)
+                 (*leave-call* (lambda () (throw 'end-of-load '(:status "cancelled"))))
                  (*tap-sink* (tap-sink session))
                  (*standard-output* sink) (*error-output* sink) (*trace-output* sink)
                  (*compile-verbose* nil) (*compile-print* nil) (*load-verbose* nil) (*load-print* nil)
@@ -512,3 +513,40 @@ has been read), :LOADED, :FILES (a count) and :CHANGED (files that differ from w
                       :loaded (and system (asdf:component-loaded-p system) t)
                       :files (if system (length (system-files system)) 0)
                       :changed (and system (changed-files system)))))
+
+;;; As JSON
+
+(defun diagnostic-json (diagnostic)
+  "DIAGNOSTIC as an object."
+  (destructuring-bind (&key severity message path line column form) diagnostic
+    (object "severity" severity "path" path "line" line "column" column "message" message "form" form)))
+
+(defun failure-json (failure)
+  "FAILURE as an object."
+  (destructuring-bind (&key kind name required-by path message restarts) failure
+    (object "kind" kind "name" name "required_by" required-by "path" path "message" message
+            "restarts" restarts)))
+
+(defun loaded-files-json ()
+  "Every file loaded through us and its write date then."
+  (loop for file being the hash-keys of *loaded-files* using (hash-value write-date)
+        collect (object "path" file "write_date" write-date)))
+
+(defun outcome-json (outcome)
+  "OUTCOME, of LOAD-SYSTEM, LOAD-FILE or OPEN-PROJECT, as an object."
+  (destructuring-bind (&key system path status failure duration-ms compiled cached diagnostics) outcome
+    (object "system" system "path" path "status" status "duration_ms" duration-ms
+            "compiled" compiled "cached" cached
+            "diagnostics" (mapcar #'diagnostic-json diagnostics)
+            "failure" (and failure (failure-json failure))
+            "files" (loaded-files-json))))
+
+(defun system-json (system)
+  "SYSTEM, of LIST-SYSTEMS, as an object."
+  (destructuring-bind (&key name asd known loaded files changed) system
+    (object "name" name "asd" asd "known" (json-boolean known) "loaded" (json-boolean loaded)
+            "files" files "changed" changed)))
+
+(defun send-progress (done total what file)
+  "Tell the host that DONE of TOTAL steps are done, and that FILE is being compiled or loaded (WHAT)."
+  (progress (json-string (object "done" done "total" total "what" what "path" file))))

@@ -17,6 +17,7 @@
                (:file "xref")
                (:file "tap")
                (:file "project")
+               (:file "definitions")
                (:file "operations"))
   :in-order-to ((asdf:test-op (asdf:test-op "steelbank/tests"))))
 

@@ -18,7 +18,12 @@ enum steelbank_operation {
   STEELBANK_OPERATION_DESCRIBE_SYMBOL = 2, /* every facet of one symbol, its value excepted */
   STEELBANK_OPERATION_PRINT_VALUE = 3,     /* a variable's value, printed within limits; runs print-object methods */
   STEELBANK_OPERATION_EVALUATE = 4,        /* reads and evaluates forms */
-  STEELBANK_OPERATION_XREF_EXPORT = 5      /* cross references and symbols, as packed columns */
+  STEELBANK_OPERATION_XREF_EXPORT = 5,     /* cross references and symbols, as packed columns */
+  STEELBANK_OPERATION_OPEN_PROJECT = 10,   /* registers a folder's systems, and where fasls and sidecars go */
+  STEELBANK_OPERATION_LOAD_SYSTEM = 11,    /* loads a system, with news and diagnostics */
+  STEELBANK_OPERATION_LOAD_FILE = 12,      /* compiles and loads one file, with diagnostics */
+  STEELBANK_OPERATION_LIST_SYSTEMS = 13,   /* what a project defines, what is loaded, what has changed */
+  STEELBANK_OPERATION_FIND_DEFINITIONS = 14 /* where a symbol is defined, as whatever it is defined */
 };
 
 /* How a call ended. With any of these the answer function has been called exactly once. */
