@@ -4,3 +4,6 @@
 
 pub mod lines;
 pub mod lisp;
+pub mod positions;
+pub mod sidecar;
+pub mod sidecar_roles;
