@@ -645,13 +645,20 @@ bootstrap
 exits 0
 says "$scratch/xdg/steelbank/sbcl-9.9.9-"
 unset XDG_CACHE_HOME
-STEELBANK_CACHE="$scratch/a place/with [odd] names"
+STEELBANK_CACHE=$scratch/naïve+c@fé,~=
 export STEELBANK_CACHE
 bootstrap
 exits 0
 bootstrap --print-path
 exits 0
 says "$STEELBANK_CACHE/sbcl-9.9.9-"
+STEELBANK_CACHE="$scratch/a place [odd]"
+bootstrap
+exits 1
+complains "whose path has '  []' in it"
+cache=$STEELBANK_CACHE
+left_nothing
+cache=$scratch/cache
 
 row 'another operating system'
 fresh_world
