@@ -55,7 +55,10 @@ pub fn bake(octets: &[u8]) -> Result<Vec<u8>, Malformed> {
     );
 
     let records = export.records();
-    let key = |row: usize| names.new(records.cell(row, 1)) * KINDS as u32 + records.cell(row, 0);
+    let key = |row: usize| match (names.new(records.cell(row, 1)), records.cell(row, 0)) {
+        (name, kind) if name != NONE && kind < KINDS as u32 => name * KINDS as u32 + kind,
+        _ => NONE,
+    };
     let (record_starts, mut rows) = grouped(names.order.len() * KINDS, records.rows(), key);
     for bounds in record_starts.windows(2) {
         rows[bounds[0] as usize..bounds[1] as usize].sort_unstable_by_key(|row| {
@@ -96,7 +99,7 @@ pub fn qualified(package: Option<&[u8]>, name: &[u8]) -> Vec<u8> {
 fn grouped(groups: usize, rows: usize, key: impl Fn(usize) -> u32) -> (Vec<u32>, Vec<u32>) {
     let mut starts = vec![0_u32; groups + 1];
     for row in 0..rows {
-        if let Some(count) = starts.get_mut(key(row) as usize + 1) {
+        if let Some(count) = (key(row) as usize).checked_add(1).and_then(|next| starts.get_mut(next)) {
             *count += 1;
         }
     }

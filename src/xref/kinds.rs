@@ -1,9 +1,10 @@
 //! The closed lists that Lisp and Rust share: kinds of record, of used name, and of function.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a record says that a function does with a name. In the order of `*xref-kinds*` in `lisp/xref.lisp`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Calls the function, or refers to it by `#'`.
@@ -65,7 +66,7 @@ impl Role {
 }
 
 /// What a function is, by its name. In the order of `*function-kinds*`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FunctionKind {
     /// A global function.

@@ -3,6 +3,7 @@
 use super::export::NONE;
 use super::format::Segment;
 use super::index::Index;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -19,7 +20,7 @@ pub struct Symbol {
 }
 
 /// How a symbol is accessible in a package: the second value of `FIND-SYMBOL`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
     /// Present, not exported.

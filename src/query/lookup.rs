@@ -1,0 +1,77 @@
+//! From the arguments `name` and `package` to a symbol, as every tool does it. Answered from the index alone.
+
+use super::designator::{Designator, DesignatorError, Operator, upcase};
+use crate::xref::{Access, Index, Package, Symbol};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The package in which names are looked up when none is given.
+pub const DEFAULT_PACKAGE: &str = "CL-USER";
+
+/// A name and a package as they were asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Asked {
+    /// The symbol's name, upcased and unescaped.
+    pub name: String,
+    /// The package's name, upcased; the prefix of the name argument if it had one.
+    pub package: String,
+}
+
+/// Whether a symbol was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LookupStatus {
+    /// The symbol is accessible in the package.
+    Found,
+    /// The package has no symbol of that name.
+    NoSymbol,
+    /// There is no package of that name.
+    NoPackage,
+}
+
+/// The outcome of a lookup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lookup {
+    /// What was asked for.
+    pub asked: Asked,
+    /// What the list around the symbol said, as in `(setf car)`.
+    pub of: Option<Operator>,
+    /// The symbol, or what is missing.
+    pub found: Result<(Symbol, Access), LookupStatus>,
+}
+
+impl Lookup {
+    /// Finds what `name` denotes in `package`. Nothing is interned.
+    pub fn new(index: &Index, name: &str, package: &str) -> Result<Self, DesignatorError> {
+        let designator = Designator::parse(name)?;
+        let home = find_package(index, package);
+        let (package, found) = match designator.package {
+            None => (upcased(package), home),
+            Some(prefix) => {
+                let found = index.find_package(&prefix, home);
+                (prefix, found)
+            }
+        };
+        let found = match found {
+            None => Err(LookupStatus::NoPackage),
+            Some(found) => index.find_symbol(&designator.name, found).ok_or(LookupStatus::NoSymbol),
+        };
+        Ok(Self { asked: Asked { name: designator.name, package }, of: designator.of, found })
+    }
+}
+
+/// The package that a `package` argument means: the name upcased, or else exactly as it was written.
+pub fn find_package(index: &Index, name: &str) -> Option<Package> {
+    index.find_package(&upcased(name), None).or_else(|| index.find_package(plain(name), None))
+}
+
+fn upcased(name: &str) -> String {
+    plain(name).chars().map(upcase).collect()
+}
+
+/// A package argument without the colon of a keyword or the bars of a symbol.
+fn plain(name: &str) -> &str {
+    let name = name.trim();
+    let name = name.strip_prefix("#:").or_else(|| name.strip_prefix(':')).unwrap_or(name);
+    name.strip_prefix('|').and_then(|name| name.strip_suffix('|')).unwrap_or(name)
+}
