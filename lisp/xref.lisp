@@ -194,10 +194,10 @@
                          (if (symbolp name) +none+ (state-string state (xref-name-text name)))))))))
 
 (defun native-path (namestring)
-  "NAMESTRING as the operating system writes it, or as it is if it is logical."
+  "NAMESTRING as the operating system writes it, or in its canonical form if it is logical."
   (handler-case
       (let ((pathname (parse-namestring namestring)))
-        (if (typep pathname 'logical-pathname) namestring (sb-ext:native-namestring pathname)))
+        (if (typep pathname 'logical-pathname) (namestring pathname) (sb-ext:native-namestring pathname)))
     (error () namestring)))
 
 (defun state-source (state source)

@@ -1,0 +1,147 @@
+;;;; The oracle's Lisp half: what sb-introspect and FIND-SYMBOL say about everything in the image, as lines of text.
+;;;;
+;;;; The trick. SB-INTROSPECT:WHO-CALLS and its family all end in COLLECT-XREF, which walks every code object of the image
+;;;; for every question: 16 ms, for some 12,000 names and five kinds. But it takes the code objects from a cache of its
+;;;; own, *CODEBLOB-CACHE*. One pass with SB-C:MAP-PACKED-XREF-DATA, the decoder that COLLECT-XREF uses itself, finds out
+;;;; for each name which code objects mention it at all; for each question the cache is then filled with these alone.
+;;;; COLLECT-XREF still decodes them and decides. Code objects left out hold no record of that name, and names that no
+;;;; record holds have no answer. SPOT-CHECK asks a sample with the full cache as well.
+
+(defpackage :steelbank-oracle
+  (:use :common-lisp))
+
+(in-package :steelbank-oracle)
+
+(defun mentions ()
+  "A table from each used name to the code objects that mention it."
+  (sb-ext:gc :full t)
+  (let ((table (make-hash-table :test 'equal))
+        (codes '()))
+    (sb-vm:map-code-objects (lambda (code) (push code codes)))
+    (dolist (code codes table)
+      (dotimes (entry (sb-kernel:code-n-entries code))
+        (let ((xrefs (sb-kernel:%simple-fun-xrefs (sb-kernel:%code-entry-point code entry))))
+          (when xrefs
+            (sb-c:map-packed-xref-data
+             (lambda (kind name form)
+               (declare (ignore kind form))
+               (pushnew code (gethash name table) :test #'eq))
+             xrefs)))))))
+
+(defun ask (question name codes)
+  "The answer of QUESTION, a function of sb-introspect, about NAME, looking at CODES only."
+  (let ((vector (coerce codes 'simple-vector)))
+    (sb-sys:with-pinned-objects (vector)
+      (setf sb-introspect::*codeblob-cache* (cons sb-vm::*code-alloc-count* (sb-ext:make-weak-pointer vector)))
+      (multiple-value-prog1 (funcall question name)
+        (assert (eq (sb-ext:weak-pointer-value (cdr sb-introspect::*codeblob-cache*)) vector))))))
+
+(defparameter *questions*
+  '(("calls" . sb-introspect:who-calls)
+    ("macroexpands" . sb-introspect:who-macroexpands)
+    ("binds" . sb-introspect:who-binds)
+    ("references" . sb-introspect:who-references)
+    ("sets" . sb-introspect:who-sets))
+  "The kinds, and who answers.")
+
+(defun plain-caller (name)
+  "NAME without the argument types that sb-introspect adds to the name of a DEFTRANSFORM."
+  (if (typep name '(cons (eql sb-c:deftransform) cons))
+      (subseq name 0 2)
+      name))
+
+(defun key (name)
+  "How NAME is made from a symbol, and that symbol."
+  (typecase name
+    (symbol (values "plain" name))
+    ((cons (eql setf) (cons symbol null)) (values "setf" (second name)))
+    ((cons (eql sb-ext:cas) (cons symbol null)) (values "cas" (second name)))
+    ((cons (eql compiler-macro) (cons symbol null)) (values "compiler-macro" (second name)))
+    ((cons (eql sb-pcl::slot-accessor)) (values "slot-accessor" (third name)))
+    (t (values "other" (second name)))))
+
+(defun text (name)
+  "NAME as the index prints it. What is compared is who answers, not how it is printed."
+  (steelbank::xref-name-text name))
+
+(defun write-line-of (stream &rest fields)
+  "Write FIELDS, separated by tabs, on a line of their own. Tabs and newlines in them become spaces."
+  (loop for (field . more) on fields
+        do (write-string (substitute-if #\Space (lambda (char) (find char '(#\Tab #\Newline #\Return)))
+                                        (princ-to-string field))
+                         stream)
+           (write-char (if more #\Tab #\Newline) stream)))
+
+(defun file-text (source)
+  "The file of SOURCE as the index has it."
+  (let ((pathname (sb-introspect:definition-source-pathname source)))
+    (cond ((null pathname) "-")
+          ((typep pathname 'logical-pathname) (namestring pathname))
+          (t (sb-ext:native-namestring pathname)))))
+
+(defun write-uses (stream)
+  "One line for every use: kind, role, symbol, caller, file, offset, form number."
+  (let ((table (mentions))
+        (count 0))
+    (loop for name being the hash-keys of table using (hash-value codes)
+          do (multiple-value-bind (role symbol) (key name)
+               (let ((symbol (text symbol)))
+                 (loop for (kind . question) in *questions*
+                       do (loop for (caller . source) in (ask question name codes)
+                                do (incf count)
+                                   (write-line-of stream kind role symbol (text (plain-caller caller))
+                                                  (file-text source)
+                                                  (or (sb-introspect:definition-source-character-offset source) "-")
+                                                  (sb-introspect:definition-source-form-number source)))))))
+    (spot-check table)
+    count))
+
+(defun spot-check (table)
+  "Ask for a sample of the names with every code object in the cache, and compare."
+  (let ((all (let ((codes '())) (sb-vm:map-code-objects (lambda (code) (push code codes))) codes))
+        (names (loop for name being the hash-keys of table for number from 0
+                     when (zerop (mod number 500)) collect name)))
+    (dolist (name names)
+      (loop for (nil . question) in *questions*
+            for few = (ask question name (gethash name table))
+            for many = (ask question name all)
+            do (assert (and (= (length few) (length many))
+                            (null (set-exclusive-or few many :test #'equalp))))))))
+
+(defun write-specializations (stream)
+  "One line for every method that specializes on a class: kind, class, generic function."
+  (let ((classes '()))
+    (do-all-symbols (symbol)
+      (when (and (find-class symbol nil) (not (gethash symbol (load-time-value (make-hash-table :test 'eq)))))
+        (pushnew symbol classes)))
+    (dolist (class classes)
+      (loop for (name) in (sb-introspect:who-specializes-directly class)
+            do (write-line-of stream "specializes" "plain" (text class) (text (second name)) "-" "-" "-")))))
+
+(defun write-symbols (stream)
+  "One line for every symbol that is accessible in a package: package, status, home, name, printed symbol."
+  (dolist (package (list-all-packages))
+    (let ((seen (make-hash-table :test 'eq)))
+      (do-symbols (symbol package)
+        (unless (gethash symbol seen)
+          (setf (gethash symbol seen) t)
+          (multiple-value-bind (found status) (find-symbol (symbol-name symbol) package)
+            (assert (eq found symbol))
+            (write-line-of stream (package-name package) (string-downcase status) (symbol-name symbol) (text symbol))))))))
+
+(defun write-packages (stream)
+  "One line for every name and nickname of a package: the name, and the package's own name."
+  (dolist (package (list-all-packages))
+    (dolist (name (cons (package-name package) (package-nicknames package)))
+      (write-line-of stream name (package-name package)))))
+
+(defun write-oracle (folder)
+  "Write the files uses.txt, symbols.txt and packages.txt into FOLDER, a native path with a slash at its end."
+  (flet ((write-file (name writer)
+           (with-open-file (stream (sb-ext:parse-native-namestring (concatenate 'string folder name))
+                                   :direction :output :if-exists :supersede :external-format :utf-8)
+             (funcall writer stream))))
+    (write-file "symbols.txt" #'write-symbols)
+    (write-file "packages.txt" #'write-packages)
+    (write-file "uses.txt" (lambda (stream) (write-uses stream) (write-specializations stream)))
+    :written))
