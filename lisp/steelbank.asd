@@ -28,7 +28,8 @@
   :serial t
   :components ((:file "package")
                (:file "names")
-               (:file "describe"))
+               (:file "describe")
+               (:file "xref"))
   :perform (asdf:test-op (operation component)
              (declare (ignore operation component))
              (uiop:symbol-call :steelbank-tests :run)))

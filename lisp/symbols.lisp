@@ -70,31 +70,42 @@
           (t (write-string "#:" stream)))
     (write-string (escaped-name (symbol-name symbol)) stream)))
 
+(defvar *parts-left* 0
+  "How many more parts of lists a name may show: what is in EQL specializers can be of any size, or circular.")
+
 (defun write-form (form stream depth)
   "Write FORM, an argument or a specializer in a name, with qualified symbols."
   (cond ((keywordp form) (write-char #\: stream) (write-string (escaped-name (symbol-name form)) stream))
         ((and (symbolp form) (member form lambda-list-keywords)) (write-string (symbol-name form) stream))
         ((and (null form) (zerop depth)) (write-string "()" stream))
         ((symbolp form) (write-qualified form stream))
-        ((and (consp form) (< depth 8))
+        ((and (consp form) (< depth 8) (plusp *parts-left*))
          (write-char #\( stream)
          (loop for (part . rest) on form
                for count from 0
                do (cond ((and (zerop count) (member part '(eql sb-pcl::class-eq)))
                          (write-string (symbol-name part) stream))
-                        ((= count 64) (write-string "..." stream) (return))
+                        ((minusp (decf *parts-left*)) (write-string "..." stream) (return))
                         (t (write-form part stream (1+ depth))))
                   (cond ((null rest))
                         ((consp rest) (write-char #\Space stream))
                         (t (write-string " . " stream) (write-form rest stream (1+ depth)))))
          (write-char #\) stream))
+        ((consp form) (write-string "(...)" stream))
         (t (write-object form stream))))
+
+(defun write-plainly (object stream)
+  "Write OBJECT, a number, character or string, in standard syntax."
+  (with-standard-io-syntax
+    (let ((*print-readably* nil))
+      (prin1 object stream))))
 
 (defun write-object (object stream)
   "Write OBJECT, which is no symbol and no list, by itself if that is harmless and else by its type."
   (typecase object
-    ((or number character string)
-     (with-standard-io-syntax (let ((*print-readably* nil)) (prin1 object stream))))
+    ((or fixnum float character)
+     (write-plainly object stream))
+    (string (write-plainly (if (> (length object) 200) (subseq object 0 200) object) stream))
     (class (write-form (class-name object) stream 0))
     (t (write-string "#<" stream)
        (write-form (type-of object) stream 7)
@@ -124,7 +135,8 @@
 
 (defun xref-name-text (name)
   "NAME as answers show it."
-  (let ((*print-pretty* nil))
+  (let ((*print-pretty* nil)
+        (*parts-left* 500))
     (with-output-to-string (stream) (write-xref-name name stream))))
 
 (defun principal-symbol (name)

@@ -1,0 +1,167 @@
+;;;; Tests of lisp/columns.lisp, lisp/symbols.lisp and lisp/xref.lisp. That the export as a whole says what sb-introspect
+;;;; says is for tests/it/oracle.rs.
+
+(in-package :steelbank-tests)
+
+(defpackage :steelbank-tests.names
+  (:documentation "Symbols that need bars, and symbols with homes of their own.")
+  (:use))
+
+(defun texts (&rest names)
+  "The printed forms of NAMES."
+  (mapcar #'steelbank::xref-name-text names))
+
+(deftest xref-names-are-qualified
+    (texts 'cl:car 'car :key (make-symbol "GENSYM") nil)
+  ("COMMON-LISP::CAR" "COMMON-LISP::CAR" "KEYWORD::KEY" "#:GENSYM" "COMMON-LISP::NIL"))
+
+(deftest xref-names-are-escaped
+    (let ((*print-case* :downcase) (*print-base* 2) (*package* (find-package :keyword)))
+      (texts (intern "a b" :steelbank-tests.names) (intern "12" :steelbank-tests.names)
+             '1+ (intern "A|B" :steelbank-tests.names) (intern "" :steelbank-tests.names)))
+  ("STEELBANK-TESTS.NAMES::|a b|" "STEELBANK-TESTS.NAMES::|12|" "COMMON-LISP::1+"
+   "STEELBANK-TESTS.NAMES::|A\\|B|" "STEELBANK-TESTS.NAMES::||"))
+
+(deftest xref-names-that-are-lists
+    (texts '(setf car)
+           '(sb-pcl::fast-method print-object (string t))
+           '(sb-pcl::slow-method (setf documentation) :around (t (eql function)))
+           '(labels foo :in (setf car))
+           '(lambda (x &optional (y 1)) :in "file.lisp")
+           '(macro-function when)
+           '(compiler-macro (setf car)))
+  ("(SETF COMMON-LISP::CAR)"
+   "(METHOD COMMON-LISP::PRINT-OBJECT (COMMON-LISP::STRING COMMON-LISP::T))"
+   "(METHOD (SETF COMMON-LISP::DOCUMENTATION) :AROUND (COMMON-LISP::T (EQL COMMON-LISP::FUNCTION)))"
+   "(LABELS STEELBANK-TESTS::FOO :IN (SETF COMMON-LISP::CAR))"
+   "(LAMBDA (STEELBANK-TESTS::X &OPTIONAL (STEELBANK-TESTS::Y 1)) :IN \"file.lisp\")"
+   "(MACRO-FUNCTION COMMON-LISP::WHEN)"
+   "(COMPILER-MACRO (SETF COMMON-LISP::CAR))"))
+
+(deftest xref-names-are-filed-under-their-principal-symbol
+    (mapcar #'steelbank::principal-symbol
+            '(car (setf cdr) (sb-pcl::fast-method (setf foo) (t)) (flet x :in (labels y :in bar))
+              (lambda (x)) "name" (sb-pcl::slot-accessor :global slot sb-pcl::reader)))
+  (car cdr foo bar nil nil slot))
+
+(deftest xref-circular-and-strange-names-are-printed
+    (let ((circle (make-list 40 :initial-element nil)))
+      (map-into circle (constantly circle))
+      (setf (first circle) 'eql)
+      (every #'stringp (texts (list 'sb-pcl::fast-method 'foo (list circle)) '(a . b) 7 '((1 2) 3)
+                              (list 'sb-pcl::fast-method 'foo (list (list 'eql (make-hash-table)))))))
+  t)
+
+;;; Freshness
+
+(defun status-of (function name)
+  "What the export would say of FUNCTION, whose own name is NAME."
+  (steelbank::named-status (steelbank::make-freshness) (steelbank::underlying-function function) name))
+
+(defmacro define-now (form)
+  "Compile and run the definition FORM, whatever it redefines."
+  `(handler-bind ((warning #'muffle-warning))
+     (funcall (compile nil '(lambda () ,form)))))
+
+(deftest xref-a-redefined-function-is-replaced
+    (let ((first (progn (define-now (defun fresh-f () (list 1))) (fdefinition 'fresh-f)))
+          (second (progn (define-now (defun fresh-f () (list 2))) (fdefinition 'fresh-f))))
+      (list (status-of first 'fresh-f) (status-of second 'fresh-f)))
+  (2 1))
+
+(deftest xref-fmakunbound-replaces
+    (let ((function (progn (define-now (defun fresh-g () (list 1))) (fdefinition 'fresh-g))))
+      (list (status-of function 'fresh-g)
+            (progn (fmakunbound 'fresh-g) (status-of function 'fresh-g))))
+  (1 2))
+
+(deftest xref-setf-fdefinition-replaces-and-keeps-what-another-name-is-bound-to
+    (let ((function (progn (define-now (defun fresh-h () (list 1))) (fdefinition 'fresh-h))))
+      (setf (fdefinition 'fresh-alias) function
+            (fdefinition 'fresh-h) #'list)
+      (list (status-of function 'fresh-h)
+            (progn (fmakunbound 'fresh-alias) (status-of function 'fresh-h))))
+  (1 2))
+
+(deftest xref-a-redefined-method-is-replaced
+    (flet ((fast-function ()
+             (sb-pcl::safe-method-fast-function
+              (find-method (fdefinition 'fresh-m) '() (list (find-class 'integer))))))
+      (let* ((first (progn (define-now (defmethod fresh-m ((x integer)) (list x))) (fast-function)))
+             (second (progn (define-now (defmethod fresh-m ((x integer)) (vector x))) (fast-function)))
+             (name '(sb-pcl::fast-method fresh-m (integer))))
+        (list (status-of first name) (status-of second name)
+              (progn (fmakunbound 'fresh-m) (status-of second name)))))
+  (2 1 2))
+
+(deftest xref-macros-setf-functions-and-compiler-macros-have-a-status
+    (progn
+      (define-now (defmacro fresh-macro (x) (list 'list x)))
+      (define-now (defun (setf fresh-place) (v x) (setf (car x) v)))
+      (define-now (define-compiler-macro fresh-place (x) (list 'car x)))
+      (let ((macro (macro-function 'fresh-macro))
+            (setf-function (fdefinition '(setf fresh-place)))
+            (compiler-macro (compiler-macro-function 'fresh-place)))
+        (define-now (defmacro fresh-macro (x) (list 'vector x)))
+        (list (status-of macro '(macro-function fresh-macro))
+              (status-of (macro-function 'fresh-macro) '(macro-function fresh-macro))
+              (status-of setf-function '(setf fresh-place))
+              (status-of compiler-macro '(compiler-macro fresh-place))
+              (progn (setf (compiler-macro-function 'fresh-place) nil)
+                     (status-of compiler-macro '(compiler-macro fresh-place))))))
+  (2 1 1 1 2))
+
+(deftest xref-an-encapsulated-function-is-current
+    (let ((function (progn (define-now (defun fresh-traced () (list 1))) (fdefinition 'fresh-traced))))
+      (sb-int:encapsulate 'fresh-traced 'test (lambda (function &rest arguments) (apply function arguments)))
+      (unwind-protect (status-of function 'fresh-traced)
+        (sb-int:unencapsulate 'fresh-traced 'test)))
+  1)
+
+(deftest xref-a-function-without-a-global-name-is-unknown
+    (status-of (compile nil '(lambda (x) (list x))) '(lambda (x)))
+  0)
+
+;;; Packages
+
+(deftest xref-a-package-checksum-notices-changes
+    (let ((package (make-package "STEELBANK-TESTS.CHANGING" :use '()))
+          (sums '()))
+      (unwind-protect
+           (flet ((note () (push (steelbank::package-checksum package) sums)))
+             (note)
+             (intern "A" package) (note)
+             (export (intern "A" package) package) (note)
+             (import 'car package) (note)
+             (unintern 'car package)
+             (list (length (remove-duplicates sums))
+                   (= (steelbank::package-checksum package) (second sums))))
+        (delete-package package)))
+  (4 t))
+
+;;; Packing
+
+(deftest columns-are-packed-little-endian-and-column-by-column
+    (let ((table (steelbank::make-table 2))
+          (pool (steelbank::make-string-pool)))
+      (steelbank::add-row table 1 256)
+      (steelbank::add-row table 2 nil)
+      (steelbank::pool-string pool "é")
+      (steelbank::pool-string pool "a")
+      (steelbank::pool-string pool "é")
+      (coerce (steelbank::pack "HEADING!" '(#x100000002) pool (list table)) 'list))
+  (72 69 65 68 73 78 71 33
+   2 0 0 0 1 0 0 0
+   2 0 0 0 2 0 0 0 3 0 0 0 #xC3 #xA9 97 0
+   2 0 0 0 1 0 0 0 2 0 0 0 0 1 0 0 255 255 255 255))
+
+(deftest an-export-says-who-calls-mapcar
+    (let ((state (steelbank::make-export-state nil)))
+      (steelbank::export-packages state)
+      (steelbank::export-code state 0)
+      (let ((name (gethash 'mapcar (steelbank::state-name-numbers state)))
+            (records (steelbank::state-records state)))
+        (plusp (loop for row below (steelbank::table-count records)
+                     count (and (= (steelbank::row-cell records row 0) (steelbank::kind-number :calls))
+                                (= (steelbank::row-cell records row 1) name))))))
+  t)
