@@ -404,6 +404,11 @@ STEELBANK_SBCL_SOURCE=$scratch/nameless
 bootstrap
 exits 1
 complains 'which version of SBCL'
+echo sbcl-7.7.7 >"$STEELBANK_SBCL_SOURCE/.git-archive-version"
+echo '(old)' >"$STEELBANK_SBCL_SOURCE/src/code/repack-xref.lisp"
+bootstrap
+exits 0
+says /sbcl-7.7.7-
 rm -rf "$scratch/nameless"
 
 row 'the built SBCL fails the self-test'
