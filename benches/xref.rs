@@ -1,0 +1,133 @@
+//! The cross-reference index: on the image's own records, and on a million made-up ones.
+//!
+//! Read the figures as ratios: `scan` is what answering costs without an index (every record looked at once, already
+//! decoded), and the answers over a million records beside those over the image's show that size does not matter.
+
+use divan::{Bencher, black_box};
+use std::fs;
+use std::sync::{Arc, OnceLock};
+use steelbank::query::who::WhoRequest;
+use steelbank::render::text;
+use steelbank::xref::{Index, Kind, Role, bake};
+
+#[path = "../src/xref/tests/writer.rs"]
+mod writer;
+
+fn main() {
+    divan::main();
+}
+
+fn octets() -> Arc<[u8]> {
+    static OCTETS: OnceLock<Arc<[u8]>> = OnceLock::new();
+    let path = concat!(env!("STEELBANK_BUILT_IMAGE"), "/steelbank.xref");
+    Arc::clone(OCTETS.get_or_init(|| fs::read(path).expect("the build makes the index").into()))
+}
+
+fn image() -> &'static Index {
+    static INDEX: OnceLock<Index> = OnceLock::new();
+    INDEX.get_or_init(|| Index::open(octets()).expect("the index is sound"))
+}
+
+const NAMES: u32 = 20_000;
+const FUNCTIONS: u32 = 50_000;
+const RECORDS: u32 = 1_000_000;
+
+/// Names N0, N1, ... with 50 uses each, and a name RARE with eight.
+fn synthetic_export() -> Vec<u8> {
+    let mut writer = writer::Writer::new(0, 1);
+    let package = writer.package("P", &[]);
+    let mut name = |text: &str| {
+        let symbol = writer.intern(package, text, true);
+        writer.name(symbol, 0)
+    };
+    let names: Vec<u32> = (0..NAMES).map(|number| name(&format!("N{number}"))).collect();
+    let rare = name("RARE");
+    for number in 0..FUNCTIONS {
+        writer.function(&format!("P::F{number:05}"), u32::MAX, (number, 0), 1);
+    }
+    for record in 0..RECORDS {
+        writer.record(0, names[(record % NAMES) as usize], record * 7919 % FUNCTIONS, record);
+    }
+    for record in 0..8 {
+        writer.record(0, rare, record * 5000, record);
+    }
+    writer.finish()
+}
+
+fn million() -> &'static Index {
+    static INDEX: OnceLock<Index> = OnceLock::new();
+    INDEX.get_or_init(|| {
+        let octets: Arc<[u8]> = bake::bake(&synthetic_export()).expect("the export is sound").into();
+        Index::open(octets).expect("the index is sound")
+    })
+}
+
+#[divan::bench]
+fn open() -> Index {
+    Index::open(octets()).expect("the index is sound")
+}
+
+#[divan::bench(args = ["CAR", "*PRINT-BASE*", "NOT-THERE"])]
+fn find_symbol(bencher: Bencher<'_, '_>, name: &str) {
+    let index = image();
+    let package = index.find_package("CL-USER", None).expect("CL-USER");
+    bencher.bench(|| index.find_symbol(black_box(name), package));
+}
+
+#[divan::bench]
+fn who_references_print_base_8(bencher: Bencher<'_, '_>) {
+    let request = WhoRequest::new(Kind::References, "*print-base*");
+    bencher.bench(|| request.answer(image()));
+}
+
+#[divan::bench]
+fn who_calls_mapcar_505(bencher: Bencher<'_, '_>) {
+    let request = WhoRequest::new(Kind::Calls, "mapcar");
+    bencher.bench(|| request.answer(image()));
+}
+
+#[divan::bench]
+fn who_calls_mapcar_as_text(bencher: Bencher<'_, '_>) {
+    let request = WhoRequest::new(Kind::Calls, "mapcar");
+    bencher.bench(|| request.answer(image()).map(|answer| text::who(&answer)));
+}
+
+#[divan::bench]
+fn million_records_8_uses(bencher: Bencher<'_, '_>) {
+    let request = WhoRequest::new(Kind::Calls, "rare").package("P");
+    bencher.bench(|| request.answer(million()));
+}
+
+#[divan::bench]
+fn million_records_50_uses(bencher: Bencher<'_, '_>) {
+    let request = WhoRequest::new(Kind::Calls, "n17").package("P");
+    bencher.bench(|| request.answer(million()));
+}
+
+/// The same question by looking at all records.
+#[divan::bench]
+fn million_records_scan(bencher: Bencher<'_, '_>) {
+    let export = synthetic_export();
+    let export = steelbank::xref::export::Export::read(&export).expect("the export is sound");
+    let records = export.records();
+    bencher.bench(|| {
+        (0..records.rows())
+            .filter(|row| records.cell(*row, 0) == 0 && records.cell(*row, 1) == NAMES)
+            .map(|row| records.cell(row, 2))
+            .collect::<Vec<_>>()
+    });
+}
+
+#[divan::bench(sample_count = 5, sample_size = 1)]
+fn bake_a_million_records(bencher: Bencher<'_, '_>) {
+    let export = synthetic_export();
+    bencher.bench(|| bake::bake(&export).map(|octets| octets.len()));
+}
+
+#[divan::bench]
+fn uses_without_grouping_mapcar(bencher: Bencher<'_, '_>) {
+    let index = image();
+    let package = index.find_package("CL", None).expect("CL");
+    let (symbol, _) = index.find_symbol("MAPCAR", package).expect("MAPCAR");
+    bencher.bench(|| index.who(Kind::Calls, symbol, Role::denotes_function).len());
+}
