@@ -490,27 +490,32 @@ nearest one before it. NIL when TAP knows nothing of the top-level form."
     (when index
       (setf (gethash (logior (ash toplevel 32) (* 2 index) bit) (tap-locals tap)) t))))
 
-(defun note-lambda-locals (tap clambda)
-  "Record the names that CLAMBDA binds, its own local name and its variables, in TAP."
-  (let* ((path (sb-c::node-source-path (sb-c::lambda-bind clambda)))
-         (toplevel (and (sb-c::source-path-form-number path) (sb-c::source-path-tlf-number path)))
-         (name (sb-c::functional-debug-name clambda)))
-    (when toplevel
-      (when (typep name '(cons (member flet labels) cons))
-        (note-local tap toplevel (second name) 1))
-      (dolist (variable (sb-c::lambda-vars clambda))
-        (unless (sb-c::lambda-var-specvar variable)
-          (note-local tap toplevel (sb-c::leaf-debug-name variable) 0))))))
+(defun note-lambda-locals (tap toplevel clambda)
+  "Record the names that CLAMBDA binds, its own local name and its variables, in TAP for form TOPLEVEL."
+  (let ((name (sb-c::functional-debug-name clambda)))
+    (when (typep name '(cons (member flet labels) cons))
+      (note-local tap toplevel (second name) 1))
+    (dolist (variable (sb-c::lambda-vars clambda))
+      (unless (sb-c::lambda-var-specvar variable)
+        (note-local tap toplevel (sb-c::leaf-debug-name variable) 0)))))
+
+(defun note-component-locals (tap component)
+  "Record the names bound in COMPONENT, which belongs to the form read last: it, or a macro inside it, is being
+compiled."
+  (let ((toplevel (and (tap-file-info tap)
+                       (1- (length (sb-c::file-info-forms (tap-file-info tap)))))))
+    (when (and toplevel (>= toplevel 0))
+      (dolist (clambda (sb-c::component-lambdas component))
+        (note-lambda-locals tap toplevel clambda)
+        (dolist (inner (sb-c::lambda-lets clambda))
+          (note-lambda-locals tap toplevel inner))))))
 
 (defun tapped-record-component-xrefs (function component)
   "Around SB-C::RECORD-COMPONENT-XREFS, which records nothing for top-level code."
   (funcall function component)
   (let ((tap (own-tap sb-c::*source-info*)))
-    (when tap
-      (dolist (clambda (sb-c::component-lambdas component))
-        (note-lambda-locals tap clambda)
-        (dolist (inner (sb-c::lambda-lets clambda))
-          (note-lambda-locals tap inner))))
+    (when *tap*
+      (note-component-locals *tap* component))
     (when (and tap
                (some (lambda (clambda) (sb-c::functional-kind-eq clambda sb-c::toplevel))
                      (sb-c::component-lambdas component)))

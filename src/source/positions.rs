@@ -4,13 +4,13 @@
 //! structural reader. Either way the symbol must be found where the record says, or the answer says that it was not.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::lines::Lines;
 use super::lisp::{Dialect, Features, LispText};
-use super::sidecar::{EventKind, Operator, Sidecar, TopLevelForm, UseKind, sidecar_name};
-use super::sidecar_roles::{Role, package_role, role};
+use super::sidecar::{EventKind, Operator, Sidecar, TopLevelForm, UseKind};
+use super::sidecar_roles::{Role, is_symbol_macro, package_role, role};
 
 /// How sure a position is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,8 +48,6 @@ pub struct Placement {
 pub struct Sought {
     /// Name of the home package.
     pub package: String,
-    /// All names of the home package: its own and its nicknames.
-    pub package_names: Vec<String>,
     /// The symbol's name, in its own case.
     pub name: String,
 }
@@ -81,8 +79,41 @@ pub struct Occurrence {
 /// Which reader a file's positions come from.
 #[derive(Debug)]
 enum Reading {
-    Tap(Box<Sidecar>),
+    Tap(Box<Tapped>),
     Structure(Box<LispText>),
+}
+
+/// A sidecar with its symbols and strings filed by name.
+#[derive(Debug)]
+struct Tapped {
+    sidecar: Sidecar,
+    /// Indices into the sidecar's names, by the name without its package.
+    by_name: HashMap<String, Vec<u32>>,
+    /// For each of the sidecar's names, where it stands: (index of the form, index of the event).
+    events: Vec<Vec<(u32, u32)>>,
+}
+
+impl Tapped {
+    fn new(sidecar: Sidecar) -> Tapped {
+        let mut by_name: HashMap<String, Vec<u32>> = HashMap::new();
+        for (index, name) in sidecar.names.iter().enumerate() {
+            by_name.entry(name.name().to_owned()).or_default().push(index as u32);
+        }
+        let mut events = vec![Vec::new(); sidecar.names.len()];
+        for (form_index, form) in sidecar.forms.iter().enumerate() {
+            for (index, event) in form.events.iter().enumerate() {
+                if let EventKind::Symbol(name) | EventKind::Text(name) = event.kind {
+                    events[name as usize].push((form_index as u32, index as u32));
+                }
+            }
+        }
+        Tapped { sidecar, by_name, events }
+    }
+
+    fn symbol(&self, sought: &Sought) -> Option<u32> {
+        let named = self.by_name.get(&sought.name)?;
+        named.iter().copied().find(|&index| self.sidecar.names[index as usize].is(&sought.package, &sought.name))
+    }
 }
 
 /// A source file together with what is known of the positions in it.
@@ -97,16 +128,17 @@ pub struct PositionedFile {
 }
 
 impl PositionedFile {
-    /// Reads the file at `path`, of which the image holds the version written at `write_date` (universal time),
-    /// and its sidecar from `sidecars`, if there is one.
+    /// Reads the file at `path`, of which the image holds the version written at `write_date` (universal time), and
+    /// the file `sidecar`, if it exists and is of that file and version.
     ///
-    /// Fails only if the file itself cannot be read.
-    pub fn open(path: &Path, write_date: u64, sidecars: Option<&Path>) -> std::io::Result<PositionedFile> {
+    /// # Errors
+    /// If the file at `path` cannot be read. A sidecar that cannot be read counts as none.
+    pub fn open(path: &Path, write_date: u64, sidecar: Option<&Path>) -> std::io::Result<PositionedFile> {
         let octets = std::fs::read(path)?;
         let truename = std::fs::canonicalize(path)?;
-        let sidecar = sidecars
-            .and_then(|directory| Sidecar::read(&directory.join(sidecar_name(&truename, write_date))).ok())
-            .filter(|sidecar| sidecar.path == truename);
+        let sidecar = sidecar
+            .and_then(|sidecar| Sidecar::read(sidecar).ok())
+            .filter(|sidecar| sidecar.path == truename && sidecar.write_date == write_date);
         let fresh = match &sidecar {
             Some(sidecar) => sidecar.matches(&octets),
             None => universal_write_date(&truename).is_none_or(|date| date == write_date),
@@ -121,7 +153,7 @@ impl PositionedFile {
         let lines = Lines::new(text.as_bytes());
         let has_mark = text.starts_with('\u{feff}');
         let reading = match sidecar {
-            Some(sidecar) => Reading::Tap(Box::new(sidecar)),
+            Some(sidecar) => Reading::Tap(Box::new(Tapped::new(sidecar))),
             None => Reading::Structure(Box::new(LispText::read(
                 text.as_bytes(),
                 Dialect::CommonLisp,
@@ -146,6 +178,15 @@ impl PositionedFile {
         matches!(self.reading, Reading::Tap(_))
     }
 
+    /// The names, without their packages, of all symbols and package designators in live text. From a sidecar only.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let by_name = match &self.reading {
+            Reading::Tap(tapped) => Some(&tapped.by_name),
+            Reading::Structure(_) => None,
+        };
+        by_name.into_iter().flat_map(|by_name| by_name.keys().map(String::as_str))
+    }
+
     /// The text of `line`, from 1, without its ending.
     pub fn line_text(&self, line: u32) -> Cow<'_, str> {
         let bytes = self.lines.bytes(self.text.as_bytes(), line);
@@ -160,7 +201,7 @@ impl PositionedFile {
     /// Empty if the file has no such form any more.
     pub fn place(&self, sought: &Sought, recorded: Recorded) -> Vec<Placement> {
         let placements = match &self.reading {
-            Reading::Tap(sidecar) => self.place_by_tap(sidecar, sought, recorded),
+            Reading::Tap(tapped) => self.place_by_tap(tapped, sought, recorded),
             Reading::Structure(text) => self.place_by_structure(text, sought, recorded),
         };
         if self.fresh { placements } else { placements.into_iter().map(outdated).collect() }
@@ -169,7 +210,8 @@ impl PositionedFile {
     /// Where sub-form `number` of top-level form `form` starts.
     pub fn form_place(&self, form: u32, number: u32) -> Option<Place> {
         match &self.reading {
-            Reading::Tap(sidecar) => {
+            Reading::Tap(tapped) => {
+                let sidecar = &tapped.sidecar;
                 let top = sidecar.form(form)?;
                 let event = nearest_form(top, number)?.0;
                 Some(self.tap_place(sidecar, top.events[event].start, top.events[event].end))
@@ -184,9 +226,10 @@ impl PositionedFile {
 
     /// What top-level code does with `sought`; SBCL itself keeps no record of it. From a sidecar only.
     pub fn toplevel_uses(&self, sought: &Sought) -> Vec<Recorded> {
-        let Reading::Tap(sidecar) = &self.reading else { return Vec::new() };
-        let Some(name) = sidecar.symbol(&sought.package, &sought.name) else { return Vec::new() };
-        sidecar
+        let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
+        let Some(name) = tapped.symbol(sought) else { return Vec::new() };
+        tapped
+            .sidecar
             .uses
             .iter()
             .filter(|found| found.name == name)
@@ -194,43 +237,41 @@ impl PositionedFile {
             .collect()
     }
 
-    /// Every occurrence of `sought` in live text, package definitions included. From a sidecar only.
-    pub fn occurrences(&self, sought: &Sought) -> Vec<Occurrence> {
-        let Reading::Tap(sidecar) = &self.reading else { return Vec::new() };
-        let symbol = sidecar.symbol(&sought.package, &sought.name);
-        let designators: HashSet<u32> = (0..sidecar.names.len() as u32)
-            .filter(|&index| Some(index) != symbol && sidecar.names[index as usize].name() == sought.name)
-            .collect();
-        if symbol.is_none() && designators.is_empty() {
-            return Vec::new();
-        }
-        let package_names: Vec<&str> = sought.package_names.iter().map(String::as_str).collect();
+    /// Every occurrence of `sought` in live text, package definitions included. From a sidecar only. `means` tells
+    /// whether `sought` is what its name means in the package that it is given, by name or nickname.
+    pub fn occurrences(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> Vec<Occurrence> {
+        let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
+        let sidecar = &tapped.sidecar;
+        let symbol = tapped.symbol(sought);
         let mut found = Vec::new();
-        for form in &sidecar.forms {
-            let local = symbol.is_some_and(|symbol| sidecar.is_local(form.number, symbol));
-            for (index, event) in form.events.iter().enumerate() {
-                let (EventKind::Symbol(name) | EventKind::Text(name)) = event.kind else { continue };
+        for &name in tapped.by_name.get(&sought.name).into_iter().flatten() {
+            for &(form, event) in &tapped.events[name as usize] {
+                let form = &sidecar.forms[form as usize];
+                let index = event as usize;
                 let role = if Some(name) == symbol {
                     role(sidecar, form, index)
-                } else if designators.contains(&name) {
-                    match package_role(sidecar, form, index, &package_names, &sought.name) {
+                } else {
+                    match package_role(sidecar, form, index, means) {
                         Some(role) => role,
                         None => continue,
                     }
-                } else {
-                    continue;
                 };
+                let event = &form.events[index];
+                let local = Some(name) == symbol
+                    && (sidecar.is_local(form.number, name) || is_symbol_macro(sidecar, form, index));
                 let place = self.tap_place(sidecar, event.start, event.end);
                 found.push(Occurrence { place, role, form: form.number, local });
             }
         }
+        found.sort_unstable_by_key(|occurrence| occurrence.place);
         found
     }
 
-    fn place_by_tap(&self, sidecar: &Sidecar, sought: &Sought, recorded: Recorded) -> Vec<Placement> {
+    fn place_by_tap(&self, tapped: &Tapped, sought: &Sought, recorded: Recorded) -> Vec<Placement> {
+        let sidecar = &tapped.sidecar;
         let Some(form) = sidecar.form(recorded.form) else { return Vec::new() };
         let Some((around, numbered)) = nearest_form(form, recorded.number) else { return Vec::new() };
-        let name = sidecar.symbol(&sought.package, &sought.name);
+        let name = tapped.symbol(sought);
         let at = |event: usize| self.tap_place(sidecar, form.events[event].start, form.events[event].end);
         if !numbered {
             return vec![Placement { place: at(around), evidence: Evidence::Approximate }];

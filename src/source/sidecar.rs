@@ -261,11 +261,6 @@ impl Sidecar {
         })
     }
 
-    /// Index of the symbol `package::name`, if the file names it.
-    pub fn symbol(&self, package: &str, name: &str) -> Option<u32> {
-        self.names.iter().position(|n| n.is(package, name)).map(|index| index as u32)
-    }
-
     /// The top-level form that SBCL numbered `number`.
     pub fn form(&self, number: u32) -> Option<&TopLevelForm> {
         self.forms

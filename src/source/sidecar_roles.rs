@@ -30,6 +30,8 @@ pub enum Role {
     Template,
     /// Read, but no part of the form: inside `#.`, or the test of `#+`.
     ReadTime,
+    /// The name of a block: `(return-from x)`, which a function's name is, too.
+    Block,
     /// The operator of a list.
     Operator,
     /// Any other element of a list.
@@ -55,40 +57,40 @@ pub fn role(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> Role {
     if let Some(role) = walk.type_role(event) {
         return role;
     }
+    if token.place == 2 && matches!(walk.standard_operator(parent), "RETURN-FROM" | "BLOCK") {
+        return Role::Block;
+    }
     if token.place == 1 { Role::Operator } else { Role::Argument }
 }
 
-/// The role that `event`, a string, keyword or uninterned symbol in a package definition, has for the symbol
-/// `name` of the package that is called any of `package_names`; None when it does not name that symbol.
+/// Whether a `with-slots` or the like around `event` makes its symbol stand for something else.
+pub fn is_symbol_macro(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
+    Walk { sidecar, form }.is_symbol_macro(event)
+}
+
+/// The role that `event`, a string, keyword or uninterned symbol in a package definition, has for a symbol of the same
+/// name; None when it does not mean that symbol. `means` tells whether the symbol of that name that is accessible in
+/// the package it is given (as a designator's text) is the symbol.
 pub fn package_role(
     sidecar: &Sidecar,
     form: &TopLevelForm,
     event: usize,
-    package_names: &[&str],
-    name: &str,
+    means: &dyn Fn(&str) -> bool,
 ) -> Option<Role> {
     let walk = Walk { sidecar, form };
-    if walk.name(event)?.name() != name {
-        return None;
-    }
     let clause = form.events[event].parent? as usize;
     let definition = form.events[clause].parent? as usize;
     let operator = walk.operator(definition)?.name();
     if form.events[event].place < 2 || !matches!(operator, "DEFPACKAGE" | "DEFINE-PACKAGE") {
         return None;
     }
-    let designates = |event: usize| walk.name(event).is_some_and(|name| package_names.contains(&name.name()));
-    let own = form.child(definition, 2).is_some_and(designates);
+    let means = |list: usize| form.child(list, 2).and_then(|package| walk.name(package)).is_some_and(|n| means(n.name()));
     match walk.operator(clause)?.name() {
-        "EXPORT" if own => Some(Role::Export),
-        "SHADOW" | "INTERN" if own => Some(Role::Import),
-        "IMPORT-FROM" | "SHADOWING-IMPORT-FROM"
-            if form.events[event].place > 2 && form.child(clause, 2).is_some_and(designates) =>
-        {
+        "EXPORT" if means(definition) => Some(Role::Export),
+        "SHADOW" | "INTERN" if means(definition) => Some(Role::Import),
+        "IMPORT-FROM" | "SHADOWING-IMPORT-FROM" if form.events[event].place > 2 && means(clause) => {
             Some(Role::Import)
         }
-        // A package definition may export what it imports.
-        "EXPORT" if walk.imports(definition, package_names, name) => Some(Role::Export),
         _ => None,
     }
 }
@@ -122,28 +124,11 @@ impl<'a> Walk<'a> {
         self.form.events[event].parent.map(|parent| parent as usize)
     }
 
-    fn imports(&self, definition: usize, package_names: &[&str], name: &str) -> bool {
-        (0..definition).any(|event| {
-            self.name(event).is_some_and(|n| n.name() == name)
-                && self.parent(event).is_some_and(|clause| {
-                    self.parent(clause) == Some(definition)
-                        && self.operator(clause).is_some_and(|operator| {
-                            matches!(operator.name(), "IMPORT-FROM" | "SHADOWING-IMPORT-FROM")
-                        })
-                        && self
-                            .form
-                            .child(clause, 2)
-                            .and_then(|package| self.name(package))
-                            .is_some_and(|package| package_names.contains(&package.name()))
-                })
-        })
-    }
-
     /// Quotes, `#'` and templates.
     fn reader_role(&self, event: usize, parent: usize) -> Option<Role> {
         match self.form.events[parent].operator {
             Operator::Quote if self.place(event) == 2 => return Some(self.quoted_role(parent)),
-            Operator::Function if self.place(event) == 2 && !self.in_template(event) => {
+            Operator::Function if self.is_function_designator(event, parent) => {
                 return Some(Role::Function);
             }
             _ => {}
@@ -157,6 +142,31 @@ impl<'a> Walk<'a> {
             }
         }
         None
+    }
+
+    /// `#'x`, not a declaration `(function x)` or a type `(function x y)`.
+    fn is_function_designator(&self, event: usize, parent: usize) -> bool {
+        self.place(event) == 2
+            && self.form.child(parent, 3).is_none()
+            && !self.parent(parent).is_some_and(|outer| {
+                matches!(self.standard_operator(outer), "DECLARE" | "DECLAIM" | "FTYPE" | "TYPE")
+            })
+            && !self.in_template(event)
+    }
+
+    /// Whether a form around `event` makes a symbol macro of its name.
+    fn is_symbol_macro(&self, event: usize) -> bool {
+        let name = self.form.events[event].kind;
+        let binds = |binding: usize| {
+            let binding = self.form.child(binding, 1).unwrap_or(binding);
+            self.form.events[binding].kind == name
+        };
+        self.form.ancestors(event).any(|list| {
+            matches!(self.standard_operator(list), "WITH-SLOTS" | "WITH-ACCESSORS" | "SYMBOL-MACROLET")
+                && self.form.child(list, 2).is_some_and(|bindings| {
+                    (1..).map_while(|place| self.form.child(bindings, place)).any(binds)
+                })
+        })
     }
 
     fn in_template(&self, event: usize) -> bool {
@@ -230,16 +240,23 @@ impl<'a> Walk<'a> {
                 _ => None,
             },
             ("WITH-SLOTS", 2) if place == 2 => Some(Role::Slot),
-            ("DEFMETHOD", 3..) if place == 2 && self.is_method_lambda_list(definition, outer) => {
+            ("WITH-ACCESSORS", 2) if place == 2 => Some(Role::Function),
+            ("DEFMETHOD", 3..) if place == 2 && self.is_method_lambda_list(definition, outer, 3) => {
+                Some(Role::Class)
+            }
+            _ if place == 2
+                && self.operator(definition).is_some_and(|name| name.is("KEYWORD", "METHOD"))
+                && self.is_method_lambda_list(definition, outer, 2) =>
+            {
                 Some(Role::Class)
             }
             _ => None,
         }
     }
 
-    /// The first list after the name and the qualifiers.
-    fn is_method_lambda_list(&self, definition: usize, list: usize) -> bool {
-        (3..self.place(list)).all(|place| {
+    /// The first list after the qualifiers, which start at place `first`.
+    fn is_method_lambda_list(&self, definition: usize, list: usize, first: u32) -> bool {
+        (first..self.place(list)).all(|place| {
             self.form.child(definition, place).is_some_and(|child| self.name(child).is_some())
         })
     }

@@ -1,0 +1,533 @@
+//! code-find-references: where a symbol is used, line by line, and how sure each place is.
+//!
+//! What the compiler recorded says what is done and by whom; the text says where. What the compiler does not record
+//! (types, classes, quoted symbols, macro templates, package definitions) comes from the text as SBCL's reader saw it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::designator::{DesignatorError, Operator};
+use super::lookup::{DEFAULT_PACKAGE, Lookup, LookupStatus};
+use super::project::Project;
+use crate::source::positions::{Evidence, Occurrence, Place, PositionedFile, Recorded, Sought};
+use crate::source::sidecar::UseKind;
+use crate::source::sidecar_roles::Role as TextRole;
+use crate::xref::{FunctionKind, Index, Kind, Role};
+
+/// The question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The name, as [`super::designator`] reads it.
+    pub symbol: String,
+    /// The package in which the name is looked up.
+    pub package: String,
+    /// Only uses in files below the project's root.
+    pub project_only: bool,
+    /// How many entries to give at most.
+    pub limit: usize,
+    /// How many entries to leave out first.
+    pub offset: usize,
+}
+
+impl Request {
+    /// The question about `symbol` in CL-USER, for the project only, the first 200 entries.
+    pub fn new(symbol: impl Into<String>) -> Request {
+        Request {
+            symbol: symbol.into(),
+            package: DEFAULT_PACKAGE.to_owned(),
+            project_only: true,
+            limit: 200,
+            offset: 0,
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The name cannot be read.
+    #[error(transparent)]
+    Designator(#[from] DesignatorError),
+    /// There is no such package.
+    #[error("Package {package} not found. Load the system that defines it, or name another package.")]
+    NoPackage {
+        /// What was asked for.
+        package: String,
+    },
+    /// There is no such symbol.
+    #[error("Symbol {name} not found in package {package}. Load the system that defines it, or correct the name.")]
+    NoSymbol {
+        /// What was asked for.
+        name: String,
+        /// Where.
+        package: String,
+    },
+    /// `project_only` without a project.
+    #[error("There is no project, so project_only has no meaning: start steelbank with --project DIR, or pass project_only=false.")]
+    NoProject,
+}
+
+/// What a use does with the symbol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum UseType {
+    /// Calls the function, or refers to it by `#'`.
+    Call,
+    /// Is expanded from the macro.
+    Macro,
+    /// Binds the special variable.
+    Bind,
+    /// Writes the variable.
+    Set,
+    /// Reads the variable or constant.
+    Reference,
+    /// A method that specializes on the class.
+    Specialize,
+    /// Names it as a class, structure or condition.
+    Class,
+    /// Names it as a type, or within a type specifier.
+    Type,
+    /// Names it as a slot.
+    Slot,
+    /// Names it as a function without the compiler having recorded a call.
+    Function,
+    /// Names it in a declaration.
+    Declaration,
+    /// Exports it, in a package definition.
+    Export,
+    /// Imports or shadows it, in a package definition.
+    Import,
+    /// Names a block, as in `(return-from x)`: a function's name does so within it.
+    Block,
+    /// Stands in quoted data.
+    Quoted,
+    /// Stands in a backquoted form, from which a macro makes code.
+    Template,
+    /// Is read while the file is read, inside `#.` or the like.
+    ReadTime,
+    /// Stands in the arguments of a macro, or where the compiler dropped the code.
+    Mention,
+}
+
+/// How sure a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Certainty {
+    /// The symbol stands there: a rename replaces it there.
+    Exact,
+    /// The form is right, but not which of several places in it; or the file has changed since it was loaded.
+    Approximate,
+    /// The symbol does not stand there: an operator that does (`via`) expands into its use.
+    Via,
+}
+
+/// One line with uses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Reference {
+    /// The file, relative to the project's root if it is below it.
+    pub path: String,
+    /// The line, from 1; absent where the source cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub line: Option<u32>,
+    /// The column of the first use in the line, from 1, in characters.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub column: Option<u32>,
+    /// The columns of all uses in the line that are exact.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub columns: Vec<u32>,
+    /// What the first use does.
+    #[serde(rename = "type")]
+    pub use_type: UseType,
+    /// The line's text.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub context: Option<String>,
+    /// The function, method or macro that contains the use, if it is in one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub caller: Option<String>,
+    /// How sure the line is.
+    pub evidence: Certainty,
+    /// For evidence `via`: the operator whose expansion makes the use.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub via: Option<String>,
+    /// The file has changed since it was loaded, so that lines may have moved.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub stale: bool,
+}
+
+/// The answer: one entry per file and line, sorted by them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// The symbol as it is printed, with its home package.
+    pub symbol: String,
+    /// The entries.
+    pub refs: Vec<Reference>,
+    /// How many entries are listed.
+    pub count: usize,
+    /// How many there are in all.
+    pub total: usize,
+    /// Whether some were left out because of `limit`.
+    pub truncated: bool,
+    /// The files that have changed since they were loaded.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub stale: Vec<String>,
+}
+
+/// Finds the uses of a symbol.
+///
+/// # Errors
+/// When the symbol or package does not exist, or there is no project to limit the answer to.
+pub fn code_find_references(index: &Index, project: &Project, request: &Request) -> Result<Answer, Error> {
+    let lookup = Lookup::new(index, &request.symbol, &request.package)?;
+    let symbol = match lookup.found {
+        Ok((symbol, _)) => symbol,
+        Err(LookupStatus::NoPackage) => return Err(Error::NoPackage { package: lookup.asked.package }),
+        Err(_) => {
+            return Err(Error::NoSymbol { name: lookup.asked.name, package: lookup.asked.package });
+        }
+    };
+    if request.project_only && project.root().is_none() {
+        return Err(Error::NoProject);
+    }
+    let name = index.symbol_name(symbol).into_owned();
+    let sought = Sought {
+        package: index
+            .symbol_package(symbol)
+            .map(|package| index.package_name(package).into_owned())
+            .unwrap_or_default(),
+        name: name.clone(),
+    };
+    let means = |package: &str| {
+        index
+            .find_package(package, None)
+            .and_then(|package| index.find_symbol(&name, package))
+            .is_some_and(|(found, _)| found == symbol)
+    };
+    let mut search = Search { project, sought: &sought, only: request.project_only, lines: BTreeMap::new() };
+    let mut recorded: BTreeMap<(PathBuf, u64), Vec<Record>> = BTreeMap::new();
+    let mut is_macro = false;
+    for kind in Kind::ALL {
+        let wanted = |role: Role| accepts(lookup.of, role);
+        for found in index.who(kind, symbol, wanted) {
+            is_macro |= kind == Kind::Macroexpands;
+            let Some(file) = &found.file else { continue };
+            let path = PathBuf::from(file.as_ref());
+            if search.wants(&path) {
+                recorded.entry((path, found.file_written)).or_default().push(Record {
+                    kind,
+                    form: found.toplevel_form,
+                    number: found.form,
+                    caller: caller(found.kind, &found.function),
+                });
+            }
+        }
+    }
+    // Files whose text names the symbol without any record.
+    if lookup.of.is_none() {
+        for (path, date) in project.naming(&name) {
+            if search.wants(&path) {
+                recorded.entry((path, date)).or_default();
+            }
+        }
+    }
+    for ((path, date), records) in &recorded {
+        search.file(path, *date, records, lookup.of.is_none(), is_macro, &means);
+    }
+    Ok(search.finish(index.symbol_text(symbol), request))
+}
+
+/// Whether a used name belongs to what was asked for, as in the who-family.
+fn accepts(of: Option<Operator>, role: Role) -> bool {
+    match of {
+        None => role.denotes_function(),
+        Some(Operator::Setf) => role == Role::Setf,
+        Some(Operator::Cas) => role == Role::Cas,
+        Some(Operator::CompilerMacro) => role == Role::CompilerMacro,
+    }
+}
+
+fn caller(kind: FunctionKind, name: &str) -> Option<String> {
+    (kind != FunctionKind::Lambda).then(|| name.to_owned())
+}
+
+struct Record {
+    kind: Kind,
+    form: Option<u32>,
+    number: Option<u32>,
+    caller: Option<String>,
+}
+
+/// One use on one line, before they are merged.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Found {
+    certainty: Certainty,
+    column: u32,
+    use_type: UseType,
+    caller: Option<String>,
+    via: Option<String>,
+}
+
+#[derive(Default)]
+struct Line {
+    found: BTreeSet<Found>,
+    context: Option<String>,
+    stale: bool,
+}
+
+struct Search<'a> {
+    project: &'a Project,
+    sought: &'a Sought,
+    only: bool,
+    lines: BTreeMap<(String, Option<u32>), Line>,
+}
+
+impl Search<'_> {
+    fn wants(&self, path: &Path) -> bool {
+        !self.only || self.project.contains(path)
+    }
+
+    fn file(
+        &mut self,
+        path: &Path,
+        date: u64,
+        records: &[Record],
+        with_text: bool,
+        is_macro: bool,
+        means: &dyn Fn(&str) -> bool,
+    ) {
+        let shown = self.project.shown(path);
+        let Ok(file) = self.project.positions(path, date) else {
+            for record in records {
+                self.unplaced(&shown, record);
+            }
+            return;
+        };
+        let occurrences = if with_text { file.occurrences(self.sought, means) } else { Vec::new() };
+        let mut claimed = BTreeSet::new();
+        for record in records {
+            self.record(&shown, &file, record, &occurrences, &mut claimed);
+        }
+        if with_text {
+            for found in file.toplevel_uses(self.sought) {
+                self.placed(&shown, &file, found, use_type(found.kind), None, &mut claimed);
+            }
+        }
+        for occurrence in &occurrences {
+            if !claimed.contains(&(occurrence.place.line, occurrence.place.column))
+                && let Some(use_type) = unrecorded(occurrence, is_macro)
+            {
+                let certainty = if file.is_fresh() { Certainty::Exact } else { Certainty::Approximate };
+                self.add(&shown, &file, occurrence.place, certainty, use_type, None, None);
+            }
+        }
+    }
+
+    fn record(
+        &mut self,
+        shown: &str,
+        file: &PositionedFile,
+        record: &Record,
+        occurrences: &[Occurrence],
+        claimed: &mut BTreeSet<(u32, u32)>,
+    ) {
+        let kind = match record.kind {
+            Kind::Calls => UseKind::Calls,
+            Kind::Macroexpands => UseKind::Macroexpands,
+            Kind::Binds => UseKind::Binds,
+            Kind::References => UseKind::References,
+            Kind::Sets => UseKind::Sets,
+            Kind::Specializes => return self.specializer(shown, file, record, occurrences, claimed),
+        };
+        match (record.form, record.number) {
+            (Some(form), Some(number)) => {
+                let recorded = Recorded { kind, form, number };
+                if !self.placed(shown, file, recorded, use_type(kind), record.caller.clone(), claimed) {
+                    self.unplaced(shown, record);
+                }
+            }
+            _ => self.unplaced(shown, record),
+        }
+    }
+
+    /// Adds a recorded use where it stands; false if the file has no such form.
+    fn placed(
+        &mut self,
+        shown: &str,
+        file: &PositionedFile,
+        recorded: Recorded,
+        use_type: UseType,
+        caller: Option<String>,
+        claimed: &mut BTreeSet<(u32, u32)>,
+    ) -> bool {
+        let placements = file.place(self.sought, recorded);
+        for placement in &placements {
+            let (certainty, via) = match &placement.evidence {
+                Evidence::Exact => (Certainty::Exact, None),
+                Evidence::Approximate => (Certainty::Approximate, None),
+                Evidence::Via(operator) => (Certainty::Via, Some(operator.clone())),
+            };
+            if certainty == Certainty::Exact {
+                claimed.insert((placement.place.line, placement.place.column));
+            }
+            self.add(shown, file, placement.place, certainty, use_type, caller.clone(), via);
+        }
+        !placements.is_empty()
+    }
+
+    /// A method that specializes: its record says no more than the top-level form.
+    fn specializer(
+        &mut self,
+        shown: &str,
+        file: &PositionedFile,
+        record: &Record,
+        occurrences: &[Occurrence],
+        claimed: &mut BTreeSet<(u32, u32)>,
+    ) {
+        let places: Vec<Place> = occurrences
+            .iter()
+            .filter(|found| Some(found.form) == record.form && found.role == TextRole::Class)
+            .map(|found| found.place)
+            .collect();
+        if let Some(place) = places.first() {
+            let certainty = if file.is_fresh() { Certainty::Exact } else { Certainty::Approximate };
+            claimed.insert((place.line, place.column));
+            self.add(shown, file, *place, certainty, UseType::Specialize, record.caller.clone(), None);
+        } else if let Some(place) = record.form.and_then(|form| file.form_place(form, 0)) {
+            self.add(
+                shown,
+                file,
+                place,
+                Certainty::Approximate,
+                UseType::Specialize,
+                record.caller.clone(),
+                None,
+            );
+        } else {
+            self.unplaced(shown, record);
+        }
+    }
+
+    fn unplaced(&mut self, shown: &str, record: &Record) {
+        let line = self.lines.entry((shown.to_owned(), None)).or_default();
+        line.found.insert(Found {
+            certainty: Certainty::Approximate,
+            column: 0,
+            use_type: match record.kind {
+                Kind::Calls => UseType::Call,
+                Kind::Macroexpands => UseType::Macro,
+                Kind::Binds => UseType::Bind,
+                Kind::References => UseType::Reference,
+                Kind::Sets => UseType::Set,
+                Kind::Specializes => UseType::Specialize,
+            },
+            caller: record.caller.clone(),
+            via: None,
+        });
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn add(
+        &mut self,
+        shown: &str,
+        file: &PositionedFile,
+        place: Place,
+        certainty: Certainty,
+        use_type: UseType,
+        caller: Option<String>,
+        via: Option<String>,
+    ) {
+        let line = self.lines.entry((shown.to_owned(), Some(place.line))).or_default();
+        line.stale = !file.is_fresh();
+        line.context.get_or_insert_with(|| file.line_text(place.line).trim().to_owned());
+        line.found.insert(Found { certainty, column: place.column, use_type, caller, via });
+    }
+
+    fn finish(self, symbol: String, request: &Request) -> Answer {
+        let total = self.lines.len();
+        let stale: BTreeSet<String> = self
+            .lines
+            .iter()
+            .filter(|(_, line)| line.stale)
+            .map(|((path, _), _)| path.clone())
+            .collect();
+        let refs: Vec<Reference> = self
+            .lines
+            .into_iter()
+            .skip(request.offset)
+            .take(request.limit)
+            .filter_map(|((path, line), entry)| entry.reference(path, line))
+            .collect();
+        Answer {
+            symbol,
+            count: refs.len(),
+            truncated: request.offset + refs.len() < total,
+            total,
+            refs,
+            stale: stale.into_iter().collect(),
+        }
+    }
+}
+
+impl Line {
+    /// The entry for this line: what is surest, leftmost and most telling comes first.
+    fn reference(self, path: String, line: Option<u32>) -> Option<Reference> {
+        let columns: BTreeSet<u32> = self
+            .found
+            .iter()
+            .filter(|found| found.certainty == Certainty::Exact)
+            .map(|found| found.column)
+            .collect();
+        let caller = self.found.iter().find_map(|found| found.caller.clone());
+        let first = self.found.into_iter().next()?;
+        Some(Reference {
+            path,
+            line,
+            column: line.map(|_| first.column),
+            columns: columns.into_iter().collect(),
+            use_type: first.use_type,
+            context: self.context,
+            caller: first.caller.or(caller),
+            evidence: first.certainty,
+            via: first.via,
+            stale: self.stale,
+        })
+    }
+}
+
+fn use_type(kind: UseKind) -> UseType {
+    match kind {
+        UseKind::Calls => UseType::Call,
+        UseKind::Macroexpands => UseType::Macro,
+        UseKind::Binds => UseType::Bind,
+        UseKind::References => UseType::Reference,
+        UseKind::Sets => UseType::Set,
+    }
+}
+
+/// What an occurrence without a record of the compiler's is; None for definitions and for local variables and
+/// functions of the same name.
+fn unrecorded(occurrence: &Occurrence, is_macro: bool) -> Option<UseType> {
+    match occurrence.role {
+        TextRole::Definition => None,
+        TextRole::Export => Some(UseType::Export),
+        TextRole::Import => Some(UseType::Import),
+        TextRole::Class => Some(UseType::Class),
+        TextRole::Type => Some(UseType::Type),
+        TextRole::Slot => Some(UseType::Slot),
+        TextRole::Quoted => Some(UseType::Quoted),
+        TextRole::Function if occurrence.local => None,
+        TextRole::Function => Some(UseType::Function),
+        TextRole::Declaration if occurrence.local => None,
+        TextRole::Declaration => Some(UseType::Declaration),
+        TextRole::Block => Some(UseType::Block),
+        TextRole::Template => Some(UseType::Template),
+        TextRole::ReadTime => Some(UseType::ReadTime),
+        TextRole::Operator | TextRole::Argument if occurrence.local => None,
+        TextRole::Operator if is_macro => Some(UseType::Macro),
+        TextRole::Operator => Some(UseType::Call),
+        TextRole::Argument => Some(UseType::Mention),
+    }
+}
