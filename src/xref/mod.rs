@@ -9,12 +9,10 @@ pub mod export;
 pub mod format;
 mod index;
 mod kinds;
-mod live;
 mod symbols;
 
 pub use index::{ApplyError, Index, Use};
 pub use kinds::{FunctionKind, Kind, Role};
-pub use live::{Live, RefreshError};
 pub use symbols::{Access, Package, Symbol};
 
 #[cfg(test)]

@@ -216,25 +216,6 @@ fn replaced_and_collected_functions_vanish() {
 }
 
 #[test]
-fn a_refresh_replaces_the_snapshot_and_a_failed_one_does_not() {
-    let live = Live::new(open(&base()));
-    let before = live.snapshot();
-    let asked = |since| {
-        assert_eq!(since, 10);
-        Ok::<_, std::io::Error>(delta(10, 11).0.finish())
-    };
-    live.refresh(asked).unwrap();
-    assert_eq!(who(&live.snapshot(), Kind::Calls, "COMMON-LISP", "CAR").len(), 5);
-    assert_eq!(who(&before, Kind::Calls, "COMMON-LISP", "CAR").len(), 4);
-
-    let failed = live.refresh(|_| Err(std::io::Error::other("Lisp is busy"))).unwrap_err();
-    assert_eq!(failed.to_string(), "the cross references were not exported: Lisp is busy");
-    let gap = live.refresh(|_| Ok::<_, std::io::Error>(Writer::new(99, 100).finish())).unwrap_err();
-    assert!(gap.to_string().contains("after code number 99"), "{gap}");
-    assert_eq!(who(&live.snapshot(), Kind::Calls, "COMMON-LISP", "CAR").len(), 5);
-}
-
-#[test]
 fn many_exports_are_asked_to_become_one_again() {
     let mut index = open(&base());
     for serial in 11..30 {
