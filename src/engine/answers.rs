@@ -1,0 +1,162 @@
+//! What Lisp is asked, what it answers, and how it can fail.
+
+use serde::{Deserialize, Serialize};
+use steelbank_sys::ffi;
+
+/// Which of Lisp's threads a job runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// Short questions. Lisp's main thread, until a job that cannot be stopped blocks it.
+    Query = 0,
+    /// Long work, such as compiling a system; questions are answered beside it.
+    Work = 1,
+}
+
+/// What Lisp is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum State {
+    /// Not started.
+    Cold,
+    /// SBCL is starting; jobs wait.
+    Starting,
+    /// Waiting for jobs.
+    Ready,
+    /// Running a job.
+    Busy,
+    /// The runtime has ended. Nothing in Lisp can be asked any more; the process goes on.
+    Dead {
+        /// What the runtime said.
+        reason: String,
+    },
+}
+
+/// A picture of the engine for people.
+#[derive(Debug, Clone, Serialize)]
+pub struct Status {
+    /// What Lisp is doing.
+    #[serde(flatten)]
+    pub state: State,
+    /// Jobs that wait.
+    pub queued: usize,
+    /// Jobs that were run to their end.
+    pub completed: u64,
+    /// Threads that were given up because a job on them could not be stopped.
+    pub abandoned_threads: u64,
+    /// From the call to start until the image was ready, in microseconds.
+    pub start_microseconds: Option<u64>,
+    /// Trouble in threads that are no job's, oldest first.
+    pub reports: Vec<String>,
+}
+
+/// What an operation is asked for; see `enum steelbank_operation` in sys/include/steelbank.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i64)]
+#[allow(missing_docs)]
+pub enum Operation {
+    Identify = ffi::STEELBANK_OPERATION_IDENTIFY as i64,
+    DescribeSymbol = ffi::STEELBANK_OPERATION_DESCRIBE_SYMBOL as i64,
+    PrintValue = ffi::STEELBANK_OPERATION_PRINT_VALUE as i64,
+    Evaluate = ffi::STEELBANK_OPERATION_EVALUATE as i64,
+    XrefExport = ffi::STEELBANK_OPERATION_XREF_EXPORT as i64,
+}
+
+/// What a call answered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// The operation's answer: UTF-8 JSON, or packed octets, as the operation documents.
+    pub octets: Vec<u8>,
+    /// What the call wrote to the standard streams, up to a limit.
+    pub output: String,
+    /// Characters of output after the limit.
+    pub output_dropped: u64,
+}
+
+/// The class of a [`Fault`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// An error that nobody handled, or a non-local exit out of the call.
+    Error,
+    /// The code tried to end the process.
+    ExitRefused,
+    /// The control stack was used up.
+    StackExhausted,
+    /// The heap was used up.
+    HeapExhausted,
+    /// Another kind of storage was used up.
+    StorageExhausted,
+    /// Memory was touched that is not there.
+    MemoryFault,
+    /// The code read past the end of a stream, such as the (empty) standard input.
+    EndOfFile,
+    /// The call was stopped by the host.
+    Interrupted,
+    /// The host asked for what the Lisp half does not have.
+    Misuse,
+    /// A kind that this version does not know.
+    #[serde(other)]
+    Other,
+}
+
+/// How Lisp code failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Fault {
+    /// Its class.
+    pub kind: FaultKind,
+    /// The condition's report.
+    pub message: String,
+    /// The condition's type, with its package.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
+    /// What the code had written to the standard streams.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output: String,
+}
+
+/// Why a call on the Lisp thread has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The code failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// The call was stopped: its own time was over, or its job was interrupted.
+    #[error("the call was stopped")]
+    Interrupted,
+}
+
+/// Why a job has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LispError {
+    /// The code failed.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// The job was not done in time.
+    #[error("Lisp did not answer within {milliseconds} ms{how}", how = if *stopped { "; the work was stopped" } else { ", and the work could not be stopped: it runs without interrupts" })]
+    DeadlinePassed {
+        /// The time allowed.
+        milliseconds: u64,
+        /// Whether the code could be stopped.
+        stopped: bool,
+    },
+    /// The caller took the job back.
+    #[error("the request was cancelled")]
+    Cancelled,
+    /// The runtime has ended.
+    #[error("Lisp has died: {reason}; restart steelbank to ask Lisp again")]
+    Dead {
+        /// What the runtime said.
+        reason: String,
+    },
+    /// The answer is not what the operation promises.
+    #[error("the Lisp half gave an answer that cannot be read ({0}); core and program may be of different builds")]
+    Unreadable(String),
+    /// A bug in the host.
+    #[error("a job panicked on the Lisp thread: {0}")]
+    Panicked(String),
+}

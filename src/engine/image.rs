@@ -1,0 +1,200 @@
+//! Where SBCL's runtime, the core and the contrib modules come from, and whether they belong together.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// The parts that make an SBCL: all from one build.
+#[derive(Debug, Clone)]
+pub struct Image {
+    /// SBCL's runtime linked with the shim.
+    pub library: RuntimeLibrary,
+    /// The saved image with the Lisp half in it.
+    pub core: Core,
+    /// The contrib modules that `require` finds.
+    pub contribs: Contribs,
+}
+
+/// SBCL's runtime as a shared library.
+#[derive(Debug, Clone)]
+pub enum RuntimeLibrary {
+    /// A file.
+    File(PathBuf),
+    /// The octets of one. They are written to a memory file, and loaded from there.
+    Memory(&'static [u8]),
+}
+
+/// A saved image.
+#[derive(Debug, Clone)]
+pub enum Core {
+    /// A file.
+    File(PathBuf),
+    /// The ELF section `lisp.core` of the running executable.
+    Embedded,
+}
+
+/// The contrib modules that are not in the core.
+#[derive(Debug, Clone)]
+pub enum Contribs {
+    /// A folder with their fasls.
+    Folder(PathBuf),
+    /// Names and octets of fasls, to be written to a folder when the first one is required.
+    Packed {
+        /// File names and contents.
+        files: &'static [(&'static str, &'static [u8])],
+        /// The folder to write them to. It is made complete or not at all.
+        folder: PathBuf,
+    },
+    /// There are none.
+    None,
+}
+
+/// Why an image cannot be used. The sentences name the file and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// A part is not there or not readable.
+    #[error("cannot read {path}: {source}; run ./bootstrap and build again, or point STEELBANK_HOME to a folder with libsteelbank-sbcl.so and steelbank.core", path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is no core of SBCL's.
+    #[error("{path} is not an SBCL core; use the steelbank.core that was built with this program", path = path.display())]
+    NotACore {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Core and runtime are of different builds.
+    #[error("{path} was made by SBCL build {core}, but the runtime is of build {runtime}; use the steelbank.core and libsteelbank-sbcl.so of one build", path = path.display())]
+    OtherBuild {
+        /// The core.
+        path: PathBuf,
+        /// The build that made the core.
+        core: String,
+        /// The runtime's build.
+        runtime: String,
+    },
+    /// The runtime could not be put into a memory file.
+    #[error("cannot make a memory file for SBCL's runtime: {source}; the kernel must support memfd_create")]
+    Memory {
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+const CORE_MAGIC: &[u8; 8] = b"LCBS\0\0\0\0";
+const BUILD_ID_ENTRY: u64 = 3860;
+
+/// The build that a core file names in its header (see SBCL's src/runtime/coreparse.c).
+pub(super) fn core_build(path: &Path) -> Result<String, ImageError> {
+    let unreadable = |source| ImageError::Unreadable { path: path.to_owned(), source };
+    let not_a_core = || ImageError::NotACore { path: path.to_owned() };
+    let mut header = Vec::new();
+    File::open(path).and_then(|file| file.take(4096).read_to_end(&mut header)).map_err(unreadable)?;
+    let word = |index: usize| -> Option<u64> {
+        Some(u64::from_le_bytes(header.get(index * 8..index * 8 + 8)?.try_into().ok()?))
+    };
+    if header.get(..8) != Some(CORE_MAGIC) {
+        return Err(not_a_core());
+    }
+    let mut at = 1;
+    while let (Some(kind), Some(words)) = (word(at), word(at + 1)) {
+        if kind == BUILD_ID_ENTRY {
+            // Entry: kind, length in words, a flag, an address, the string's length, the string.
+            let length = word(at + 4).ok_or_else(not_a_core)? as usize;
+            let start = (at + 5) * 8;
+            let octets = header.get(start..start.saturating_add(length)).ok_or_else(not_a_core)?;
+            return Ok(String::from_utf8_lossy(octets).into_owned());
+        }
+        if words == 0 || words > 512 {
+            break;
+        }
+        at += words as usize;
+    }
+    Err(not_a_core())
+}
+
+/// A path under which the dynamic linker can open the library, and what keeps it valid.
+pub(super) fn library_path(library: &RuntimeLibrary) -> Result<(PathBuf, Option<OwnedFd>), ImageError> {
+    match library {
+        RuntimeLibrary::File(path) => {
+            File::open(path).map_err(|source| ImageError::Unreadable { path: path.clone(), source })?;
+            Ok((path.clone(), None))
+        }
+        RuntimeLibrary::Memory(octets) => {
+            let descriptor = rustix::fs::memfd_create("libsteelbank-sbcl", rustix::fs::MemfdFlags::CLOEXEC)
+                .map_err(|error| ImageError::Memory { source: error.into() })?;
+            let mut file = File::from(descriptor);
+            file.write_all(octets).map_err(|source| ImageError::Memory { source })?;
+            let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+            Ok((path, Some(file.into())))
+        }
+    }
+}
+
+impl Contribs {
+    /// The folder with the fasls, written first if it is not there.
+    pub(super) fn folder(&self) -> io::Result<Option<PathBuf>> {
+        match self {
+            Self::Folder(folder) => Ok(folder.is_dir().then(|| folder.clone())),
+            Self::None => Ok(None),
+            Self::Packed { files, folder } => {
+                if !folder.is_dir() {
+                    unpack(files, folder)?;
+                }
+                Ok(Some(folder.clone()))
+            }
+        }
+    }
+}
+
+/// Writes the files beside `folder` and renames: another process sees all of them or none.
+fn unpack(files: &[(&str, &[u8])], folder: &Path) -> io::Result<()> {
+    let parent = folder.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(parent)?;
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    let unfinished = parent.join(format!(".{name}.{}", std::process::id()));
+    std::fs::create_dir_all(&unfinished)?;
+    for (name, octets) in files {
+        std::fs::write(unfinished.join(name), octets)?;
+    }
+    let renamed = std::fs::rename(&unfinished, folder);
+    if renamed.is_err() {
+        std::fs::remove_dir_all(&unfinished)?;
+        if !folder.is_dir() {
+            return renamed;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_no_core_is_named() {
+        let path = std::env::temp_dir().join(format!("steelbank-no-core-{}", std::process::id()));
+        std::fs::write(&path, b"not a core at all").unwrap();
+        let error = core_build(&path).unwrap_err();
+        std::fs::remove_file(&path).unwrap();
+        assert!(error.to_string().contains("is not an SBCL core"), "{error}");
+        assert!(error.to_string().contains(&*path.to_string_lossy()), "{error}");
+    }
+
+    #[test]
+    fn contribs_are_unpacked_whole_and_once() {
+        let folder = std::env::temp_dir().join(format!("steelbank-contribs-{}", std::process::id()));
+        let contribs = Contribs::Packed { files: &[("a.fasl", b"a"), ("b.fasl", b"b")], folder: folder.clone() };
+        for _ in 0..2 {
+            assert_eq!(contribs.folder().unwrap(), Some(folder.clone()));
+        }
+        let names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(names.len(), 2);
+    }
+}

@@ -1,0 +1,163 @@
+//! Starting SBCL: once in a process.
+
+use std::ffi::{CString, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use steelbank_sys::{LoadError, Runtime};
+
+use super::host;
+use super::image::{self, Core, Image, ImageError};
+use super::lisp::Lisp;
+use super::shared::Shared;
+
+/// How to start SBCL.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Runtime, core and contribs.
+    pub image: Image,
+    /// The most that Lisp's heap can grow to, in octets. Address space, not memory, until it is used.
+    pub dynamic_space_size: usize,
+    /// The control stack of each Lisp thread, in octets.
+    pub control_stack_size: usize,
+    /// How long the image may take to be ready.
+    pub start_timeout: Duration,
+}
+
+impl Settings {
+    /// Settings for `image`: a heap of up to 4 GiB, stacks of 8 MiB, half a minute to start.
+    pub fn new(image: Image) -> Self {
+        Self {
+            image,
+            dynamic_space_size: 4 << 30,
+            control_stack_size: 8 << 20,
+            start_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why SBCL did not start. The sentences name what was tried and the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// SBCL runs in this process already, or was tried to.
+    #[error("SBCL was started in this process already; there can be one only, so clone the handle of the first start")]
+    AlreadyStarted,
+    /// The parts of the image are unfit.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// The library could not be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The runtime ended while it started.
+    #[error(
+        "SBCL ended while it started: {reason} (a heap of {megabytes} MiB was asked for; \
+         if there is no memory for it, ask for less with --dynamic-space-size)"
+    )]
+    Died {
+        /// What the runtime said.
+        reason: String,
+        /// The dynamic space that was asked for, in MiB.
+        megabytes: usize,
+    },
+    /// The image was not ready in time.
+    #[error("SBCL was not ready {seconds} s after its start; the machine may be overloaded")]
+    TimedOut {
+        /// The time allowed, in seconds.
+        seconds: u64,
+    },
+    /// The core's Lisp half speaks another version of the boundary.
+    #[error("the core's Lisp half is of interface version {core}, this program's is {host}; use the steelbank.core that was built with this program")]
+    OtherInterface {
+        /// The core's version.
+        core: u32,
+        /// This program's version.
+        host: u32,
+    },
+    /// The system refused a thread or a pipe.
+    #[error("cannot make a thread or pipe for SBCL: {0}")]
+    System(#[from] std::io::Error),
+}
+
+static STARTED: AtomicBool = AtomicBool::new(false);
+
+/// Starts SBCL and returns at once; [`Lisp::wait_until_ready`] tells how it went. Jobs can be submitted right away.
+pub(super) fn start(settings: &Settings) -> Result<Lisp, StartError> {
+    // What can be checked is checked before the one attempt is used up.
+    let (path, keep_open) = image::library_path(&settings.image.library)?;
+    let core_build = match &settings.image.core {
+        Core::File(path) => Some(image::core_build(path)?),
+        Core::Embedded => None,
+    };
+    if STARTED.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+        return Err(StartError::AlreadyStarted);
+    }
+    let runtime = Runtime::load(&path).inspect_err(|_| STARTED.store(false, Ordering::SeqCst))?;
+    if let (Core::File(path), Some(core)) = (&settings.image.core, core_build) {
+        let runtime = runtime.build();
+        // The runtime's name of the build has a suffix for the C compiler that the core's lacks.
+        if !runtime.starts_with(core.as_str()) {
+            STARTED.store(false, Ordering::SeqCst);
+            return Err(ImageError::OtherBuild { path: path.clone(), core, runtime }.into());
+        }
+    }
+    drop(keep_open);
+
+    let shared = Shared::new(settings)?;
+    host::install(&runtime, shared)?;
+    let arguments = runtime_arguments(settings);
+    if matches!(settings.image.core, Core::Embedded) {
+        // SAFETY: the argument is a NUL-terminated literal, which the function copies.
+        unsafe { (runtime.set_embedded_core)(c"/proc/self/exe".as_ptr()) };
+    }
+    std::thread::Builder::new().name("sbcl".into()).stack_size(16 << 20).spawn(move || {
+        let environment = environment();
+        let arguments = leak_pointers(arguments);
+        // SAFETY: both arrays are NULL-terminated, of NUL-terminated strings, and leaked, as the runtime keeps pointers
+        // into them. This is the only call in the process (STARTED), on a thread of its own, after set_host.
+        unsafe {
+            (runtime.initialize_lisp)(
+                (arguments.len() - 1) as i32,
+                arguments.as_ptr(),
+                environment.as_ptr(),
+            )
+        };
+        // The core's toplevel does not return; if it ever does, Lisp is gone.
+        host::announce_death(0, "Lisp's toplevel function returned");
+    })?;
+    Ok(Lisp::new(shared))
+}
+
+fn runtime_arguments(settings: &Settings) -> Vec<CString> {
+    let mut arguments: Vec<Vec<u8>> = vec![b"steelbank".to_vec()];
+    if let Core::File(path) = &settings.image.core {
+        arguments.push(b"--core".to_vec());
+        arguments.push(path.as_os_str().as_bytes().to_vec());
+    }
+    for option in ["--noinform", "--disable-ldb"] {
+        arguments.push(option.as_bytes().to_vec());
+    }
+    for (option, octets) in [
+        ("--dynamic-space-size", settings.dynamic_space_size),
+        ("--control-stack-size", settings.control_stack_size),
+    ] {
+        arguments.push(option.as_bytes().to_vec());
+        arguments.push(format!("{}MB", octets >> 20).into_bytes());
+    }
+    arguments.into_iter().filter_map(|argument| CString::new(argument).ok()).collect()
+}
+
+fn environment() -> &'static [*const c_char] {
+    let variables = std::env::vars_os().filter_map(|(name, value)| {
+        CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok()
+    });
+    leak_pointers(variables.collect())
+}
+
+/// A NULL-terminated array of pointers to strings that are never freed.
+fn leak_pointers(strings: Vec<CString>) -> &'static [*const c_char] {
+    let pointers: Vec<*const c_char> =
+        strings.into_iter().map(|string| string.into_raw().cast_const()).chain([std::ptr::null()]).collect();
+    Vec::leak(pointers)
+}
