@@ -1,6 +1,6 @@
 ;;;; Saves the core. Run by build.rs:
 ;;;;   sbcl --noinform --no-sysinit --no-userinit --non-interactive --load build-core.lisp
-;;;; with the variables STEELBANK_BUILD_CORE and STEELBANK_BUILD_FASLS.
+;;;; with the variables STEELBANK_BUILD_CORE, STEELBANK_BUILD_FASLS and STEELBANK_BUILD_XREF.
 
 (setf *compile-verbose* nil *compile-print* nil *load-verbose* nil)
 
@@ -21,6 +21,9 @@
 
 (defparameter *fasls* (path-from-environment "STEELBANK_BUILD_FASLS" :as-directory t)
   "Where the Lisp half's fasls go.")
+
+(defparameter *xref* (sb-ext:native-namestring (path-from-environment "STEELBANK_BUILD_XREF"))
+  "The export of the core's cross references to write.")
 
 (defparameter *preloaded*
   '("asdf" "uiop" "sb-introspect" "sb-posix" "sb-bsd-sockets" "sb-cltl2" "sb-md5" "sb-rotate-byte"
@@ -66,14 +69,17 @@
 ;; Settings of the machine that builds must not be found on the machine that runs.
 (asdf:clear-configuration)
 (setf sb-ext:*evaluator-mode* :compile)
+
 (defun save ()
   "Refuse every way out, and write the core without a trace of the builder."
   (let ((core *core*)
+        (xref *xref*)
         ;; Not #': the compiler would look the function up when it is called.
         (save-lisp-and-die (fdefinition 'sb-ext:save-lisp-and-die)))
     (steelbank::refuse-exits)
     (setf *package* (find-package :common-lisp-user))
     (delete-package :steelbank-build)
+    (steelbank::write-octets (steelbank::xref-baseline) xref)
     (funcall save-lisp-and-die core :toplevel #'steelbank:main)))
 
 (save)

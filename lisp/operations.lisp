@@ -84,3 +84,7 @@
     (if (member status '(:no-symbol :no-package))
         (missing-json status)
         (json-string (object "status" "found" "definitions" (definitions-json symbol))))))
+
+(define-operation xref-export 5 (since)
+  "What the host's index must learn since the code serial number SINCE, as packed columns."
+  (xref-export (parse-integer since)))

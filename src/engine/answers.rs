@@ -60,6 +60,11 @@ pub enum Operation {
     PrintValue = ffi::STEELBANK_OPERATION_PRINT_VALUE as i64,
     Evaluate = ffi::STEELBANK_OPERATION_EVALUATE as i64,
     XrefExport = ffi::STEELBANK_OPERATION_XREF_EXPORT as i64,
+    OpenProject = ffi::STEELBANK_OPERATION_OPEN_PROJECT as i64,
+    LoadSystem = ffi::STEELBANK_OPERATION_LOAD_SYSTEM as i64,
+    LoadFile = ffi::STEELBANK_OPERATION_LOAD_FILE as i64,
+    ListSystems = ffi::STEELBANK_OPERATION_LIST_SYSTEMS as i64,
+    FindDefinitions = ffi::STEELBANK_OPERATION_FIND_DEFINITIONS as i64,
 }
 
 /// What a call answered.

@@ -39,7 +39,7 @@ pub enum Core {
 pub enum Contribs {
     /// A folder with their fasls.
     Folder(PathBuf),
-    /// Names and octets of fasls, to be written to a folder when the first one is required.
+    /// Names and octets of fasls, deflated (zlib), to be written to a folder when the first one is required.
     Packed {
         /// File names and contents.
         files: &'static [(&'static str, &'static [u8])],
@@ -160,7 +160,8 @@ fn unpack(files: &[(&str, &[u8])], folder: &Path) -> io::Result<()> {
     let unfinished = parent.join(format!(".{name}.{}", std::process::id()));
     std::fs::create_dir_all(&unfinished)?;
     for (name, octets) in files {
-        std::fs::write(unfinished.join(name), octets)?;
+        let mut fasl = File::create(unfinished.join(name))?;
+        io::copy(&mut flate2::read::ZlibDecoder::new(*octets), &mut fasl)?;
     }
     let renamed = std::fs::rename(&unfinished, folder);
     if renamed.is_err() {
@@ -189,11 +190,16 @@ mod tests {
     #[test]
     fn contribs_are_unpacked_whole_and_once() {
         let folder = std::env::temp_dir().join(format!("steelbank-contribs-{}", std::process::id()));
-        let contribs = Contribs::Packed { files: &[("a.fasl", b"a"), ("b.fasl", b"b")], folder: folder.clone() };
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(b"the fasl").unwrap();
+        let packed: &'static [u8] = Vec::leak(encoder.finish().unwrap());
+        let files = Box::leak(Box::new([("a.fasl", packed), ("b.fasl", packed)]));
+        let contribs = Contribs::Packed { files, folder: folder.clone() };
         for _ in 0..2 {
             assert_eq!(contribs.folder().unwrap(), Some(folder.clone()));
         }
         let names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(std::fs::read(folder.join("b.fasl")).unwrap(), b"the fasl");
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(names.len(), 2);
     }

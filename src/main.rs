@@ -1,0 +1,2 @@
+//! The `steelbank` program.
+fn main() {}

@@ -1,0 +1,81 @@
+//! How long a question may take, and how it is called off.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::engine::{Interrupt, LispError, Ticket};
+
+/// The time that a question about a symbol is given unless its asker says otherwise.
+pub const ALLOWED: Duration = Duration::from_secs(30);
+
+/// Calls a question off. Clones belong to the same question.
+#[derive(Clone, Default)]
+pub struct Cancellation {
+    inner: Arc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    cancelled: AtomicBool,
+    running: Mutex<Option<Interrupt>>,
+}
+
+impl Cancellation {
+    /// Calls the question off: what runs of it in Lisp is interrupted, and its asker gets [`LispError::Cancelled`].
+    pub fn cancel(&self) {
+        self.inner.cancelled.store(true, Ordering::SeqCst);
+        if let Some(interrupt) = self.inner.running.lock().take() {
+            interrupt.stop();
+        }
+    }
+
+    /// Whether the question was called off.
+    pub fn is_cancelled(&self) -> bool {
+        self.inner.cancelled.load(Ordering::SeqCst)
+    }
+}
+
+/// A question's time and its cancellation.
+#[derive(Clone)]
+pub struct Control {
+    allowed: Duration,
+    cancellation: Cancellation,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self::new(ALLOWED)
+    }
+}
+
+impl Control {
+    /// A question that may take `allowed`.
+    pub fn new(allowed: Duration) -> Self {
+        Self { allowed, cancellation: Cancellation::default() }
+    }
+
+    /// The time allowed.
+    pub fn allowed(&self) -> Duration {
+        self.allowed
+    }
+
+    /// What calls the question off.
+    pub fn cancellation(&self) -> Cancellation {
+        self.cancellation.clone()
+    }
+
+    /// Waits for a job of the question, so that calling the question off stops it.
+    pub(crate) fn wait<T: Send + 'static>(&self, ticket: Ticket<T>) -> Result<T, LispError> {
+        let interrupt = ticket.interrupt();
+        *self.cancellation.inner.running.lock() = Some(interrupt.clone());
+        if self.cancellation.is_cancelled() {
+            interrupt.stop();
+        }
+        let outcome = ticket.wait();
+        self.cancellation.inner.running.lock().take();
+        outcome
+    }
+}

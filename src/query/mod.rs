@@ -1,0 +1,39 @@
+//! The questions: one file each, with typed answers. Rendering is the caller's.
+
+pub mod control;
+pub mod describe_symbol;
+pub mod designator;
+pub mod evaluate;
+pub mod lookup;
+pub mod who;
+
+use serde::de::DeserializeOwned;
+
+use crate::engine::{LispError, StartError};
+use crate::xref::ApplyError;
+
+/// Why a question has no answer. What is not found is an answer, not an error.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The name cannot be read.
+    #[error(transparent)]
+    Name(#[from] designator::DesignatorError),
+    /// Lisp cannot answer.
+    #[error(transparent)]
+    Lisp(#[from] LispError),
+    /// SBCL did not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The index of cross references is damaged.
+    #[error("the index of cross references cannot be read ({0}); build steelbank again")]
+    Index(String),
+    /// The index did not fit what Lisp reported.
+    #[error("the index of cross references could not take what Lisp reported ({0}); answers may lack newer code")]
+    Apply(#[from] ApplyError),
+}
+
+/// An operation's JSON as the type that it promises.
+pub(crate) fn read_json<T: DeserializeOwned>(octets: &[u8]) -> Result<T, LispError> {
+    serde_json::from_slice(octets).map_err(|error| LispError::Unreadable(error.to_string()))
+}

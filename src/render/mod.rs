@@ -1,0 +1,3 @@
+//! Answers for readers: the contracts' texts, and what people see at a terminal.
+
+pub mod text;
