@@ -44,7 +44,14 @@ fn save_core(sbcl: &Path, out: &Path, image: &Path) -> Result<()> {
     let output = Command::new(sbcl.join("src/runtime/sbcl"))
         .arg("--core")
         .arg(sbcl.join("output/sbcl.core"))
-        .args(["--noinform", "--no-sysinit", "--no-userinit", "--non-interactive", "--load", "lisp/build-core.lisp"])
+        .args([
+            "--noinform",
+            "--no-sysinit",
+            "--no-userinit",
+            "--non-interactive",
+            "--load",
+            "lisp/build-core.lisp",
+        ])
         .env("SBCL_HOME", sbcl.join("obj/sbcl-home"))
         .env("STEELBANK_BUILD_CORE", &core)
         .env("STEELBANK_BUILD_FASLS", fasls.join(""))
@@ -100,7 +107,14 @@ fn embed(out: &Path, image: &Path, contribs: &[String]) -> Result<()> {
         ),
     )?;
     let object = out.join("core.o");
-    let status = cc::Build::new().get_compiler().to_command().arg("-c").arg(&assembly).arg("-o").arg(&object).status()?;
+    let status = cc::Build::new()
+        .get_compiler()
+        .to_command()
+        .arg("-c")
+        .arg(&assembly)
+        .arg("-o")
+        .arg(&object)
+        .status()?;
     if !status.success() {
         return Err(io::Error::other("the assembler could not embed the core").into());
     }

@@ -159,7 +159,9 @@ pub enum LispError {
         reason: String,
     },
     /// The answer is not what the operation promises.
-    #[error("the Lisp half gave an answer that cannot be read ({0}); core and program may be of different builds")]
+    #[error(
+        "the Lisp half gave an answer that cannot be read ({0}); core and program may be of different builds"
+    )]
     Unreadable(String),
     /// A bug in the host.
     #[error("a job panicked on the Lisp thread: {0}")]

@@ -198,7 +198,8 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(contribs.folder().unwrap(), Some(folder.clone()));
         }
-        let names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let names: Vec<_> =
+            std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(std::fs::read(folder.join("b.fasl")).unwrap(), b"the fasl");
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(names.len(), 2);

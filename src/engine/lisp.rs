@@ -90,10 +90,7 @@ pub struct OnLisp<'a> {
 impl<'a> OnLisp<'a> {
     /// # Safety
     /// The current thread must be one that Lisp called `serve` on, and the token must not outlive that call.
-    pub(super) unsafe fn new(
-        entry_points: &'a ffi::steelbank_entry_points,
-        shared: &'static Shared,
-    ) -> Self {
+    pub(super) unsafe fn new(entry_points: &'a ffi::steelbank_entry_points, shared: &'static Shared) -> Self {
         Self { entry_points, shared, not_send: PhantomData }
     }
 

@@ -220,7 +220,8 @@ impl Shared {
 
     /// Runs the lane's jobs on this thread until another thread takes the lane over or Lisp is dead.
     pub(super) fn serve(&'static self, lane: u64, on_lisp: &OnLisp<'_>) {
-        let Some((number, lane)) = usize::try_from(lane).ok().and_then(|n| Some((n, self.lanes.get(n)?))) else {
+        let Some((number, lane)) = usize::try_from(lane).ok().and_then(|n| Some((n, self.lanes.get(n)?)))
+        else {
             return;
         };
         let generation = lane.generation.load(Ordering::SeqCst);
@@ -393,7 +394,10 @@ impl Shared {
         }
         drop(running);
         if now >= deadline + GRACE {
-            (ledger.fail)(LispError::DeadlinePassed { milliseconds: milliseconds(ledger.allowed), stopped: false });
+            (ledger.fail)(LispError::DeadlinePassed {
+                milliseconds: milliseconds(ledger.allowed),
+                stopped: false,
+            });
         }
         Some(now + REPEAT)
     }

@@ -2,6 +2,7 @@
 
 use std::ffi::{CString, c_char};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -42,7 +43,9 @@ impl Settings {
 #[non_exhaustive]
 pub enum StartError {
     /// SBCL runs in this process already, or was tried to.
-    #[error("SBCL was started in this process already; there can be one only, so clone the handle of the first start")]
+    #[error(
+        "SBCL was started in this process already; there can be one only, so clone the handle of the first start"
+    )]
     AlreadyStarted,
     /// The parts of the image are unfit.
     #[error(transparent)]
@@ -68,7 +71,9 @@ pub enum StartError {
         seconds: u64,
     },
     /// The core's Lisp half speaks another version of the boundary.
-    #[error("the core's Lisp half is of interface version {core}, this program's is {host}; use the steelbank.core that was built with this program")]
+    #[error(
+        "the core's Lisp half is of interface version {core}, this program's is {host}; use the steelbank.core that was built with this program"
+    )]
     OtherInterface {
         /// The core's version.
         core: u32,
@@ -102,14 +107,17 @@ pub(super) fn start(settings: &Settings) -> Result<Lisp, StartError> {
             return Err(ImageError::OtherBuild { path: path.clone(), core, runtime }.into());
         }
     }
-    drop(keep_open);
-
     let shared = Shared::new(settings)?;
     host::install(&runtime, shared)?;
     let arguments = runtime_arguments(settings);
-    if matches!(settings.image.core, Core::Embedded) {
-        // SAFETY: the argument is a NUL-terminated literal, which the function copies.
-        unsafe { (runtime.set_embedded_core)(c"/proc/self/exe".as_ptr()) };
+    let executable = match settings.image.core {
+        Core::Embedded => PathBuf::from("/proc/self/exe"),
+        // The program itself may hold another core; the library holds none.
+        Core::File(_) => path,
+    };
+    if let Ok(executable) = CString::new(executable.into_os_string().into_encoded_bytes()) {
+        // SAFETY: the argument is NUL-terminated, and the function copies it.
+        unsafe { (runtime.set_executable)(executable.as_ptr()) };
     }
     std::thread::Builder::new().name("sbcl".into()).stack_size(16 << 20).spawn(move || {
         let environment = environment();
@@ -117,12 +125,9 @@ pub(super) fn start(settings: &Settings) -> Result<Lisp, StartError> {
         // SAFETY: both arrays are NULL-terminated, of NUL-terminated strings, and leaked, as the runtime keeps pointers
         // into them. This is the only call in the process (STARTED), on a thread of its own, after set_host.
         unsafe {
-            (runtime.initialize_lisp)(
-                (arguments.len() - 1) as i32,
-                arguments.as_ptr(),
-                environment.as_ptr(),
-            )
+            (runtime.initialize_lisp)((arguments.len() - 1) as i32, arguments.as_ptr(), environment.as_ptr())
         };
+        drop(keep_open);
         // The core's toplevel does not return; if it ever does, Lisp is gone.
         host::announce_death(0, "Lisp's toplevel function returned");
     })?;
@@ -149,9 +154,8 @@ fn runtime_arguments(settings: &Settings) -> Vec<CString> {
 }
 
 fn environment() -> &'static [*const c_char] {
-    let variables = std::env::vars_os().filter_map(|(name, value)| {
-        CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok()
-    });
+    let variables = std::env::vars_os()
+        .filter_map(|(name, value)| CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).ok());
     leak_pointers(variables.collect())
 }
 

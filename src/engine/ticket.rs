@@ -56,7 +56,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    fn stopped_because(&self) -> LispError {
+    pub(super) fn stopped_because(&self) -> LispError {
         if self.cancelled.load(Ordering::SeqCst) {
             LispError::Cancelled
         } else {
@@ -167,6 +167,7 @@ pub(super) fn job<T: Send + 'static>(
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text =
+        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("no message").to_owned()
 }

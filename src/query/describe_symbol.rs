@@ -255,9 +255,8 @@ impl DescribeSymbolRequest {
             Err(_) => (lookup.asked.name.clone(), lookup.asked.package.clone()),
         };
         let asked = lookup.asked;
-        let ticket = lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
-            describe(on_lisp, &name, &package)
-        });
+        let ticket = lisp
+            .submit(Lane::Query, control.allowed(), None, move |on_lisp| describe(on_lisp, &name, &package));
         let (answer, value) = control.wait(ticket)?;
         Ok(match read_json(&answer)? {
             Facets::Found(mut description) => {
@@ -273,7 +272,12 @@ impl DescribeSymbolRequest {
     }
 
     /// The package to ask the image for: the one that was named, so that accessibility is answered from there.
-    fn home(&self, index: &Index, lookup: &Lookup, _symbol: crate::xref::Symbol) -> Result<(String, String), Error> {
+    fn home(
+        &self,
+        index: &Index,
+        lookup: &Lookup,
+        _symbol: crate::xref::Symbol,
+    ) -> Result<(String, String), Error> {
         let designator = Designator::parse(&self.name)?;
         let base = super::lookup::find_package(index, &self.package);
         let package = match &designator.package {

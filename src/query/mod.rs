@@ -29,7 +29,9 @@ pub enum Error {
     #[error("the index of cross references cannot be read ({0}); build steelbank again")]
     Index(String),
     /// The index did not fit what Lisp reported.
-    #[error("the index of cross references could not take what Lisp reported ({0}); answers may lack newer code")]
+    #[error(
+        "the index of cross references could not take what Lisp reported ({0}); answers may lack newer code"
+    )]
     Apply(#[from] ApplyError),
 }
 

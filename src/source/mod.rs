@@ -5,5 +5,6 @@
 pub mod lines;
 pub mod lisp;
 pub mod positions;
+pub mod sbcl;
 pub mod sidecar;
 pub mod sidecar_roles;

@@ -343,10 +343,9 @@ impl PositionedFile {
                 }]
             }
             [] if sure => {
-                let head = text.head(form).map_or_else(
-                    || "the form".to_owned(),
-                    |token| token.symbol(octets).name.to_lowercase(),
-                );
+                let head = text
+                    .head(form)
+                    .map_or_else(|| "the form".to_owned(), |token| token.symbol(octets).name.to_lowercase());
                 vec![Placement { place: around, evidence: Evidence::Via(head) }]
             }
             [] => vec![Placement { place: around, evidence: Evidence::Approximate }],
@@ -418,8 +417,7 @@ fn candidates(form: &TopLevelForm, around: usize, name: u32, kind: UseKind, loca
         })
         .collect();
     fitting.reverse();
-    let direct: Vec<usize> =
-        fitting.iter().copied().filter(|&event| parent(event) == Some(around)).collect();
+    let direct: Vec<usize> = fitting.iter().copied().filter(|&event| parent(event) == Some(around)).collect();
     match (direct.len(), fitting.len()) {
         (1, _) => Candidates::All(direct),
         // Equal records are kept once, so that of a plain call's arguments all are meant.

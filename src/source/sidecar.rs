@@ -165,7 +165,9 @@ pub enum SidecarError {
     #[error("this is no steelbank sidecar; delete it and load the system again")]
     NotASidecar,
     /// A version this program does not know.
-    #[error("the sidecar has version {found}, this program reads version {SIDECAR_VERSION}; load the system again")]
+    #[error(
+        "the sidecar has version {found}, this program reads version {SIDECAR_VERSION}; load the system again"
+    )]
     Version {
         /// The version found.
         found: u8,
@@ -263,10 +265,7 @@ impl Sidecar {
 
     /// The top-level form that SBCL numbered `number`.
     pub fn form(&self, number: u32) -> Option<&TopLevelForm> {
-        self.forms
-            .binary_search_by_key(&number, |form| form.number)
-            .ok()
-            .map(|index| &self.forms[index])
+        self.forms.binary_search_by_key(&number, |form| form.number).ok().map(|index| &self.forms[index])
     }
 
     /// True when the symbol at index `name` is bound as a local variable or function in top-level form `form`.
@@ -290,10 +289,9 @@ impl TopLevelForm {
     pub fn child(&self, parent: usize, place: u32) -> Option<usize> {
         // Children stand before their parent, so the search goes backwards from it.
         let first = self.events[parent].start;
-        (0..parent)
-            .rev()
-            .take_while(|&index| self.events[index].start >= first)
-            .find(|&index| self.events[index].parent == Some(parent as u32) && self.events[index].place == place)
+        (0..parent).rev().take_while(|&index| self.events[index].start >= first).find(|&index| {
+            self.events[index].parent == Some(parent as u32) && self.events[index].place == place
+        })
     }
 
     /// The events around `index`, innermost first.
@@ -311,9 +309,9 @@ pub fn sidecar_name(truename: &Path, write_date: u64) -> String {
 
 /// The FNV-1a hash of `octets`, 64 bits.
 pub fn fnv_1a(octets: &[u8]) -> u64 {
-    octets.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &octet| {
-        (hash ^ u64::from(octet)).wrapping_mul(0x100_0000_01b3)
-    })
+    octets
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &octet| (hash ^ u64::from(octet)).wrapping_mul(0x100_0000_01b3))
 }
 
 fn link_parents(events: &mut [Event]) {

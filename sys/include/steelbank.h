@@ -86,9 +86,9 @@ struct steelbank_host {
 
 /* Sets the host's functions, which must stay valid for good. Call it once, before initialize_lisp. */
 void steelbank_set_host(const struct steelbank_host *host);
-/* Names the file that holds the core as an ELF section (NUL-terminated, copied), or null for a core of its own.
- * Call it before initialize_lisp. */
-void steelbank_set_embedded_core(const char *path);
+/* Names the file that SBCL takes for its executable (NUL-terminated, copied). If that file has the core as an ELF
+ * section, SBCL runs it, and must not be given another. Call it before initialize_lisp. */
+void steelbank_set_executable(const char *path);
 /* The build that the runtime belongs to; a core names the same one. NUL-terminated, static. */
 const char *steelbank_runtime_build(void);
 

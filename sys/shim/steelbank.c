@@ -11,15 +11,15 @@
 #include <unistd.h>
 
 static struct steelbank_host host;
-static char *embedded_core;
+static char *executable;
 static char reason[1024];
 static int dead;
 
 void steelbank_set_host(const struct steelbank_host *functions) { host = *functions; }
 
-void steelbank_set_embedded_core(const char *path) {
-  free(embedded_core);
-  embedded_core = path ? strdup(path) : NULL;
+void steelbank_set_executable(const char *path) {
+  free(executable);
+  executable = strdup(path);
 }
 
 extern const unsigned char build_id[];
@@ -37,8 +37,8 @@ void steelbank_host_progress(const uint8_t *octets, size_t length) { host.progre
 void steelbank_host_report(const uint8_t *octets, size_t length) { host.report(octets, length); }
 int64_t steelbank_host_contribs(char *buffer, size_t size) { return host.contribs(buffer, size); }
 
-/* SBCL asks for its executable to look for a core in it. Only the host knows whether there is one. */
-char *__wrap_os_get_runtime_executable_path(void) { return embedded_core ? strdup(embedded_core) : NULL; }
+/* SBCL looks for a core in its executable. Only the host knows whether that core is the one to run. */
+char *__wrap_os_get_runtime_executable_path(void) { return executable ? strdup(executable) : NULL; }
 
 /* The first thread to arrive reports; every thread that arrives stays here. Signals are blocked, since no handler
  * of a dead runtime may run. */

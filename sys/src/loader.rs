@@ -17,8 +17,8 @@ pub struct Runtime {
         unsafe extern "C" fn(argc: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int,
     /// `steelbank_set_host`.
     pub set_host: unsafe extern "C" fn(host: *const steelbank_host),
-    /// `steelbank_set_embedded_core`.
-    pub set_embedded_core: unsafe extern "C" fn(path: *const c_char),
+    /// `steelbank_set_executable`.
+    pub set_executable: unsafe extern "C" fn(path: *const c_char),
     runtime_build: unsafe extern "C" fn() -> *const c_char,
 }
 
@@ -93,7 +93,7 @@ impl Runtime {
         Ok(Self {
             initialize_lisp: function!("initialize_lisp"),
             set_host: function!("steelbank_set_host"),
-            set_embedded_core: function!("steelbank_set_embedded_core"),
+            set_executable: function!("steelbank_set_executable"),
             runtime_build: function!("steelbank_runtime_build"),
         })
     }

@@ -1,0 +1,113 @@
+//! SBCL's own sources: from the logical names that it records to files, lines and columns.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::lines::{Lines, characters};
+use super::positions::universal_write_date;
+
+/// Where the sources are that SBCL was built from, if they are at hand.
+#[derive(Debug, Clone, Default)]
+pub struct SbclSources {
+    root: Option<PathBuf>,
+}
+
+/// Where a form stands in its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FormPlace {
+    /// Characters before it.
+    pub offset: u64,
+    /// Its line, from 1.
+    pub line: u64,
+    /// Its column in characters, from 1.
+    pub column: u64,
+}
+
+impl SbclSources {
+    /// Sources below `root`, a folder with `src` and `contrib` in it; none if there is no such folder.
+    pub fn new(root: Option<PathBuf>) -> Self {
+        Self { root: root.filter(|root| root.join("src").is_dir()) }
+    }
+
+    /// The file that a logical name such as `SYS:SRC;CODE;LIST.LISP` or a native path means, if it exists.
+    pub fn native(&self, file: &str) -> Option<PathBuf> {
+        let path = match file.strip_prefix("SYS:") {
+            Some(logical) => {
+                let relative: PathBuf = logical.to_ascii_lowercase().split(';').collect();
+                self.root.as_ref()?.join(relative)
+            }
+            None => PathBuf::from(file),
+        };
+        path.is_file().then_some(path)
+    }
+
+    /// Whether `path` has another date than the universal time `date`. SBCL's own sources do not change.
+    pub fn written_since(&self, path: &Path, date: u64) -> bool {
+        let own = self.root.as_ref().is_some_and(|root| path.starts_with(root));
+        !own && universal_write_date(path).is_some_and(|written| written != date)
+    }
+
+    /// The form after `octets` octets of the file and the white space and comments that follow.
+    pub fn form_after(&self, path: &Path, octets: u64) -> Option<FormPlace> {
+        let text = fs::read(path).ok()?;
+        let start = skip_blanks(&text, usize::try_from(octets).ok()?)?;
+        let (line, column) = Lines::new(&text).position(&text, u32::try_from(start).ok()?);
+        Some(FormPlace {
+            offset: characters(&text[..start]) as u64,
+            line: line.into(),
+            column: column.into(),
+        })
+    }
+}
+
+/// The first octet from `at` on that belongs to neither white space nor a comment.
+fn skip_blanks(text: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        let rest = text.get(at..)?;
+        match rest {
+            [] => return None,
+            [b';', ..] => at += memchr::memchr(b'\n', rest)?,
+            [b'#', b'|', ..] => at += block_comment(rest)?,
+            [octet, ..] if octet.is_ascii_whitespace() || *octet == 0x0b => at += 1,
+            _ => return Some(at),
+        }
+    }
+}
+
+/// The length of the nested comment that `text` begins with.
+fn block_comment(text: &[u8]) -> Option<usize> {
+    let (mut depth, mut at) = (0_usize, 0);
+    loop {
+        match text.get(at..)? {
+            [b'#', b'|', ..] => {
+                depth += 1;
+                at += 2;
+            }
+            [b'|', b'#', ..] => {
+                depth -= 1;
+                at += 2;
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+            [] => return None,
+            _ => at += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_and_white_space_are_skipped() {
+        let check = |text: &str, at, expect| assert_eq!(skip_blanks(text.as_bytes(), at), expect, "{text:?}");
+        check("(a) ; one\n\n #| two #| three |# |#\t(b)", 3, Some(37 - 2));
+        check("(a)\n(b)", 3, Some(4));
+        check("(a)", 0, Some(0));
+        check("(a)  ", 3, None);
+        check("(a) #| open", 3, None);
+        check("(a)", 9, None);
+    }
+}
