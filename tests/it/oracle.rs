@@ -1,0 +1,88 @@
+//! The oracle: what the index answers is what sb-introspect and FIND-SYMBOL answer, for everything in the image.
+//!
+//! In a process of its own, for nothing else may define code meanwhile: [`the_index_equals_sb_introspect`] starts this
+//! test binary again with [`in_a_process_of_its_own`] alone.
+
+mod compare;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use steelbank::Steelbank;
+
+const LONG: Duration = Duration::from_secs(1200);
+
+#[test]
+fn the_index_equals_sb_introspect() {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "oracle::in_a_process_of_its_own", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("1 passed"), "{text}");
+    for line in text.lines().filter(|line| line.starts_with("oracle: ")) {
+        println!("{line}");
+    }
+}
+
+#[test]
+#[ignore = "run by the_index_equals_sb_introspect"]
+fn in_a_process_of_its_own() {
+    let folder = std::env::temp_dir().join(format!("steelbank-oracle-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let bank = Steelbank::builder().start().unwrap();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/oracle");
+    load(&bank, &here.join("oracle.lisp"), &folder);
+
+    let uses = check(&bank, "the saved core", &folder);
+    assert!(uses > 400_000, "{uses}");
+
+    for library in libraries() {
+        run(&bank, &format!("(asdf:load-asd {library:?})"));
+        let system = library.file_stem().unwrap().to_str().unwrap();
+        run(&bank, &format!("(asdf:load-system {system:?})"));
+    }
+    // Each form is an export of its own, and each changes what earlier ones said.
+    for form in fs::read_to_string(here.join("scenario.lisp")).unwrap().split("\n\n") {
+        run(&bank, form);
+    }
+    let more = check(&bank, "after libraries and redefinitions", &folder);
+    assert!(more > uses, "{more} uses, before {uses}");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Compares everything; returns the number of uses compared.
+fn check(bank: &Steelbank, when: &str, folder: &Path) -> usize {
+    run(bank, &format!("(steelbank-oracle::write-oracle {:?})", folder.join("")));
+    let index = bank.index();
+    let symbols = compare::symbols(&index, folder);
+    assert_eq!(symbols.differences, [""; 0], "{when}");
+    let uses = compare::uses(&index, folder);
+    assert_eq!(uses.differences, [""; 0], "{when}");
+    println!(
+        "oracle: {when}: {} lookups, {} answers with {} uses are the same",
+        symbols.lookups, uses.answers, uses.uses
+    );
+    uses.uses
+}
+
+fn run(bank: &Steelbank, source: &str) {
+    bank.evaluate(source, LONG).unwrap_or_else(|error| panic!("{source}\n{error:?}"));
+}
+
+fn load(bank: &Steelbank, source: &Path, folder: &Path) {
+    let fasl = folder.join("oracle.fasl");
+    run(bank, &format!("(load (compile-file {source:?} :output-file {fasl:?}))"));
+}
+
+/// System definitions of Debian's Lisp libraries, those that are installed.
+fn libraries() -> Vec<PathBuf> {
+    ["alexandria/alexandria.asd", "cl-ppcre/cl-ppcre.asd", "closer-mop/closer-mop.asd"]
+        .iter()
+        .map(|path| Path::new("/usr/share/common-lisp/source").join(path))
+        .filter(|path| path.exists())
+        .collect()
+}
