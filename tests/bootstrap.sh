@@ -113,7 +113,7 @@ fresh_world() {
 END
 
     for tool in awk basename cat chmod cp cut date df dirname env find flock git grep gzip head id ln ls mkdir mv \
-        patch ps readlink rm rmdir sed setsid sh sha256sum sleep sort sync tail tar tee touch tr true uname wc xz; do
+        patch ps readlink rm rmdir sed setsid sh sha256sum sleep sort sync tail tar tee timeout touch tr true uname wc xz; do
         path=$(command -v $tool) && ln -s "$path" "$bin/$tool"
     done
     for tool in gcc cc make sbcl; do fake $tool </dev/null; done
@@ -132,7 +132,8 @@ END
 
 bootstrap() {
     status=0
-    PATH=$bin "$house/bootstrap" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null || status=$?
+    # A run that waits for ever is a failure too.
+    PATH=$bin timeout 60 "$house/bootstrap" "$@" >"$scratch/out" 2>"$scratch/err" </dev/null || status=$?
 }
 
 # Starts ./bootstrap as process $started and waits until its make.sh has got half-way and stays there.
