@@ -24,6 +24,7 @@
 //! * [`render`]: the answers as text.
 //! * [`xref`]: the index of cross references that the who-calls family is answered from.
 //! * [`source`]: positions in source text, and reading Lisp text without Lisp.
+//! * `mcp` and `cli` (feature `server`): the tools, their server, and the command line.
 //! * [`engine`]: jobs for the Lisp thread, deadlines, interrupts, faults; for questions of one's own.
 //!
 //! # What it runs
@@ -37,7 +38,11 @@
 
 #![deny(unsafe_code)]
 
+#[cfg(feature = "server")]
+pub mod cli;
 pub mod engine;
+#[cfg(feature = "server")]
+pub mod mcp;
 pub mod query;
 pub mod render;
 pub mod source;

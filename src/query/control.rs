@@ -57,6 +57,13 @@ impl Control {
         Self { allowed, cancellation: Cancellation::default() }
     }
 
+    /// The same question, called off by `cancellation`.
+    #[must_use]
+    pub fn called_off_by(mut self, cancellation: Cancellation) -> Self {
+        self.cancellation = cancellation;
+        self
+    }
+
     /// The time allowed.
     pub fn allowed(&self) -> Duration {
         self.allowed

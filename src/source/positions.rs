@@ -112,7 +112,10 @@ impl Tapped {
 
     fn symbol(&self, sought: &Sought) -> Option<u32> {
         let named = self.by_name.get(&sought.name)?;
-        named.iter().copied().find(|&index| self.sidecar.names[index as usize].is(&sought.package, &sought.name))
+        named
+            .iter()
+            .copied()
+            .find(|&index| self.sidecar.names[index as usize].is(&sought.package, &sought.name))
     }
 }
 

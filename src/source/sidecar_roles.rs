@@ -84,7 +84,9 @@ pub fn package_role(
     if form.events[event].place < 2 || !matches!(operator, "DEFPACKAGE" | "DEFINE-PACKAGE") {
         return None;
     }
-    let means = |list: usize| form.child(list, 2).and_then(|package| walk.name(package)).is_some_and(|n| means(n.name()));
+    let means = |list: usize| {
+        form.child(list, 2).and_then(|package| walk.name(package)).is_some_and(|n| means(n.name()))
+    };
     match walk.operator(clause)?.name() {
         "EXPORT" if means(definition) => Some(Role::Export),
         "SHADOW" | "INTERN" if means(definition) => Some(Role::Import),
@@ -188,8 +190,19 @@ impl<'a> Walk<'a> {
             ("TYPEP" | "COERCE", 3) | ("SUBTYPEP", 2 | 3) => Role::Type,
             ("SLOT-VALUE" | "SLOT-BOUNDP" | "SLOT-MAKUNBOUND" | "SLOT-EXISTS-P", 3) => Role::Slot,
             (
-                "FUNCALL" | "APPLY" | "MAPCAR" | "MAPC" | "MAPCAN" | "MAPLIST" | "MAPCON" | "MAPL" | "SYMBOL-FUNCTION"
-                | "FDEFINITION" | "FBOUNDP" | "MACRO-FUNCTION" | "COMPILER-MACRO-FUNCTION",
+                "FUNCALL"
+                | "APPLY"
+                | "MAPCAR"
+                | "MAPC"
+                | "MAPCAN"
+                | "MAPLIST"
+                | "MAPCON"
+                | "MAPL"
+                | "SYMBOL-FUNCTION"
+                | "FDEFINITION"
+                | "FBOUNDP"
+                | "MACRO-FUNCTION"
+                | "COMPILER-MACRO-FUNCTION",
                 2,
             ) => Role::Function,
             _ => Role::Quoted,
@@ -256,9 +269,8 @@ impl<'a> Walk<'a> {
 
     /// The first list after the qualifiers, which start at place `first`.
     fn is_method_lambda_list(&self, definition: usize, list: usize, first: u32) -> bool {
-        (first..self.place(list)).all(|place| {
-            self.form.child(definition, place).is_some_and(|child| self.name(child).is_some())
-        })
+        (first..self.place(list))
+            .all(|place| self.form.child(definition, place).is_some_and(|child| self.name(child).is_some()))
     }
 
     fn type_role(&self, event: usize) -> Option<Role> {
@@ -288,7 +300,19 @@ impl<'a> Walk<'a> {
                 }
             }
             // A compound type specifier such as (or null x) or (cons x y) leads on; any other list does not.
-            if direct || matches!(self.standard_operator(list), "OR" | "AND" | "NOT" | "CONS" | "VALUES" | "FUNCTION" | "ARRAY" | "SIMPLE-ARRAY" | "VECTOR") {
+            if direct
+                || matches!(
+                    self.standard_operator(list),
+                    "OR" | "AND"
+                        | "NOT"
+                        | "CONS"
+                        | "VALUES"
+                        | "FUNCTION"
+                        | "ARRAY"
+                        | "SIMPLE-ARRAY"
+                        | "VECTOR"
+                )
+            {
                 child = list;
             } else {
                 return None;

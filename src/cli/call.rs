@@ -1,0 +1,92 @@
+//! The MCP server's tools from the shell: `tools` lists them, `call` calls one.
+
+use std::io::Read;
+
+use clap::Args;
+use serde_json::{Map, Value};
+
+use super::{Exit, Shell, Trouble};
+use crate::mcp::{Call, Outcome, Tools};
+
+#[derive(Debug, Args)]
+pub(super) struct ListTools {
+    /// Print what the MCP server answers to tools/list
+    #[arg(long)]
+    json: bool,
+}
+
+impl ListTools {
+    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, Trouble> {
+        let tools = Tools::all();
+        if self.json {
+            shell.output.json(&tools.listing())?;
+            return Ok(Exit::Answered);
+        }
+        let width = tools.list().iter().map(|tool| tool.name().len()).max().unwrap_or(0);
+        let lines = tools.list().iter().map(|tool| {
+            let input = tool.input();
+            let required = input.get("required").and_then(Value::as_array);
+            let names = input.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+            let names: Vec<String> = names
+                .map(|name| match required {
+                    Some(required) if required.iter().any(|needed| needed == name) => name.clone(),
+                    _ => format!("[{name}]"),
+                })
+                .collect();
+            format!("{:width$}  {}  ({})", tool.name(), tool.title(), names.join(", "))
+        });
+        shell.output.text(&lines.collect::<Vec<_>>().join("\n"))?;
+        Ok(Exit::Answered)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CallTool {
+    /// The tool's name, as `steelbank tools` lists it
+    tool: String,
+    /// Its arguments, a JSON object; - reads it from standard input
+    #[arg(default_value = "{}")]
+    arguments: String,
+    /// Print the structured answer in place of the text
+    #[arg(long)]
+    json: bool,
+}
+
+impl CallTool {
+    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, Trouble> {
+        let usage = |message| Trouble { exit: Exit::Usage, message };
+        let mut text = self.arguments.clone();
+        if text == "-" {
+            text.clear();
+            std::io::stdin()
+                .read_to_string(&mut text)
+                .map_err(|error| usage(format!("Standard input cannot be read: {error}.")))?;
+        }
+        let arguments = serde_json::from_str(&text).map_err(|error| {
+            usage(format!("The arguments must be a JSON object, such as '{{\"name\": \"car\"}}': {error}."))
+        })?;
+        call(shell, &self.tool, arguments, self.json)
+    }
+}
+
+/// Calls a tool and shows its answer.
+pub(super) fn call(
+    shell: &Shell,
+    tool: &str,
+    arguments: Map<String, Value>,
+    json: bool,
+) -> Result<Exit, Trouble> {
+    let tools = Tools::all();
+    let tool = tools.get(tool).map_err(|message| Trouble { exit: Exit::Usage, message })?;
+    let answer = tool.call(&shell.session()?, arguments, &Call::default())?;
+    if json {
+        shell.output.json(&answer.structured)?;
+    } else {
+        shell.output.text(&answer.text)?;
+    }
+    Ok(match answer.outcome {
+        Outcome::Answered => Exit::Answered,
+        Outcome::NotFound => Exit::NotFound,
+        Outcome::Failed => Exit::Engine,
+    })
+}

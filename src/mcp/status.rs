@@ -1,0 +1,116 @@
+//! The tool `status`: how the server is. It answers in every state, also when Lisp has died.
+
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::tool::{Answer, Effect, Outcome, Session, Tool};
+use crate::engine::State;
+
+/// No arguments.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct NoArguments {}
+
+/// How the server is.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct StatusAnswer {
+    /// The version of steelbank.
+    version: &'static str,
+    /// What Lisp is doing: starting, ready, busy or dead.
+    lisp: LispState,
+    /// Why Lisp has died.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// Jobs that wait for Lisp.
+    queued: usize,
+    /// Jobs that Lisp has done.
+    completed: u64,
+    /// Lisp threads that were given up, because what ran on them could not be stopped.
+    abandoned_threads: u64,
+    /// How long SBCL took to start, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_microseconds: Option<u64>,
+    /// Cross references in the index, from which the who-calls family is answered.
+    records: usize,
+    /// Trouble that was not a call's own, oldest first.
+    reports: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum LispState {
+    Starting,
+    Ready,
+    Busy,
+    Dead,
+}
+
+/// The family's tools.
+pub(super) fn tools() -> Vec<Tool> {
+    vec![Tool::new::<NoArguments, StatusAnswer>(
+        "status",
+        "State of the server",
+        "Tells whether Lisp is ready, busy or dead, how many calls wait, and what went wrong in the background. Use it \
+         when another tool timed out or says that Lisp has died.",
+        Effect::Reads,
+        |session, _: NoArguments, _| {
+            let answer = status(session);
+            Answer::new(text(&answer), &answer, Outcome::Answered)
+        },
+    )]
+}
+
+fn status(session: &Session) -> StatusAnswer {
+    let status = session.bank.status();
+    let (lisp, reason) = match status.state {
+        State::Cold | State::Starting => (LispState::Starting, None),
+        State::Ready => (LispState::Ready, None),
+        State::Busy => (LispState::Busy, None),
+        State::Dead { reason } => (LispState::Dead, Some(reason)),
+    };
+    StatusAnswer {
+        version: env!("CARGO_PKG_VERSION"),
+        lisp,
+        reason,
+        queued: status.queued,
+        completed: status.completed,
+        abandoned_threads: status.abandoned_threads,
+        start_microseconds: status.start_microseconds,
+        records: session.bank.index().record_count(),
+        reports: status.reports,
+    }
+}
+
+fn text(answer: &StatusAnswer) -> String {
+    let mut text = match (answer.lisp, &answer.reason) {
+        (LispState::Starting, _) => "Lisp is starting.".to_owned(),
+        (LispState::Ready, _) => "Lisp is ready.".to_owned(),
+        (LispState::Busy, _) => format!("Lisp is busy; {} jobs wait.", answer.queued),
+        (LispState::Dead, reason) => format!(
+            "Lisp has died: {}. The who-calls family still answers from the index; restart the server for the rest.",
+            reason.as_deref().unwrap_or("for no known reason").trim_end_matches('.')
+        ),
+    };
+    // Writing to a string cannot fail.
+    let _ = write!(
+        text,
+        "\nsteelbank {}, {} jobs done, {} cross references in the index.",
+        answer.version, answer.completed, answer.records
+    );
+    if let Some(microseconds) = answer.start_microseconds {
+        let _ = write!(text, "\nSBCL started in {:.1} ms.", microseconds as f64 / 1000.0);
+    }
+    if answer.abandoned_threads > 0 {
+        let _ = write!(
+            text,
+            "\n{} threads were given up, because what ran on them could not be stopped.",
+            answer.abandoned_threads
+        );
+    }
+    for report in &answer.reports {
+        let _ = write!(text, "\n- {report}");
+    }
+    text
+}
