@@ -133,6 +133,9 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
                (make-condition 'left-by-exit)))
            (description
              (catch 'fault
+               (when (typep condition 'sb-kernel::heap-exhausted-error)
+                 ;; What the call had filled is garbage now; the next call must not pay for it.
+                 (sb-ext:gc :full t))
                (let ((*call* call))
                  (fault-json (condition-kind condition) (describe-condition condition) condition)))))
       (return-from perform-caught
@@ -153,7 +156,10 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
   "PERFORM-CAUGHT, and a non-local exit past the call ends here: nothing unwinds into the host."
   (let ((outcome nil))
     (block guard
-      (unwind-protect (setf outcome (perform-caught call operation arguments count))
+      ;; Interrupts that came while the host had this thread run here, where they can unwind no further.
+      (unwind-protect (let ((sb-sys:*allow-with-interrupts* t))
+                        (sb-sys:with-interrupts
+                          (setf outcome (perform-caught call operation arguments count))))
         (unless outcome
           (return-from guard))))
     (or outcome
@@ -173,9 +179,7 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
               (*package* (find-package :common-lisp-user))
               (*readtable* *readtable*))
           (with-streams (output *empty-input*)
-            (let ((sb-sys:*allow-with-interrupts* t))
-              (sb-sys:with-interrupts
-                (perform-guarded call operation arguments count)))))
+            (perform-guarded call operation arguments count)))
       (setf (lane-call lane) 0)
       (when (plusp (fill-pointer (output-text output)))
         (report-output (output-text output) (output-dropped output)))
@@ -209,11 +213,15 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
      (count sb-alien:size-t))
   "Runs an operation; see the header."
   (setf (sb-vm:floating-point-modes) *lisp-modes*)
-  (prog1 (handler-case (run-call call operation arguments count)
-           ;; The calls of this file itself failed, as when the heap is full: the answer must not allocate.
-           (serious-condition ()
-             (answer *last-words*)
-             +fault+))
+  (prog1 (block entry
+           ;; Only for this file's own code, as when the heap is full after a call: then the answer must not allocate.
+           ;; The call's conditions pass, so that SIGNAL means in it what it means elsewhere.
+           (handler-bind ((serious-condition (lambda (condition)
+                                               (declare (ignore condition))
+                                               (when (zerop *call*)
+                                                 (answer *last-words*)
+                                                 (return-from entry +fault+)))))
+             (run-call call operation arguments count)))
     (setf (sb-vm:floating-point-modes) *host-modes*)))
 
 (defun make-entry-points ()
@@ -315,6 +323,7 @@ host's frames, which nothing may unwind."
         *entry-points* (make-entry-points))
   (sb-int:with-float-traps-masked (:overflow :invalid :divide-by-zero :inexact)
     (setf *host-modes* (sb-vm:floating-point-modes)))
-  (pushnew 'check-heap sb-ext:*after-gc-hooks*)
+  (refuse-foreign-exits)
+  (sb-int:encapsulate 'sb-kernel::post-gc 'steelbank #'check-heap)
   (sb-thread:make-thread #'supervise :name "steelbank supervisor")
   (serve 0))

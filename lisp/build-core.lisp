@@ -77,6 +77,7 @@
         ;; Not #': the compiler would look the function up when it is called.
         (save-lisp-and-die (fdefinition 'sb-ext:save-lisp-and-die)))
     (steelbank::refuse-exits)
+    (steelbank::replace-debugger)
     (setf *package* (find-package :common-lisp-user))
     (delete-package :steelbank-build)
     (steelbank::write-octets (steelbank::xref-baseline) xref)

@@ -5,8 +5,9 @@
 (define-condition exit-refused (error)
   ((operator :initarg :operator :reader exit-refused-operator))
   (:report (lambda (condition stream)
-             (format stream "~a was called. It would end the process that answers you, so it was refused."
-                     (with-plain-printing (prin1-to-string (exit-refused-operator condition))))))
+             (let ((operator (exit-refused-operator condition)))
+               (format stream "~a was called. It would end the process that answers you, so it was refused."
+                       (if (stringp operator) operator (name-text operator))))))
   (:documentation "Signalled in place of leaving the process."))
 
 (defvar *call* 0
@@ -40,6 +41,33 @@
                           (lambda (function &rest arguments)
                             (declare (ignore function arguments))
                             (error 'exit-refused :operator name))))))
+
+(define-alien-callable steelbank-refuse-exit sb-alien:void ()
+  "What foreign calls of exit reach."
+  (error 'exit-refused :operator "a foreign exit function"))
+
+(defparameter *foreign-ways-out*
+  '(("exit" . steelbank-refuse-exit) ("_exit" . steelbank-refuse-exit) ("_Exit" . steelbank-refuse-exit)
+    ("quick_exit" . steelbank-refuse-exit)
+    ;; These two mean that something is broken: the shim ends Lisp, not the process.
+    ("abort" . "__wrap_abort") ("lose" . "__wrap_lose"))
+  "What Lisp finds under the names of libc's and the runtime's ways out: a callable, or a function of the shim.")
+
+(defun foreign-substitute (function name)
+  "The address of the foreign function NAME as FUNCTION finds it, or of what stands in for a way out."
+  (let ((substitute (cdr (assoc name *foreign-ways-out* :test #'string=))))
+    (etypecase substitute
+      (null (funcall function name))
+      (string (or (funcall function substitute) (funcall function name)))
+      (symbol (sb-sys:sap-int (sb-alien:alien-sap (sb-alien::alien-callable-function substitute)))))))
+
+(defun refuse-foreign-exits ()
+  "Redirect the linkage of the foreign ways out, for code that is linked already and for code to come."
+  (sb-int:encapsulate 'sb-sys:find-dynamic-foreign-symbol-address 'steelbank #'foreign-substitute)
+  (loop for (name) in *foreign-ways-out*
+        for index = (sb-impl::ensure-alien-linkage-index name nil)
+        do (sb-impl::arch-write-linkage-table-entry
+            index (sb-sys:find-dynamic-foreign-symbol-address name) 0)))
 
 (defun describe-condition (condition)
   "A sentence for CONDITION. Its report is the user's code and may fail itself."
@@ -87,32 +115,59 @@ condition is reported to the host, and that thread ends."
                          (describe-condition condition)))
          (sb-thread:abort-thread))))
 
+(defun replace-debugger ()
+  "Have the debugger itself, and SBCL's last resort for errors in the handling of errors, end in DEBUGGER-HOOK too."
+  (sb-int:encapsulate 'sb-debug::%invoke-debugger 'steelbank
+                      (lambda (function condition)
+                        (declare (ignore function))
+                        (debugger-hook condition nil)))
+  (sb-int:encapsulate 'sb-impl::error-error 'steelbank
+                      (lambda (function &rest messages)
+                        (declare (ignore function))
+                        (debugger-hook (make-condition 'simple-error :format-control "~{~a~}"
+                                                                     :format-arguments (list messages))
+                                       nil))))
+
 (defun describe-thread (thread)
   "THREAD's name, as it may be printed."
   (let ((name (sb-thread:thread-name thread)))
     (if (stringp name) (name-text name) "without a name")))
 
-(defvar *heap-share* 1/2
-  "How much of the dynamic space a call may leave in use: the collector needs the rest to copy into.")
+(defparameter *heap-share* 9/20
+  "How much of the dynamic space may be in use after a collection: the collector needs the rest to copy into, and when it
+runs out of room itself, the runtime does not survive it.")
 
-(defun check-heap ()
-  "After a collection: stop the running calls with a heap exhaustion while the collector still has room to work."
-  (when (> (sb-kernel:dynamic-usage) (* *heap-share* (sb-ext:dynamic-space-size)))
-    (dolist (lane *lanes*)
-      (let ((call (lane-call lane)))
-        (when (plusp call)
-          (interrupt-lane lane call
-                          (lambda ()
-                            (throw 'fault (make-condition 'heap-share-exhausted)))))))))
+(defun heap-limit ()
+  "*HEAP-SHARE* in octets."
+  (floor (* *heap-share* (sb-ext:dynamic-space-size))))
+
+(defvar *checking-heap* nil
+  "True while this thread collects garbage to find out what is really in use.")
+
+(defun check-heap (collect)
+  "Wraps SBCL's POST-GC, which the thread that brought about a collection runs after it. If the heap is too full even after
+a full collection, that thread is the likely cause, and gets a HEAP-SHARE-EXHAUSTED."
+  (funcall collect)
+  (when (and (not *checking-heap*)
+             sb-sys:*allow-with-interrupts*
+             (> (sb-kernel:dynamic-usage) (heap-limit))
+             (not (sb-thread::thread-ephemeral-p sb-thread:*current-thread*)))
+    (sb-sys:with-interrupts
+      (let ((*checking-heap* t))
+        (sb-ext:gc :full t))
+      (when (> (sb-kernel:dynamic-usage) (heap-limit))
+        (if (plusp *call*)
+            (throw 'fault (make-condition 'heap-share-exhausted))
+            (error 'heap-share-exhausted))))))
 
 (define-condition heap-share-exhausted (sb-kernel::heap-exhausted-error)
   ()
   (:report (lambda (condition stream)
              (declare (ignore condition))
              (format stream "Heap exhausted: more than ~d MiB of ~d MiB were in use after a garbage collection."
-                     (floor (* *heap-share* (sb-ext:dynamic-space-size)) (* 1024 1024))
+                     (floor (heap-limit) (* 1024 1024))
                      (floor (sb-ext:dynamic-space-size) (* 1024 1024)))))
-  (:documentation "Signalled before the collector itself would run out of room, which the runtime does not survive."))
+  (:documentation "Signalled while the collector still has room to work in."))
 
 (defun interrupt-lane (lane call function)
   "Run FUNCTION on LANE's thread if CALL still runs there when it gets to it. FUNCTION may leave non-locally."

@@ -1,0 +1,353 @@
+//! The fault matrix: whatever Lisp code does, it is answered, and the next question is answered right.
+
+use std::time::Duration;
+
+use steelbank::engine::{FaultKind, Lane, LispError, Operation};
+use steelbank::query::Error;
+
+use crate::image::{bank, evaluate, fault};
+
+/// What must hold after every row: Lisp itself computes, describes and prints.
+fn sound() {
+    assert_eq!(evaluate("(+ 40 2)"), ["42"]);
+    let answer = bank().describe_symbol("*print-base*", "CL").unwrap();
+    assert_eq!(answer.description.unwrap().variable.unwrap().value.as_deref(), Some("10"));
+    assert!(bank().who_calls("mapcar", "CL").unwrap().count > 300);
+}
+
+fn fails(source: &str, kind: FaultKind) -> String {
+    let fault = fault(source);
+    assert_eq!(fault.kind, kind, "{source}: {fault:?}");
+    sound();
+    fault.message
+}
+
+/// Gives `source` half a second. Whether it could be stopped.
+fn runs_out_of_time(source: &str) -> bool {
+    match bank().evaluate(source, Duration::from_millis(500)) {
+        Err(Error::Lisp(LispError::DeadlinePassed { milliseconds: 500, stopped })) => {
+            sound();
+            stopped
+        }
+        other => panic!("{source}: {other:?}"),
+    }
+}
+
+/// The value of the variable as describe-symbol prints it, its error, and whether it was cut.
+fn value(name: &str) -> (String, Option<String>, bool) {
+    let variable =
+        bank().describe_symbol(name, "CL-USER").unwrap().description.unwrap().variable.unwrap();
+    sound();
+    (variable.value.unwrap(), variable.value_error, variable.value_cut)
+}
+
+#[test]
+fn endless_loop() {
+    assert!(runs_out_of_time("(loop)"));
+}
+
+#[test]
+fn endless_loop_that_handles_everything() {
+    assert!(runs_out_of_time("(handler-bind ((t #'identity)) (loop (ignore-errors (sleep 1))))"));
+}
+
+#[test]
+fn loop_in_a_cleanup_form() {
+    assert!(runs_out_of_time("(unwind-protect (loop) (loop repeat 2 do (sleep 0.1)))"));
+}
+
+#[test]
+fn loop_without_interrupts() {
+    assert!(!runs_out_of_time("(sb-sys:without-interrupts (loop))"));
+    assert!(bank().status().abandoned_threads >= 1);
+    assert!(bank().status().reports.iter().any(|report| report.contains("did not stop")));
+}
+
+#[test]
+fn deep_recursion() {
+    for _ in 0..3 {
+        fails("(labels ((f (n) (1+ (f (1+ n))))) (f 0))", FaultKind::StackExhausted);
+    }
+}
+
+#[test]
+fn heap_exhaustion_by_one_object() {
+    fails("(make-array (floor (sb-ext:dynamic-space-size) 8))", FaultKind::HeapExhausted);
+}
+
+#[test]
+fn heap_exhaustion_bit_by_bit() {
+    fails("(let ((list '())) (loop (push (make-array 100000) list)))", FaultKind::HeapExhausted);
+    fails("(let ((list '())) (loop (push (list 1 2 3) list)))", FaultKind::HeapExhausted);
+}
+
+#[test]
+fn memory_faults() {
+    for address in ["0", "4096"] {
+        let source = format!("(sb-sys:sap-ref-8 (sb-sys:int-sap {address}) 0)");
+        fails(&source, FaultKind::MemoryFault);
+        let source = format!("(setf (sb-sys:sap-ref-8 (sb-sys:int-sap {address}) 0) 1)");
+        fails(&source, FaultKind::MemoryFault);
+    }
+}
+
+#[test]
+fn exits_are_refused() {
+    for form in [
+        "(sb-ext:exit)",
+        "(sb-ext:exit :abort t)",
+        "(sb-ext:exit :timeout 0)",
+        "(sb-ext:exit :code 3)",
+        "(sb-ext:quit)",
+        "(uiop:quit 1)",
+        "(sb-ext:save-lisp-and-die \"/nowhere/at.all\")",
+        "(funcall (compile nil '(lambda () (sb-ext:exit))))",
+        "(sb-alien:alien-funcall (sb-alien:extern-alien \"exit\" (function sb-alien:void sb-alien:int)) 1)",
+        "(sb-alien:alien-funcall (sb-alien:extern-alien \"_exit\" (function sb-alien:void sb-alien:int)) 1)",
+    ] {
+        let message = fails(form, FaultKind::ExitRefused);
+        assert!(message.contains("refused"), "{message}");
+    }
+}
+
+#[test]
+fn exits_of_other_threads_are_refused_and_reported() {
+    for (number, form) in
+        ["(sb-ext:exit)", "(sb-ext:exit :abort t)", "(sb-ext:exit :timeout 0)", "(error \"by itself\")"].iter().enumerate()
+    {
+        let values = evaluate(&format!(
+            "(sb-thread:join-thread (sb-thread:make-thread (lambda () {form}) :name \"thread {number}\")
+                                    :default :gone)"
+        ));
+        assert_eq!(values, [":GONE", ":ABORT"]);
+        sound();
+        let reports = bank().status().reports;
+        assert!(reports.iter().any(|report| report.contains(&format!("thread {number}"))), "{reports:?}");
+    }
+}
+
+#[test]
+fn throws_to_the_tags_of_others() {
+    for form in [
+        "(throw 'sb-impl::%end-of-the-world t)",
+        "(throw 'sb-impl::toplevel-catcher nil)",
+        "(throw 'nobody 1)",
+        "(sb-thread:abort-thread :allow-exit t)",
+        "(sb-thread:abort-thread)",
+        "(sb-thread:return-from-thread 1 :allow-exit t)",
+        "(invoke-restart 'abort)",
+        "(abort)",
+    ] {
+        let fault = fault(form);
+        assert!(matches!(fault.kind, FaultKind::Error | FaultKind::ExitRefused), "{form}: {fault:?}");
+        sound();
+    }
+}
+
+#[test]
+fn interrupts_from_other_threads() {
+    evaluate(
+        "(let ((main (sb-thread:main-thread)))
+           (sb-thread:join-thread
+            (sb-thread:make-thread
+             (lambda ()
+               (sb-thread:make-thread
+                (lambda ()
+                  (sleep 0.2)
+                  (sb-thread:interrupt-thread main (lambda () (throw 'sb-impl::%end-of-the-world t)))))
+               nil))))",
+    );
+    std::thread::sleep(Duration::from_millis(600));
+    // It reaches whatever call runs next on that thread, and no further.
+    let _ = bank().evaluate("t", Duration::from_secs(5));
+    sound();
+}
+
+#[test]
+fn the_debugger_is_never_entered() {
+    assert!(fails("(break \"here\")", FaultKind::Error).contains("here"));
+    assert!(fails("(invoke-debugger (make-condition 'simple-error :format-control \"so\"))", FaultKind::Error)
+        .contains("so"));
+    fails("(progn (sb-ext:enable-debugger) (error \"with a debugger\"))", FaultKind::Error);
+    fails("(let ((*debugger-hook* (lambda (c h) (declare (ignore c h)) (throw 'nowhere 1)))) (error \"x\"))", FaultKind::Error);
+}
+
+#[test]
+fn conditions_that_cannot_be_reported() {
+    evaluate("(define-condition cl-user::mute (error) () (:report (lambda (c s) (declare (ignore c s)) (error \"no\"))))");
+    assert!(fails("(error 'cl-user::mute)", FaultKind::Error).contains("MUTE"));
+    evaluate("(define-condition cl-user::endless (error) () (:report (lambda (c s) (loop (print c s)))))");
+    fails("(error 'cl-user::endless)", FaultKind::Error);
+}
+
+#[test]
+fn print_object_that_misbehaves() {
+    for (class, body) in [
+        ("erring", "(error \"no picture of ~a\" 1)"),
+        ("recursing", "(print-object object stream)"),
+        ("nesting", "(format stream \"~s\" object)"),
+        ("looping", "(loop)"),
+        ("sleeping", "(sleep 1000)"),
+        ("exiting", "(sb-ext:exit :abort t)"),
+        ("throwing", "(throw 'sb-impl::%end-of-the-world t)"),
+    ] {
+        evaluate(&format!(
+            "(defclass cl-user::{class} () ())
+             (defmethod print-object ((object cl-user::{class}) stream) (declare (ignorable stream)) {body})
+             (defvar cl-user::*{class}* (make-instance 'cl-user::{class}))"
+        ));
+        let (value, error, _) = value(&format!("*{class}*"));
+        assert_eq!(value, "<error printing value>", "{class}");
+        assert!(error.is_some(), "{class}");
+    }
+}
+
+#[test]
+fn print_object_that_writes_without_end() {
+    evaluate(
+        "(defstruct cl-user::endless-writer)
+         (defmethod print-object ((object cl-user::endless-writer) stream) (loop (write-string \"again \" stream)))
+         (defvar cl-user::*endless-writer* (cl-user::make-endless-writer))",
+    );
+    let (value, error, cut) = value("*endless-writer*");
+    assert!(cut || error.is_some(), "{value} {error:?}");
+    assert!(value.len() < 100_000);
+}
+
+#[test]
+fn values_that_are_huge() {
+    evaluate(
+        "(defvar cl-user::*bignum* (1- (ash 1 6643856)))
+         (defvar cl-user::*string* (make-string 50000000 :initial-element #\\a))
+         (defvar cl-user::*circle* (let ((list (list 1 2 3))) (setf (cdddr list) list) list))
+         (defvar cl-user::*deep* (let ((deep '())) (dotimes (i 100000 deep) (setf deep (list deep)))))
+         (defvar cl-user::*tree* (let ((tree 1)) (dotimes (i 100000 tree) (setf tree (vector tree tree)))))",
+    );
+    let (text, error, cut) = value("*bignum*");
+    assert!(cut || error.is_some(), "{} {error:?}", text.len());
+    let (text, error, cut) = value("*string*");
+    assert!(cut && error.is_none() && text.len() < 100_000, "{} {error:?} {cut}", text.len());
+    assert_eq!(value("*circle*").0, "#1=(1 2 3 . #1#)");
+    assert_eq!(value("*deep*").0, "(((#)))");
+    assert_eq!(value("*tree*").0, "#(#(#(# #) #1=#(# #)) #2=#(#(# #) #1#))".to_owned().replace("#1=", "#1=").replace("#2=", "#2="));
+}
+
+#[test]
+fn output_is_kept_up_to_a_limit() {
+    for stream in ["*standard-output*", "*error-output*", "*trace-output*", "*terminal-io*", "*query-io*"] {
+        let answer = bank()
+            .evaluate(
+                &format!(
+                    "(let ((text (make-string 1000000 :initial-element #\\x)))
+                       (dotimes (i 100) (write-string text {stream})))"
+                ),
+                Duration::from_secs(60),
+            )
+            .unwrap();
+        assert_eq!(answer.output.len(), 100_000, "{stream}");
+        assert_eq!(answer.output_dropped, 99_900_000, "{stream}");
+        sound();
+    }
+    let answer = bank().evaluate("(princ \"kept\") 1", Duration::from_secs(60)).unwrap();
+    assert_eq!((answer.output.as_str(), answer.output_dropped), ("kept", 0));
+    assert_eq!(fault("(princ \"before the error\") (error \"x\")").output, "before the error");
+}
+
+#[test]
+fn input_is_at_its_end() {
+    for form in ["(read-line)", "(read)", "(read-char *terminal-io*)", "(read-line *query-io*)", "(y-or-n-p)"] {
+        fails(form, FaultKind::EndOfFile);
+    }
+}
+
+#[test]
+fn arguments_that_are_no_plain_names() {
+    let error = bank().describe_symbol("", "CL").unwrap_err();
+    assert!(error.to_string().contains("empty"), "{error}");
+    for name in ["a\0b", "|a\0b|", "é", "🦀", &"x".repeat(1 << 20), &"|".repeat(3)] {
+        let _ = bank().describe_symbol(name, "CL");
+        let _ = bank().describe_symbol("car", name);
+        let _ = bank().who_calls(name, name);
+        sound();
+    }
+    evaluate("(defvar cl-user::|a\0b| 7)");
+    assert_eq!(value("|a\0b|").0, "7");
+}
+
+#[test]
+fn the_boundary_refuses_misuse() {
+    let misuse = |operation, arguments: &'static [&'static str]| {
+        let error = bank()
+            .lisp()
+            .run(Duration::from_secs(5), move |on_lisp| on_lisp.call(operation, arguments))
+            .unwrap_err();
+        let LispError::Fault(fault) = error else { panic!("{error:?}") };
+        assert_eq!(fault.kind, FaultKind::Misuse);
+        fault.message
+    };
+    assert!(misuse(Operation::DescribeSymbol, &["one"]).contains("takes 2 arguments, not 1"));
+    assert!(misuse(Operation::Identify, &["one"]).contains("takes 0 arguments"));
+    sound();
+}
+
+#[test]
+fn a_panic_in_a_job_is_an_error() {
+    let error = bank()
+        .lisp()
+        .run::<()>(Duration::from_secs(5), |_| panic!("the job's own"))
+        .unwrap_err();
+    assert!(matches!(&error, LispError::Panicked(text) if text == "the job's own"), "{error:?}");
+    sound();
+}
+
+#[test]
+fn a_cancelled_job_is_stopped() {
+    for lane in [Lane::Query, Lane::Work] {
+        let ticket = bank().lisp().submit(lane, Duration::from_secs(60), None, |on_lisp| {
+            on_lisp.call(Operation::Evaluate, &["CL-USER", "(loop)"])
+        });
+        let interrupt = ticket.interrupt();
+        std::thread::sleep(Duration::from_millis(50));
+        interrupt.stop();
+        assert_eq!(ticket.wait().unwrap_err(), LispError::Cancelled);
+        sound();
+    }
+}
+
+#[test]
+fn a_job_that_waits_too_long_is_answered() {
+    let lisp = bank().lisp();
+    let blocker = lisp.submit(Lane::Work, Duration::from_secs(60), None, |on_lisp| {
+        on_lisp.call(Operation::Evaluate, &["CL-USER", "(sleep 30)"])
+    });
+    let waiting = lisp.submit(Lane::Work, Duration::from_millis(200), None, |on_lisp| {
+        on_lisp.call(Operation::Evaluate, &["CL-USER", "1"])
+    });
+    let error = waiting.wait().unwrap_err();
+    assert!(matches!(error, LispError::DeadlinePassed { milliseconds: 200, .. }), "{error:?}");
+    // Questions are answered beside the work.
+    sound();
+    blocker.interrupt().stop();
+    assert_eq!(blocker.wait().unwrap_err(), LispError::Cancelled);
+}
+
+#[test]
+fn questions_never_intern() {
+    for name in ["never-seen-before", "cl-user::never-seen-before", "|never seen|", "keyword:never-seen", ":never-seen"] {
+        let _ = bank().describe_symbol(name, "CL-USER").unwrap();
+        let _ = bank().who_calls(name, "CL-USER").unwrap();
+    }
+    for name in ["NEVER-SEEN-BEFORE", "never seen", "NEVER-SEEN"] {
+        // The name is put together in Lisp, so that reading the form does not intern it either.
+        assert_eq!(evaluate(&format!("(find-symbol (string {name:?}) :cl-user)")), ["NIL", "NIL"]);
+        assert_eq!(evaluate(&format!("(find-symbol (string {name:?}) :keyword)")), ["NIL", "NIL"]);
+    }
+}
+
+#[test]
+fn collections_leave_jobs_alone() {
+    for _ in 0..20 {
+        evaluate("(sb-ext:gc :full t)");
+    }
+    sound();
+}

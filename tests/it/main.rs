@@ -1,0 +1,4 @@
+//! Integration tests that share one running image. What kills or configures a process is in tests/process.
+
+mod faults;
+mod image;
