@@ -221,13 +221,15 @@ or -1 for an event whose object was reported before (#+, #n= and the like)."
       (unless (minusp (aref children event))
         (let ((object (svref objects event)))
           (typecase object
-            ((or cons (satisfies sb-int:comma-p))
-             (let ((number (original-form-number object)))
+            (cons
+             ;; The compiler also notes paths for tails, with the number of whatever comes next.
+             (let ((number (and (or (plusp (aref places event)) (eq object form))
+                                (original-form-number object))))
                (cond (number
                       (setf (aref kinds event) 0
                             (aref numbers event) number
                             largest (max largest number)))
-                     (t (setf (aref kinds event) (if (consp object) 1 4))))))
+                     (t (setf (aref kinds event) 1)))))
             (null (when (= (- (aref ends event) (aref starts event)) 3)
                     (setf (aref kinds event) 2
                           (aref numbers event) (tap-name tap object))))
