@@ -171,6 +171,9 @@ pub struct Answer {
     pub total: usize,
     /// Whether some were left out because of `limit`.
     pub truncated: bool,
+    /// What a rename must know beyond the entries: names made from this one, uses made by macros, and the like.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub cautions: Vec<String>,
     /// The files that have changed since they were loaded.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub stale: Vec<String>,
@@ -206,7 +209,7 @@ pub fn code_find_references(index: &Index, project: &Project, request: &Request)
             .and_then(|package| index.find_symbol(&name, package))
             .is_some_and(|(found, _)| found == symbol)
     };
-    let mut search = Search { project, sought: &sought, only: request.project_only, lines: BTreeMap::new() };
+    let mut search = Search { project, sought: &sought, only: request.project_only, seen: Seen::default(), lines: BTreeMap::new() };
     let mut recorded: BTreeMap<(PathBuf, u64), Vec<Record>> = BTreeMap::new();
     let mut is_macro = false;
     for kind in Kind::ALL {
@@ -277,10 +280,33 @@ struct Line {
     stale: bool,
 }
 
+/// What the text shows besides the entries.
+#[derive(Default)]
+struct Seen {
+    definitions: usize,
+    structures: usize,
+    slots: usize,
+    locals: usize,
+    designators: usize,
+}
+
+impl Seen {
+    fn note(&mut self, occurrence: &Occurrence) {
+        match occurrence.role {
+            TextRole::Definition => self.definitions += 1,
+            TextRole::Structure => self.structures += 1,
+            TextRole::Slot => self.slots += 1,
+            _ if occurrence.local => self.locals += 1,
+            _ => {}
+        }
+    }
+}
+
 struct Search<'a> {
     project: &'a Project,
     sought: &'a Sought,
     only: bool,
+    seen: Seen,
     lines: BTreeMap<(String, Option<u32>), Line>,
 }
 
@@ -305,6 +331,9 @@ impl Search<'_> {
             }
             return;
         };
+        if with_text {
+            self.seen.designators += file.unexplained_designators(self.sought, means);
+        }
         let occurrences = if with_text { file.occurrences(self.sought, means) } else { Vec::new() };
         let mut claimed = BTreeSet::new();
         for record in records {
@@ -316,6 +345,7 @@ impl Search<'_> {
             }
         }
         for occurrence in &occurrences {
+            self.seen.note(occurrence);
             if !claimed.contains(&(occurrence.place.line, occurrence.place.column))
                 && let Some(use_type) = unrecorded(occurrence, is_macro)
             {
@@ -445,7 +475,87 @@ impl Search<'_> {
         line.found.insert(Found { certainty, column: place.column, use_type, caller, via });
     }
 
-    fn finish(self, symbol: String, request: &Request) -> Answer {
+    fn cautions(&self) -> Vec<String> {
+        let certain = |certainty: Certainty| {
+            self.lines
+                .values()
+                .filter(|line| line.found.iter().next().is_some_and(|found| found.certainty == certainty))
+                .count()
+        };
+        let mut cautions = Vec::new();
+        if self.seen.structures > 0 {
+            cautions.push(
+                "It names a structure: defstruct makes other names from it (constructor, predicate, copier, accessors), which are symbols of their own."
+                    .to_owned(),
+            );
+        }
+        if self.seen.slots > 0 {
+            cautions.push(format!(
+                "It names a slot in {} places; in a structure, the accessor's name is made from it.",
+                self.seen.slots
+            ));
+        }
+        if self.seen.locals > 0 {
+            cautions.push(format!(
+                "{} occurrences are left out: where they stand, a local variable or function has this name.",
+                self.seen.locals
+            ));
+        }
+        if self.seen.designators > 0 {
+            cautions.push(format!(
+                "An uninterned symbol of this name stands in {} places outside package definitions: code that makes names may mean it.",
+                self.seen.designators
+            ));
+        }
+        if self.seen.definitions + self.seen.structures == 0 && !self.lines.is_empty() {
+            cautions.push(
+                "No definition names it in the loaded files of this search: a macro makes the name, or it is defined elsewhere."
+                    .to_owned(),
+            );
+        }
+        match certain(Certainty::Via) {
+            0 => {}
+            count => cautions.push(format!(
+                "{count} entries are uses made by macros: the symbol does not stand there; change the macro's template instead."
+            )),
+        }
+        match certain(Certainty::Approximate) {
+            0 => {}
+            count => cautions.push(format!("{count} entries are approximate: look before you edit.")),
+        }
+        cautions
+    }
+
+    /// Where a local variable has the same name elsewhere, a template or a use of a variable may mean that one.
+    fn doubt(&mut self) {
+        if self.seen.locals == 0 {
+            return;
+        }
+        let doubtful = |found: &Found| {
+            found.certainty == Certainty::Exact
+                && matches!(
+                    found.use_type,
+                    UseType::Template
+                        | UseType::Quoted
+                        | UseType::Bind
+                        | UseType::Reference
+                        | UseType::Set
+                        | UseType::Mention
+                )
+        };
+        for line in self.lines.values_mut() {
+            line.found = std::mem::take(&mut line.found)
+                .into_iter()
+                .map(|found| match doubtful(&found) {
+                    true => Found { certainty: Certainty::Approximate, ..found },
+                    false => found,
+                })
+                .collect();
+        }
+    }
+
+    fn finish(mut self, symbol: String, request: &Request) -> Answer {
+        self.doubt();
         let total = self.lines.len();
         let stale: BTreeSet<String> = self
             .lines
@@ -453,6 +563,7 @@ impl Search<'_> {
             .filter(|(_, line)| line.stale)
             .map(|((path, _), _)| path.clone())
             .collect();
+        let cautions = self.cautions();
         let refs: Vec<Reference> = self
             .lines
             .into_iter()
@@ -466,6 +577,7 @@ impl Search<'_> {
             truncated: request.offset + refs.len() < total,
             total,
             refs,
+            cautions,
             stale: stale.into_iter().collect(),
         }
     }
@@ -511,7 +623,7 @@ fn use_type(kind: UseKind) -> UseType {
 /// functions of the same name.
 fn unrecorded(occurrence: &Occurrence, is_macro: bool) -> Option<UseType> {
     match occurrence.role {
-        TextRole::Definition => None,
+        TextRole::Definition | TextRole::Structure | TextRole::LoopKeyword => None,
         TextRole::Export => Some(UseType::Export),
         TextRole::Import => Some(UseType::Import),
         TextRole::Class => Some(UseType::Class),

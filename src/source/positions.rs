@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use super::lines::Lines;
 use super::lisp::{Dialect, Features, LispText};
-use super::sidecar::{EventKind, Operator, Sidecar, TopLevelForm, UseKind};
-use super::sidecar_roles::{Role, is_symbol_macro, package_role, role};
+use super::sidecar::{EventKind, Name, Operator, Sidecar, TopLevelForm, UseKind};
+use super::sidecar_roles::{Role, is_certain_call, is_symbol_macro, package_role, role};
 
 /// How sure a position is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -210,6 +210,21 @@ impl PositionedFile {
         if self.fresh { placements } else { placements.into_iter().map(outdated).collect() }
     }
 
+    /// How often an uninterned symbol or a string of the sought symbol's name stands in live text where no package
+    /// definition explains it: code that makes names may mean the symbol.
+    pub fn unexplained_designators(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> usize {
+        let Reading::Tap(tapped) = &self.reading else { return 0 };
+        let sidecar = &tapped.sidecar;
+        let named = tapped.by_name.get(&sought.name).into_iter().flatten();
+        named
+            .filter(|&&name| matches!(sidecar.names[name as usize], Name::Uninterned(_)))
+            .flat_map(|&name| &tapped.events[name as usize])
+            .filter(|&&(form, event)| {
+                package_role(sidecar, &sidecar.forms[form as usize], event as usize, means).is_none()
+            })
+            .count()
+    }
+
     /// Where sub-form `number` of top-level form `form` starts.
     pub fn form_place(&self, form: u32, number: u32) -> Option<Place> {
         match &self.reading {
@@ -260,8 +275,12 @@ impl PositionedFile {
                     }
                 };
                 let event = &form.events[index];
+                // Where only a variable of this name is bound, what is called for certain is the function.
                 let local = Some(name) == symbol
-                    && (sidecar.is_local(form.number, name) || is_symbol_macro(sidecar, form, index));
+                    && (is_symbol_macro(sidecar, form, index)
+                        || sidecar.is_local_function(form.number, name)
+                        || (sidecar.is_local_variable(form.number, name)
+                            && !(role == Role::Operator && is_certain_call(sidecar, form, index))));
                 let place = self.tap_place(sidecar, event.start, event.end);
                 found.push(Occurrence { place, role, form: form.number, local });
             }
@@ -279,7 +298,7 @@ impl PositionedFile {
         if !numbered {
             return vec![Placement { place: at(around), evidence: Evidence::Approximate }];
         }
-        let local = name.is_some_and(|name| sidecar.is_local(recorded.form, name));
+        let local = name.is_some_and(|name| sidecar.is_local_variable(recorded.form, name));
         let found = match name {
             Some(name) => candidates(form, around, name, recorded.kind, local),
             None => Candidates::None,

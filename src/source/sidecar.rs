@@ -268,9 +268,14 @@ impl Sidecar {
         self.forms.binary_search_by_key(&number, |form| form.number).ok().map(|index| &self.forms[index])
     }
 
-    /// True when the symbol at index `name` is bound as a local variable or function in top-level form `form`.
-    pub fn is_local(&self, form: u32, name: u32) -> bool {
-        self.locals.binary_search_by_key(&(form, name), |&(form, name, _)| (form, name)).is_ok()
+    /// True when the symbol at index `name` is bound as a local variable in top-level form `form`.
+    pub fn is_local_variable(&self, form: u32, name: u32) -> bool {
+        self.locals.binary_search(&(form, name, false)).is_ok()
+    }
+
+    /// True when the symbol at index `name` is bound as a local function in top-level form `form`.
+    pub fn is_local_function(&self, form: u32, name: u32) -> bool {
+        self.locals.binary_search(&(form, name, true)).is_ok()
     }
 
     /// True when `octets` are what SBCL read.

@@ -10,6 +10,8 @@ use super::sidecar::{EventKind, Name, Operator, Sidecar, TopLevelForm};
 pub enum Role {
     /// The name being defined, accessors, constructors and the like included.
     Definition,
+    /// The name of a structure, from which `defstruct` makes other names: `make-x`, `x-p`, `x-slot`.
+    Structure,
     /// Named in a package definition's `:export`.
     Export,
     /// Named in another clause of a package definition.
@@ -32,6 +34,8 @@ pub enum Role {
     ReadTime,
     /// The name of a block: `(return-from x)`, which a function's name is, too.
     Block,
+    /// A keyword of the LOOP macro, which compares names and not symbols.
+    LoopKeyword,
     /// The operator of a list.
     Operator,
     /// Any other element of a list.
@@ -48,6 +52,9 @@ pub fn role(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> Role {
     if token.place == 0 {
         return Role::ReadTime;
     }
+    if token.place > 1 && walk.standard_operator(parent) == "LOOP" && walk.names_loop_keyword(event) {
+        return Role::LoopKeyword;
+    }
     if let Some(role) = walk.reader_role(event, parent) {
         return role;
     }
@@ -60,7 +67,12 @@ pub fn role(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> Role {
     if token.place == 2 && matches!(walk.standard_operator(parent), "RETURN-FROM" | "BLOCK") {
         return Role::Block;
     }
-    if token.place == 1 { Role::Operator } else { Role::Argument }
+    if token.place == 1 && walk.is_list(parent) { Role::Operator } else { Role::Argument }
+}
+
+/// Whether the list that `event` is the operator of is a call for certain: it stands where standard operators evaluate.
+pub fn is_certain_call(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
+    Walk { sidecar, form }.is_certain_call(event)
 }
 
 /// Whether a `with-slots` or the like around `event` makes its symbol stand for something else.
@@ -156,6 +168,52 @@ impl<'a> Walk<'a> {
             && !self.in_template(event)
     }
 
+    /// True for lists, false for commas, vectors and the like.
+    fn is_list(&self, event: usize) -> bool {
+        matches!(self.form.events[event].kind, EventKind::Form(_) | EventKind::List)
+    }
+
+    fn names_loop_keyword(&self, event: usize) -> bool {
+        self.name(event).is_some_and(|name| LOOP_KEYWORDS.contains(&name.name()))
+    }
+
+    fn is_certain_call(&self, event: usize) -> bool {
+        self.parent(event).is_some_and(|call| self.is_evaluated(call))
+    }
+
+    /// Whether `list` stands where its value is asked for, as far as standard operators alone can tell.
+    fn is_evaluated(&self, list: usize) -> bool {
+        let Some(around) = self.parent(list) else { return true };
+        let place = self.place(list);
+        if let Some(outer) = self.parent(around) {
+            let clause = match self.standard_operator(outer) {
+                "COND" if self.place(around) >= 2 => Some(1),
+                "CASE" | "ECASE" | "CCASE" | "TYPECASE" | "ETYPECASE" | "CTYPECASE" if self.place(around) >= 3 => {
+                    Some(2)
+                }
+                _ => None,
+            };
+            if let Some(first) = clause {
+                return place >= first && self.is_evaluated(outer);
+            }
+            if self.place(outer) == 2
+                && let Some(form) = self.parent(outer)
+                && matches!(self.standard_operator(form), "LET" | "LET*")
+            {
+                return place == 2 && self.is_evaluated(form);
+            }
+        }
+        let operator = self.standard_operator(around);
+        let first = match operator {
+            "" => None,
+            "DEFMETHOD" => (3..place).find(|&place| {
+                self.form.child(around, place).is_some_and(|child| self.name(child).is_none())
+            }),
+            _ => first_evaluated(operator),
+        };
+        first.is_some_and(|first| place >= first) && self.is_evaluated(around)
+    }
+
     /// Whether a form around `event` makes a symbol macro of its name.
     fn is_symbol_macro(&self, event: usize) -> bool {
         let name = self.form.events[event].kind;
@@ -212,7 +270,10 @@ impl<'a> Walk<'a> {
     fn definition_role(&self, event: usize) -> Option<Role> {
         let parent = self.parent(event)?;
         if self.place(event) == 2 && defines(self.standard_operator(parent)) {
-            return Some(Role::Definition);
+            return Some(match self.standard_operator(parent) {
+                "DEFSTRUCT" => Role::Structure,
+                _ => Role::Definition,
+            });
         }
         let outer = self.parent(parent)?;
         match (self.standard_operator(outer), self.place(parent)) {
@@ -221,7 +282,7 @@ impl<'a> Walk<'a> {
             {
                 return Some(Role::Definition);
             }
-            ("DEFSTRUCT", 2) if self.place(event) == 1 => return Some(Role::Definition),
+            ("DEFSTRUCT", 2) if self.place(event) == 1 => return Some(Role::Structure),
             ("DEFSTRUCT", 3..) if self.place(event) == 1 => return Some(Role::Slot),
             ("DEFCLASS" | "DEFINE-CONDITION", 3) => return Some(Role::Class),
             ("DEFCLASS" | "DEFINE-CONDITION", 4) => return Some(Role::Slot),
@@ -329,6 +390,47 @@ impl<'a> Walk<'a> {
         }
     }
 }
+
+/// The place from which on the elements of a standard form are evaluated; None where that is not so simple.
+fn first_evaluated(operator: &str) -> Option<u32> {
+    match operator {
+        "IF" | "PROGN" | "PROG1" | "PROG2" | "WHEN" | "UNLESS" | "AND" | "OR" | "SETF" | "SETQ" | "PSETF" | "PSETQ"
+        | "RETURN" | "MULTIPLE-VALUE-CALL" | "MULTIPLE-VALUE-LIST" | "MULTIPLE-VALUE-PROG1" | "NTH-VALUE"
+        | "UNWIND-PROTECT" | "CATCH" | "THROW" | "PUSH" | "PUSHNEW" | "POP" | "INCF" | "DECF" | "IGNORE-ERRORS"
+        | "LOCALLY" | "PROGV" | "TIME" | "ASSERT" => Some(2),
+        "LET" | "LET*" | "LAMBDA" | "DOLIST" | "DOTIMES" | "MULTIPLE-VALUE-BIND" | "DESTRUCTURING-BIND" | "FLET"
+        | "LABELS" | "MACROLET" | "SYMBOL-MACROLET" | "EVAL-WHEN" | "THE" | "RETURN-FROM" | "BLOCK" | "DEFVAR"
+        | "DEFPARAMETER" | "DEFCONSTANT" | "WITH-OPEN-FILE" | "WITH-SLOTS" | "WITH-ACCESSORS"
+        | "WITH-OUTPUT-TO-STRING" | "WITH-INPUT-FROM-STRING" | "PRINT-UNREADABLE-OBJECT" => Some(3),
+        "DEFUN" | "DEFMACRO" => Some(4),
+        _ if operator.starts_with('&') || STANDARD_MACROS.contains(&operator) => None,
+        _ => Some(2),
+    }
+}
+
+/// The other standard macros and special operators; what remains of COMMON-LISP's operators are functions.
+const STANDARD_MACROS: &[&str] = &[
+    "CALL-METHOD", "CASE", "CCASE", "CHECK-TYPE", "COND", "CTYPECASE", "DECLAIM", "DECLARE", "DEFCLASS", "DEFGENERIC",
+    "DEFINE-COMPILER-MACRO", "DEFINE-CONDITION", "DEFINE-METHOD-COMBINATION", "DEFINE-MODIFY-MACRO",
+    "DEFINE-SETF-EXPANDER", "DEFINE-SYMBOL-MACRO", "DEFMETHOD", "DEFPACKAGE", "DEFSETF", "DEFSTRUCT", "DEFTYPE", "DO",
+    "DO*", "DO-ALL-SYMBOLS", "DO-EXTERNAL-SYMBOLS", "DO-SYMBOLS", "ECASE", "ETYPECASE", "FORMATTER", "FUNCTION", "GO",
+    "HANDLER-BIND", "HANDLER-CASE", "IN-PACKAGE", "LOAD-TIME-VALUE", "LOOP", "LOOP-FINISH", "MULTIPLE-VALUE-SETQ",
+    "PPRINT-EXIT-IF-LIST-EXHAUSTED", "PPRINT-LOGICAL-BLOCK", "PPRINT-POP", "PROG", "PROG*", "QUOTE", "REMF",
+    "RESTART-BIND", "RESTART-CASE", "ROTATEF", "SHIFTF", "STEP", "TAGBODY", "TRACE", "TYPECASE", "UNTRACE",
+    "WITH-COMPILATION-UNIT", "WITH-CONDITION-RESTARTS", "WITH-HASH-TABLE-ITERATOR", "WITH-OPEN-STREAM",
+    "WITH-PACKAGE-ITERATOR", "WITH-SIMPLE-RESTART", "WITH-STANDARD-IO-SYNTAX",
+];
+
+/// What LOOP compares by name.
+const LOOP_KEYWORDS: &[&str] = &[
+    "ABOVE", "ACROSS", "ALWAYS", "AND", "APPEND", "APPENDING", "AS", "BEING", "BELOW", "BY", "COLLECT", "COLLECTING",
+    "COUNT", "COUNTING", "DO", "DOING", "DOWNFROM", "DOWNTO", "EACH", "ELSE", "END", "EXTERNAL-SYMBOL",
+    "EXTERNAL-SYMBOLS", "FINALLY", "FOR", "FROM", "HASH-KEY", "HASH-KEYS", "HASH-VALUE", "HASH-VALUES", "IF", "IN",
+    "INITIALLY", "INTO", "IT", "MAXIMIZE", "MAXIMIZING", "MINIMIZE", "MINIMIZING", "NAMED", "NCONC", "NCONCING",
+    "NEVER", "OF", "OF-TYPE", "ON", "PRESENT-SYMBOL", "PRESENT-SYMBOLS", "REPEAT", "RETURN", "SUM", "SUMMING",
+    "SYMBOL", "SYMBOLS", "THE", "THEN", "THEREIS", "TO", "UNLESS", "UNTIL", "UPFROM", "UPTO", "USING", "WHEN",
+    "WHILE", "WITH",
+];
 
 fn defines(operator: &str) -> bool {
     matches!(

@@ -1,0 +1,203 @@
+//! find-definition: every place where a symbol is defined, as whatever it is defined.
+//!
+//! The image knows what is defined and in which top-level form; the text, as SBCL's reader saw it, where the name
+//! stands in it. Names that a macro makes (structure accessors, `define-foo`) have only the former.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::code_find_references::{Certainty, Error};
+use super::lookup::{Lookup, LookupStatus};
+use super::project::Project;
+use crate::source::positions::Sought;
+use crate::source::sidecar_roles::Role;
+use crate::xref::{Index, Symbol};
+
+/// What the image answers to operation `find-definitions`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ImageDefinitions {
+    /// The definitions; absent if there are none.
+    #[serde(default)]
+    pub definitions: Vec<ImageDefinition>,
+}
+
+/// One definition as the image knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ImageDefinition {
+    /// What it is: `function`, `macro`, `method`, `class`, …
+    pub kind: String,
+    /// Its printed name.
+    pub name: String,
+    /// Where it is, as far as that is known.
+    #[serde(default)]
+    pub sources: Vec<ImageSource>,
+}
+
+/// A definition's source as the image knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ImageSource {
+    /// A native path or a logical name.
+    pub file: String,
+    /// The top-level form's number and the path inside it.
+    #[serde(default)]
+    pub form_path: Vec<u32>,
+    /// The number of the sub-form.
+    #[serde(default)]
+    pub form_number: Option<u32>,
+    /// The file's write date when it was compiled.
+    #[serde(default)]
+    pub write_date: Option<u64>,
+}
+
+/// One definition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Definition {
+    /// What it is: `function`, `generic-function`, `method`, `macro`, `variable`, `constant`, `class`, `structure`,
+    /// `condition`, `type`, …; `name` where the text names it as a definition that the image does not tell apart.
+    pub kind: String,
+    /// Its printed name.
+    pub name: String,
+    /// The file, relative to the project's root if it is below it.
+    pub path: String,
+    /// The line, from 1; absent where the source cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub line: Option<u32>,
+    /// The column, from 1, in characters: of the name if the evidence is exact, else of the form.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub column: Option<u32>,
+    /// The line's text.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub context: Option<String>,
+    /// `exact`: the name stands there. `via`: the form makes the definition without naming it there.
+    pub evidence: Certainty,
+    /// The file has changed since it was loaded.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub stale: bool,
+}
+
+/// The answer, sorted by path and line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// The symbol as it is printed.
+    pub symbol: String,
+    /// Its definitions.
+    pub definitions: Vec<Definition>,
+    /// How many there are.
+    pub count: usize,
+}
+
+/// The symbol that `name` denotes in `package`, with what the image must be asked: its name and home package.
+///
+/// # Errors
+/// If there is none, or the name cannot be read.
+pub fn resolve(index: &Index, name: &str, package: &str) -> Result<(Symbol, Sought), Error> {
+    let lookup = Lookup::new(index, name, package)?;
+    match lookup.found {
+        Ok((symbol, _)) => Ok((
+            symbol,
+            Sought {
+                package: index
+                    .symbol_package(symbol)
+                    .map(|package| index.package_name(package).into_owned())
+                    .unwrap_or_default(),
+                name: index.symbol_name(symbol).into_owned(),
+            },
+        )),
+        Err(LookupStatus::NoPackage) => Err(Error::NoPackage { package: lookup.asked.package }),
+        Err(_) => Err(Error::NoSymbol { name: lookup.asked.name, package: lookup.asked.package }),
+    }
+}
+
+/// Where `symbol`, that is `sought`, is defined, given what the image says.
+pub fn find_definition(
+    index: &Index,
+    project: &Project,
+    symbol: Symbol,
+    sought: &Sought,
+    image: &ImageDefinitions,
+) -> Answer {
+    let mut definitions = Vec::new();
+    let mut named: BTreeSet<(PathBuf, u32)> = BTreeSet::new();
+    for definition in &image.definitions {
+        for source in &definition.sources {
+            let (found, form) = placed(project, sought, definition, source);
+            if let (Certainty::Exact, Some(form)) = (found.evidence, form) {
+                named.insert((PathBuf::from(&source.file), form));
+            }
+            definitions.push(found);
+        }
+    }
+    for (path, date) in project.naming(&sought.name) {
+        let Ok(file) = project.positions(&path, date) else { continue };
+        for found in file.occurrences(sought, &|_| false) {
+            if !defines(found.role) || named.contains(&(path.clone(), found.form)) {
+                continue;
+            }
+            definitions.push(Definition {
+                kind: "name".to_owned(),
+                name: index.symbol_text(symbol),
+                path: project.shown(&path),
+                line: Some(found.place.line),
+                column: Some(found.place.column),
+                context: Some(file.line_text(found.place.line).trim().to_owned()),
+                evidence: if file.is_fresh() { Certainty::Exact } else { Certainty::Approximate },
+                stale: !file.is_fresh(),
+            });
+        }
+    }
+    definitions.sort_by(|a, b| (&a.path, a.line, a.column, &a.kind, &a.name).cmp(&(&b.path, b.line, b.column, &b.kind, &b.name)));
+    definitions.dedup();
+    Answer { symbol: index.symbol_text(symbol), count: definitions.len(), definitions }
+}
+
+fn defines(role: Role) -> bool {
+    matches!(role, Role::Definition | Role::Structure)
+}
+
+fn placed(
+    project: &Project,
+    sought: &Sought,
+    definition: &ImageDefinition,
+    source: &ImageSource,
+) -> (Definition, Option<u32>) {
+    let path = PathBuf::from(&source.file);
+    let mut found = Definition {
+        kind: definition.kind.clone(),
+        name: definition.name.clone(),
+        path: project.shown(&path),
+        line: None,
+        column: None,
+        context: None,
+        evidence: Certainty::Approximate,
+        stale: false,
+    };
+    let form = source.form_path.first().copied();
+    let Ok(file) = project.positions(&path, source.write_date.unwrap_or(0)) else { return (found, form) };
+    let Some(form_number) = form else { return (found, form) };
+    found.stale = !file.is_fresh();
+    let start = file.form_place(form_number, source.form_number.unwrap_or(0));
+    let names: Vec<_> = file
+        .occurrences(sought, &|_| false)
+        .into_iter()
+        .filter(|occurrence| occurrence.form == form_number && defines(occurrence.role))
+        .map(|occurrence| occurrence.place)
+        .collect();
+    // In a form that defines several things by the same name, the nearest one after the sub-form is meant.
+    let name = names.iter().find(|place| start.is_none_or(|start| **place >= start)).or(names.first());
+    let (place, evidence) = match (name, start) {
+        (Some(name), _) if file.is_fresh() => (Some(*name), Certainty::Exact),
+        (Some(name), _) => (Some(*name), Certainty::Approximate),
+        (None, start) if file.is_tapped() && file.is_fresh() => (start, Certainty::Via),
+        (None, start) => (start, Certainty::Approximate),
+    };
+    found.evidence = evidence;
+    if let Some(place) = place {
+        found.line = Some(place.line);
+        found.column = Some(place.column);
+        found.context = Some(file.line_text(place.line).trim().to_owned());
+    }
+    (found, form)
+}
