@@ -24,14 +24,9 @@ impl ListTools {
         }
         let width = tools.list().iter().map(|tool| tool.name().len()).max().unwrap_or(0);
         let lines = tools.list().iter().map(|tool| {
-            let input = tool.input();
-            let required = input.get("required").and_then(Value::as_array);
-            let names = input.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
-            let names: Vec<String> = names
-                .map(|name| match required {
-                    Some(required) if required.iter().any(|needed| needed == name) => name.clone(),
-                    _ => format!("[{name}]"),
-                })
+            let arguments = tool.arguments().into_iter();
+            let names: Vec<String> = arguments
+                .map(|(name, required)| if required { name.to_owned() } else { format!("[{name}]") })
                 .collect();
             format!("{:width$}  {}  ({})", tool.name(), tool.title(), names.join(", "))
         });

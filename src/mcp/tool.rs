@@ -211,9 +211,14 @@ impl Tool {
         self.description
     }
 
-    /// The schema of its arguments.
-    pub fn input(&self) -> &Map<String, Value> {
-        &self.input
+    /// The names of its arguments, and whether each must be given; those come first.
+    pub fn arguments(&self) -> Vec<(&str, bool)> {
+        let required = self.input.get("required").and_then(Value::as_array);
+        let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
+        let names = self.input.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+        let mut names: Vec<_> = names.map(|name| (name.as_str(), is_required(name))).collect();
+        names.sort_by_key(|(name, required)| (!required, *name != "package", *name));
+        names
     }
 
     /// Its entry in `tools/list`.
