@@ -68,6 +68,16 @@ pub enum ImageError {
         /// The file.
         path: PathBuf,
     },
+    /// The file is shorter than the core in it.
+    #[error("{path} is cut off: it has {size} octets of at least {expected}; run ./bootstrap and build again, or copy it again", path = path.display())]
+    CutOff {
+        /// The file.
+        path: PathBuf,
+        /// Its size in octets.
+        size: u64,
+        /// The size that its header implies, in octets.
+        expected: u64,
+    },
     /// Core and runtime are of different builds.
     #[error("{path} was made by SBCL build {core}, but the runtime is of build {runtime}; use the steelbank.core and libsteelbank-sbcl.so of one build", path = path.display())]
     OtherBuild {
@@ -86,36 +96,58 @@ pub enum ImageError {
     },
 }
 
-const CORE_MAGIC: &[u8; 8] = b"LCBS\0\0\0\0";
+// From SBCL's src/runtime/core.h and genesis/sbcl.h.
+const CORE_MAGIC: u64 = 0x5342_434c;
 const BUILD_ID_ENTRY: u64 = 3860;
+const DIRECTORY_ENTRY: u64 = 3861;
+const PAGE_TABLE_ENTRY: u64 = 3880;
+const PAGE_OCTETS: u64 = 32768;
 
-/// The build that a core file names in its header (see SBCL's src/runtime/coreparse.c).
+/// The build that a core file names in its header; an error if the file is no core, or shorter than its header says.
+/// SBCL maps the file: what is missing would be found out by a bus error.
 pub(super) fn core_build(path: &Path) -> Result<String, ImageError> {
     let unreadable = |source| ImageError::Unreadable { path: path.to_owned(), source };
     let not_a_core = || ImageError::NotACore { path: path.to_owned() };
+    let file = File::open(path).map_err(unreadable)?;
+    let size = file.metadata().map_err(unreadable)?.len();
     let mut header = Vec::new();
-    File::open(path).and_then(|file| file.take(4096).read_to_end(&mut header)).map_err(unreadable)?;
-    let word = |index: usize| -> Option<u64> {
-        Some(u64::from_le_bytes(header.get(index * 8..index * 8 + 8)?.try_into().ok()?))
-    };
-    if header.get(..8) != Some(CORE_MAGIC) {
+    file.take(4096).read_to_end(&mut header).map_err(unreadable)?;
+    let words: Vec<u64> =
+        header.as_chunks::<8>().0.iter().map(|octets| u64::from_le_bytes(*octets)).collect();
+    if words.first() != Some(&CORE_MAGIC) {
         return Err(not_a_core());
     }
-    let mut at = 1;
-    while let (Some(kind), Some(words)) = (word(at), word(at + 1)) {
-        if kind == BUILD_ID_ENTRY {
-            // Entry: kind, length in words, a flag, an address, the string's length, the string.
-            let length = word(at + 4).ok_or_else(not_a_core)? as usize;
-            let start = (at + 5) * 8;
-            let octets = header.get(start..start.saturating_add(length)).ok_or_else(not_a_core)?;
-            return Ok(String::from_utf8_lossy(octets).into_owned());
+
+    let (mut build, mut end, mut at) = (None, 0, 1);
+    // Each entry: its kind, its length in words, and the rest of those words.
+    while let Some(&[kind, length]) = words.get(at..at + 2)
+        && let Ok(length) = usize::try_from(length)
+        && let Some(entry) = words.get(at + 2..at.saturating_add(length))
+    {
+        match (kind, entry) {
+            (BUILD_ID_ENTRY, [_, _, length, ..]) => {
+                let start = (at + 5) * 8;
+                let length = usize::try_from(*length).unwrap_or(usize::MAX);
+                let octets = header.get(start..start.saturating_add(length)).ok_or_else(not_a_core)?;
+                build = Some(String::from_utf8_lossy(octets).into_owned());
+            }
+            // Spaces: identifier, words, page in the file, address, pages.
+            (DIRECTORY_ENTRY, spaces) => {
+                for [_, words, page, ..] in spaces.as_chunks::<5>().0 {
+                    end = end.max(page.saturating_add(1).saturating_mul(PAGE_OCTETS).saturating_add(words * 8));
+                }
+            }
+            (PAGE_TABLE_ENTRY, [_, _, octets, page, ..]) => {
+                end = end.max(page.saturating_add(1).saturating_mul(PAGE_OCTETS).saturating_add(*octets));
+            }
+            _ => {}
         }
-        if words == 0 || words > 512 {
-            break;
-        }
-        at += words as usize;
+        at += length;
     }
-    Err(not_a_core())
+    if size < end {
+        return Err(ImageError::CutOff { path: path.to_owned(), size, expected: end });
+    }
+    build.ok_or_else(not_a_core)
 }
 
 /// A path under which the dynamic linker can open the library, and what keeps it valid.

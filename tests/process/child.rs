@@ -1,0 +1,34 @@
+//! Runs the body of a test in a process of its own: this test binary again, with that one test.
+
+use std::process::{Command, Output, Stdio};
+
+const MARK: &str = "STEELBANK_TEST_CHILD";
+
+/// Runs `body` in a child process, and fails as it fails. `name` is the test's path in this binary.
+pub(crate) fn in_own_process(name: &str, body: impl FnOnce()) {
+    if std::env::var_os(MARK).is_some() {
+        return body();
+    }
+    let output = run(&mut command(name));
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success(), "{name} failed in its own process ({}):\n{said}", output.status);
+    assert!(said.contains("1 passed"), "{name} is no test of this binary:\n{said}");
+}
+
+/// The command that runs the test called `name` in a child process.
+pub(crate) fn command(name: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(MARK, "1").stdin(Stdio::null());
+    command
+}
+
+/// Whether this is the child.
+pub(crate) fn is_child() -> bool {
+    std::env::var_os(MARK).is_some()
+}
+
+/// Runs it to its end.
+pub(crate) fn run(command: &mut Command) -> Output {
+    command.output().unwrap()
+}
