@@ -3,7 +3,7 @@
 ;;;; The trick. SB-INTROSPECT:WHO-CALLS and its family all end in COLLECT-XREF, which walks every code object of the image
 ;;;; for every question: 16 ms, for some 12,000 names and five kinds. But it takes the code objects from a cache of its
 ;;;; own, *CODEBLOB-CACHE*. One pass with SB-C:MAP-PACKED-XREF-DATA, the decoder that COLLECT-XREF uses itself, finds out
-;;;; for each name which code objects mention it at all; for each question the cache is then filled with these alone.
+;;;; for each kind and name which code objects have such a record at all; for each question the cache is then filled with these alone.
 ;;;; COLLECT-XREF still decodes them and decides. Code objects left out hold no record of that name, and names that no
 ;;;; record holds have no answer. SPOT-CHECK asks a sample with the full cache as well.
 
@@ -13,7 +13,7 @@
 (in-package :steelbank-oracle)
 
 (defun mentions ()
-  "A table from each used name to the code objects that mention it."
+  "A table from each kind and used name to the code objects that have a record of it."
   (sb-ext:gc :full t)
   (let ((table (make-hash-table :test 'equal))
         (codes '()))
@@ -24,8 +24,10 @@
           (when xrefs
             (sb-c:map-packed-xref-data
              (lambda (kind name form)
-               (declare (ignore kind form))
-               (pushnew code (gethash name table) :test #'eq))
+               (declare (ignore form))
+               (let ((key (cons kind name)))
+                 (unless (eq (first (gethash key table)) code)
+                   (push code (gethash key table)))))
              xrefs)))))))
 
 (defun ask (question name codes)
@@ -36,13 +38,14 @@
       (multiple-value-prog1 (funcall question name)
         (assert (eq (sb-ext:weak-pointer-value (cdr sb-introspect::*codeblob-cache*)) vector))))))
 
-(defparameter *questions*
-  '(("calls" . sb-introspect:who-calls)
-    ("macroexpands" . sb-introspect:who-macroexpands)
-    ("binds" . sb-introspect:who-binds)
-    ("references" . sb-introspect:who-references)
-    ("sets" . sb-introspect:who-sets))
-  "The kinds, and who answers.")
+(defun question (kind)
+  "The function of sb-introspect that answers KIND."
+  (ecase kind
+    (:calls #'sb-introspect:who-calls)
+    (:macroexpands #'sb-introspect:who-macroexpands)
+    (:binds #'sb-introspect:who-binds)
+    (:references #'sb-introspect:who-references)
+    (:sets #'sb-introspect:who-sets)))
 
 (defun plain-caller (name)
   "NAME without the argument types that sb-introspect adds to the name of a DEFTRANSFORM."
@@ -83,30 +86,29 @@
   "One line for every use: kind, role, symbol, caller, file, offset, form number."
   (let ((table (mentions))
         (count 0))
-    (loop for name being the hash-keys of table using (hash-value codes)
+    (loop for (kind . name) being the hash-keys of table using (hash-value codes)
           do (multiple-value-bind (role symbol) (key name)
                (let ((symbol (text symbol)))
-                 (loop for (kind . question) in *questions*
-                       do (loop for (caller . source) in (ask question name codes)
-                                do (incf count)
-                                   (write-line-of stream kind role symbol (text (plain-caller caller))
-                                                  (file-text source)
-                                                  (or (sb-introspect:definition-source-character-offset source) "-")
-                                                  (sb-introspect:definition-source-form-number source)))))))
+                 (loop for (caller . source) in (ask (question kind) name codes)
+                       do (incf count)
+                          (write-line-of stream (string-downcase kind) role symbol (text (plain-caller caller))
+                                         (file-text source)
+                                         (or (sb-introspect:definition-source-character-offset source) "-")
+                                         (sb-introspect:definition-source-form-number source))))))
     (spot-check table)
     count))
 
 (defun spot-check (table)
-  "Ask for a sample of the names with every code object in the cache, and compare."
+  "Ask every kind about a sample of the names with every code object in the cache, and compare."
   (let ((all (let ((codes '())) (sb-vm:map-code-objects (lambda (code) (push code codes))) codes))
-        (names (loop for name being the hash-keys of table for number from 0
+        (names (loop for (nil . name) being the hash-keys of table for number from 0
                      when (zerop (mod number 500)) collect name)))
     (dolist (name names)
-      (loop for (nil . question) in *questions*
-            for few = (ask question name (gethash name table))
-            for many = (ask question name all)
-            do (assert (and (= (length few) (length many))
-                            (null (set-exclusive-or few many :test #'equalp))))))))
+      (dolist (kind '(:calls :macroexpands :binds :references :sets))
+        (let ((few (ask (question kind) name (gethash (cons kind name) table)))
+              (many (ask (question kind) name all)))
+          (assert (and (= (length few) (length many))
+                       (null (set-exclusive-or few many :test #'equalp)))))))))
 
 (defun write-specializations (stream)
   "One line for every method that specializes on a class: kind, class, generic function."

@@ -1,0 +1,156 @@
+//! The index says what is true of the image now: what was replaced, unbound, removed or collected is gone from it.
+
+use crate::image::{bank, evaluate};
+
+#[track_caller]
+fn callers(name: &str, expected: &[&str]) {
+    let answer = bank().who_calls(name, "CL-USER").unwrap();
+    let found: Vec<&str> = answer.users.iter().map(|user| user.name.as_str()).collect();
+    assert_eq!(found, expected, "callers of {name}");
+}
+
+#[test]
+fn redefinition() {
+    evaluate("(defpackage :fresh-1 (:use :cl))");
+    evaluate(
+        "(progn (defun fresh-1::old () 1) (defun fresh-1::new () 2) (defun fresh-1::f () (fresh-1::old)))",
+    );
+    callers("fresh-1::old", &["FRESH-1::F"]);
+    callers("fresh-1::new", &[]);
+    evaluate("(defun fresh-1::f () (fresh-1::new))");
+    callers("fresh-1::old", &[]);
+    callers("fresh-1::new", &["FRESH-1::F"]);
+}
+
+#[test]
+fn a_function_that_is_replaced_but_still_referred_to() {
+    evaluate("(defpackage :fresh-2 (:use :cl))");
+    evaluate("(progn (defun fresh-2::used () 1) (defun fresh-2::f () (fresh-2::used)))");
+    evaluate("(defvar fresh-2::*kept* #'fresh-2::f)");
+    evaluate("(defun fresh-2::f () 3)");
+    callers("fresh-2::used", &[]);
+    evaluate("(setf (fdefinition 'fresh-2::other-name) fresh-2::*kept*)");
+    callers("fresh-2::used", &["FRESH-2::F"]);
+}
+
+#[test]
+fn fmakunbound_and_setf_fdefinition() {
+    evaluate("(defpackage :fresh-3 (:use :cl))");
+    evaluate(
+        "(progn (defun fresh-3::used () 1) (defun fresh-3::f () (fresh-3::used)) (defun fresh-3::g () (fresh-3::used)))",
+    );
+    callers("fresh-3::used", &["FRESH-3::F", "FRESH-3::G"]);
+    evaluate("(fmakunbound 'fresh-3::f)");
+    callers("fresh-3::used", &["FRESH-3::G"]);
+    evaluate("(setf (fdefinition 'fresh-3::g) #'list)");
+    callers("fresh-3::used", &[]);
+}
+
+#[test]
+fn methods() {
+    evaluate("(defpackage :fresh-4 (:use :cl))");
+    evaluate(
+        "(progn (defun fresh-4::old () 1) (defun fresh-4::new () 2) (defclass fresh-4::thing () ())
+                (defgeneric fresh-4::g (x y))
+                (defmethod fresh-4::g ((x fresh-4::thing) (y (eql :key))) (fresh-4::old))
+                (defmethod fresh-4::g :around ((x fresh-4::thing) y) (fresh-4::old) (call-next-method)))",
+    );
+    let around = "(METHOD FRESH-4::G :AROUND (FRESH-4::THING COMMON-LISP::T))";
+    let primary = "(METHOD FRESH-4::G (FRESH-4::THING (EQL :KEY)))";
+    callers("fresh-4::old", &[primary, around]);
+    evaluate("(defmethod fresh-4::g ((x fresh-4::thing) (y (eql :key))) (fresh-4::new))");
+    callers("fresh-4::old", &[around]);
+    callers("fresh-4::new", &[primary]);
+    let specializes = || {
+        let request =
+            steelbank::query::who::WhoRequest::new(steelbank::xref::Kind::Specializes, "fresh-4::thing");
+        bank().who(&request).unwrap().users.into_iter().map(|user| user.name).collect::<Vec<_>>()
+    };
+    assert_eq!(specializes(), [primary, around]);
+    evaluate(
+        "(remove-method #'fresh-4::g (find-method #'fresh-4::g '(:around) (list (find-class 'fresh-4::thing) t)))",
+    );
+    callers("fresh-4::old", &[]);
+    assert_eq!(specializes(), [primary]);
+}
+
+#[test]
+fn code_that_was_collected() {
+    evaluate("(defpackage :fresh-5 (:use :cl))");
+    evaluate("(progn (defun fresh-5::used () 1) (defvar fresh-5::*held* nil))");
+    evaluate("(progn (setf fresh-5::*held* (compile nil '(lambda () (fresh-5::used)))) t)");
+    callers("fresh-5::used", &["(LAMBDA ())"]);
+    evaluate("(progn (setf fresh-5::*held* nil) (sb-sys:scrub-control-stack) t)");
+    evaluate("(progn (sb-ext:gc :full t) t)");
+    callers("fresh-5::used", &[]);
+}
+
+#[test]
+fn a_new_version_of_a_file() {
+    let folder = std::env::temp_dir().join(format!("steelbank-fresh-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("fresh.lisp");
+    let load = |text: &str, written: u64| {
+        std::fs::write(&file, text).unwrap();
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(written);
+        std::fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
+        evaluate(&format!("(progn (load (compile-file {file:?})) t)"));
+    };
+    evaluate("(defpackage :fresh-6 (:use :cl) (:export #:used))");
+    evaluate("(defun fresh-6:used () 1)");
+    load(
+        "(defvar cl-user::*fresh-6-a* (lambda () (fresh-6:used)))\n(defun fresh-6::f () (fresh-6:used))",
+        1_600_000_000,
+    );
+    let lambda = format!("(LAMBDA () :IN {file:?})");
+    callers("fresh-6::used", &[&lambda, "FRESH-6::F"]);
+    load("(defvar cl-user::*fresh-6-b* (lambda () (list)))\n(defun fresh-6::f () 2)", 1_600_000_100);
+    // The first version's lambda is still held by the variable, but it is not in the file any more.
+    callers("fresh-6::used", &[]);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn the_union_of_what_belongs_to_a_name() {
+    evaluate("(defpackage :fresh-7 (:use :cl))");
+    evaluate(
+        "(progn (defun fresh-7::f (x) x)
+                (defun (setf fresh-7::f) (value x) (list value x))
+                (define-compiler-macro fresh-7::f (&whole form x) (if (constantp x) x form)))",
+    );
+    evaluate(
+        "(progn (defun fresh-7::reads (x) (fresh-7::f x))
+                (defun fresh-7::writes (x) (setf (fresh-7::f x) 1))
+                (defun fresh-7::expands () (fresh-7::f 3))
+                (defstruct fresh-7::point x)
+                (defun fresh-7::uses-struct (p) (list (fresh-7::point-x p) (fresh-7::make-point))))",
+    );
+    callers("fresh-7::f", &["FRESH-7::EXPANDS", "FRESH-7::READS", "FRESH-7::WRITES"]);
+    callers("(setf fresh-7::f)", &["FRESH-7::WRITES"]);
+    callers("fresh-7::point-x", &["FRESH-7::USES-STRUCT"]);
+    callers("fresh-7::make-point", &["FRESH-7::USES-STRUCT"]);
+}
+
+#[test]
+fn symbols_and_packages_that_come_and_go() {
+    let status = |name: &str, package: &str| {
+        let answer = bank().who_calls(name, package).unwrap();
+        answer.symbol.map(|symbol| symbol.text)
+    };
+    assert_eq!(status("fresh-8::x", "CL-USER"), None);
+    evaluate("(progn (defpackage :fresh-8 (:use :cl) (:nicknames :fresh-eight)) (intern \"X\" :fresh-8) t)");
+    assert_eq!(status("x", "fresh-eight").as_deref(), Some("FRESH-8::X"));
+    assert_eq!(status("y", "fresh-8"), None, "asking does not intern");
+    assert_eq!(status("y", "fresh-8"), None);
+    evaluate(
+        "(progn (export (find-symbol \"X\" :fresh-8) :fresh-8) (make-package \"FRESH-9\" :use '(:fresh-8)) t)",
+    );
+    assert_eq!(status("x", "fresh-9").as_deref(), Some("FRESH-8::X"));
+    evaluate("(progn (shadow \"X\" :fresh-9) t)");
+    assert_eq!(status("x", "fresh-9").as_deref(), Some("FRESH-9::X"));
+    evaluate("(progn (delete-package :fresh-9) t)");
+    assert_eq!(status("x", "fresh-9"), None);
+    evaluate("(progn (sb-ext:add-package-local-nickname :f8 :fresh-8 :cl-user) t)");
+    assert_eq!(status("f8:x", "CL-USER").as_deref(), Some("FRESH-8::X"));
+    assert_eq!(status("f8:x", "CL"), None);
+}
