@@ -9,7 +9,7 @@
 
 (defun definition-json (kind name sources)
   "One definition of NAME as an object."
-  (object "kind" (string-downcase kind) "name" (xref-name-text name) "sources" sources))
+  (object "kind" (string-downcase kind) "name" (name-text name) "sources" sources))
 
 (defun definition-source-json (source)
   "SOURCE, a definition source, as an object; NIL if it has no file."

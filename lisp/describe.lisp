@@ -70,8 +70,10 @@ A position is SBCL's own: octets before the top-level form and the white space i
     (and (stringp text) text)))
 
 (defun type-text (specifier)
-  "A type specifier with plain names."
-  (name-text specifier))
+  "A type specifier as it reads in COMMON-LISP."
+  (with-plain-printing
+    (let ((*package* (find-package :common-lisp)))
+      (prin1-to-string specifier))))
 
 (defun function-facet (name)
   "The facet of NAME (a symbol or a SETF list) as an operator, or NIL."
@@ -146,13 +148,12 @@ A position is SBCL's own: octets before the top-level form and the white space i
 (defun type-facet (symbol)
   "The facet of SYMBOL as a type that DEFTYPE made, or NIL."
   (when (eq (sb-int:info :type :kind symbol) :defined)
-    (let ((expander (sb-int:info :type :expander symbol)))
-      (object "kind" "type"
-              "arglist" (and (consp expander) (functionp (car expander))
-                             (ignore-errors
-                              (lambda-list-text (sb-introspect:deftype-lambda-list symbol))))
-              "documentation" (documentation-text symbol 'type)
-              "sources" (source-object symbol :type)))))
+    (object "kind" "type"
+            "arglist" (multiple-value-bind (lambda-list known)
+                          (ignore-errors (sb-introspect:deftype-lambda-list symbol))
+                        (and known (lambda-list-text lambda-list)))
+            "documentation" (documentation-text symbol 'type)
+            "sources" (source-object symbol :type))))
 
 (defun compiler-macro-facet (name)
   "The facet of NAME's compiler macro, or NIL."

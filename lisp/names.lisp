@@ -34,34 +34,100 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
 (defvar *plain-pprint-dispatch* (copy-pprint-dispatch nil)
   "The standard dispatch table, out of reach of the user's changes.")
 
-(defun symbol-text (symbol)
-  "SYMBOL as readers of answers see it: home package's full name, two colons, name, always; #: where it has no home."
-  (check-type symbol symbol)
+;;; Every symbol is written with its home package and two colons, in standard syntax.
+
+(defun plain-name-p (name)
+  "True if NAME is read back as it is written: no escape is needed, and it cannot be a number."
+  (and (plusp (length name))
+       (every (lambda (char) (or (char<= #\A char #\Z) (find char "*%+<>=/!?&$_-@"))) name)))
+
+(defun escaped-name (name)
+  "NAME as the printer writes a symbol of that name in standard syntax, without a package."
+  (check-type name string)
+  (if (plain-name-p name)
+      name
+      (with-standard-io-syntax
+        (let ((*print-gensym* nil) (*print-readably* nil))
+          (prin1-to-string (make-symbol name))))))
+
+(defun write-qualified (symbol stream)
+  "Write SYMBOL with its home package's full name and two colons."
   (let ((package (symbol-package symbol)))
-    (with-plain-printing
-      (flet ((token (string)
-               ;; An uninterned symbol of that name prints with the bars and backslashes that it needs.
-               (let ((*print-gensym* nil))
-                 (prin1-to-string (make-symbol string)))))
-        (if package
-            (concatenate 'string (token (package-name package)) "::" (token (symbol-name symbol)))
-            (concatenate 'string "#:" (token (symbol-name symbol))))))))
+    (cond (package (write-string (escaped-name (package-name package)) stream)
+                   (write-string "::" stream))
+          (t (write-string "#:" stream)))
+    (write-string (escaped-name (symbol-name symbol)) stream)))
+
+(defvar *parts-left* 0
+  "How many more parts of lists a name may show: what is in EQL specializers can be of any size, or circular.")
+
+(defun write-form (form stream depth)
+  "Write FORM, an argument or a specializer in a name, with qualified symbols."
+  (cond ((keywordp form) (write-char #\: stream) (write-string (escaped-name (symbol-name form)) stream))
+        ((and (symbolp form) (member form lambda-list-keywords)) (write-string (symbol-name form) stream))
+        ((and (null form) (zerop depth)) (write-string "()" stream))
+        ((symbolp form) (write-qualified form stream))
+        ((and (consp form) (< depth 8) (plusp *parts-left*))
+         (write-char #\( stream)
+         (loop for (part . rest) on form
+               for count from 0
+               do (cond ((and (zerop count) (member part '(eql sb-pcl::class-eq)))
+                         (write-string (symbol-name part) stream))
+                        ((minusp (decf *parts-left*)) (write-string "..." stream) (return))
+                        (t (write-form part stream (1+ depth))))
+                  (cond ((null rest))
+                        ((consp rest) (write-char #\Space stream))
+                        (t (write-string " . " stream) (write-form rest stream (1+ depth)))))
+         (write-char #\) stream))
+        ((consp form) (write-string "(...)" stream))
+        (t (write-object form stream))))
+
+(defun write-plainly (object stream)
+  "Write OBJECT, a number, character or string, in standard syntax."
+  (with-standard-io-syntax
+    (let ((*print-readably* nil))
+      (prin1 object stream))))
+
+(defun write-object (object stream)
+  "Write OBJECT, which is no symbol and no list, by itself if that is harmless and else by its type."
+  (typecase object
+    ((or fixnum float character)
+     (write-plainly object stream))
+    (string (write-plainly (if (> (length object) 200) (subseq object 0 200) object) stream))
+    (class (write-form (class-name object) stream 0))
+    (t (write-string "#<" stream)
+       (write-form (type-of object) stream 7)
+       (write-string ">" stream))))
+
+(defun write-name (name stream)
+  "Write NAME, of a function or of what is used, as answers show it: (SETF PKG::NAME), (METHOD PKG::NAME (PKG::CLASS))."
+  (cond ((symbolp name) (write-qualified name stream))
+        ((stringp name) (write-object name stream))
+        ((and (consp name) (symbolp (first name)) (sb-int:proper-list-p name))
+         (write-char #\( stream)
+         (write-string (case (first name)
+                         ((sb-pcl::fast-method sb-pcl::slow-method) "METHOD")
+                         (t (escaped-name (symbol-name (first name)))))
+                       stream)
+         (loop with in = nil
+               for count from 0
+               for part in (rest name)
+               do (write-char #\Space stream)
+                  (cond ((or in (and (zerop count) (consp part)
+                                     (member (first part) '(setf sb-ext:cas sb-pcl::slot-accessor))))
+                         (write-name part stream))
+                        (t (write-form part stream 0)))
+                  (setf in (eq part :in)))
+         (write-char #\) stream))
+        (t (write-form name stream 0))))
 
 (defun name-text (name)
-  "A function name or a list that names code, such as (SETF PKG::NAME), with every symbol as in SYMBOL-TEXT."
-  (typecase name
-    (symbol (symbol-text name))
-    (cons (with-output-to-string (stream)
-            (write-char #\( stream)
-            (loop for (element . more) on name
-                  do (write-string (if (null element) "()" (name-text element)) stream)
-                     (cond ((null more))
-                           ((consp more) (write-char #\space stream))
-                           (t (format stream " . ~a" (name-text more))
-                              (return))))
-            (write-char #\) stream)))
-    (string (with-plain-printing (prin1-to-string name)))
-    (t (handler-case (with-plain-printing
-                       (let ((*print-length* 10) (*print-level* 3))
-                         (prin1-to-string name)))
-         (error () "#<unprintable>")))))
+  "NAME as answers show it."
+  (let ((*print-pretty* nil)
+        (*parts-left* 500))
+    (with-output-to-string (stream) (write-name name stream))))
+
+(defun symbol-text (symbol)
+  "SYMBOL as answers show it."
+  (check-type symbol symbol)
+  (name-text symbol))

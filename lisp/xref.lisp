@@ -191,7 +191,7 @@
                 (add-row (state-names state)
                          (and found (state-symbol state symbol))
                          (name-role name)
-                         (if (symbolp name) +none+ (state-string state (xref-name-text name)))))))))
+                         (if (symbolp name) +none+ (state-string state (name-text name)))))))))
 
 (defun native-path (namestring)
   "NAMESTRING as the operating system writes it, or in its canonical form if it is logical."
@@ -227,7 +227,7 @@
   "Append the row of a function called NAME. Returns its number."
   (multiple-value-bind (symbol found) (principal-symbol name)
     (add-row (state-functions state)
-             (state-string state (xref-name-text name))
+             (state-string state (name-text name))
              (and found (state-symbol state symbol))
              (function-kind name)
              source form offset serial entry status)))

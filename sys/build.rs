@@ -7,7 +7,7 @@ use std::{env, fs};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=include/steelbank.h");
     println!("cargo::rerun-if-changed=shim/steelbank.c");
-    for name in ["STEELBANK_CACHE", "STEELBANK_SBCL_SOURCE", "XDG_CACHE_HOME"] {
+    for name in ["STEELBANK_CACHE", "STEELBANK_SBCL_SOURCE", "XDG_CACHE_HOME", "HOME"] {
         println!("cargo::rerun-if-env-changed={name}");
     }
     let out = PathBuf::from(env::var("OUT_DIR")?);
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     generate_bindings(&out)?;
 
     let sbcl = sbcl_tree()?;
-    println!("cargo::rerun-if-changed={}", sbcl.join("output/build-id.inc").display());
+    println!("cargo::rerun-if-changed={}", sbcl.join("STEELBANK").display());
     let library = link_library(&sbcl, &out)?;
     println!("cargo::metadata=library={}", library.display());
     println!("cargo::metadata=sbcl={}", sbcl.display());

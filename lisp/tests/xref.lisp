@@ -9,7 +9,7 @@
 
 (defun texts (&rest names)
   "The printed forms of NAMES."
-  (mapcar #'steelbank::xref-name-text names))
+  (mapcar #'steelbank::name-text names))
 
 (deftest xref-names-are-qualified
     (texts 'cl:car 'car :key (make-symbol "GENSYM") nil)
