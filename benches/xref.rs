@@ -3,6 +3,8 @@
 //! Read the figures as ratios: `scan` is what answering costs without an index (every record looked at once, already
 //! decoded), and the answers over a million records beside those over the image's show that size does not matter.
 
+#![allow(clippy::expect_used)]
+
 use divan::{Bencher, black_box};
 use std::fs;
 use std::sync::{Arc, OnceLock};

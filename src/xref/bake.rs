@@ -37,7 +37,7 @@ pub fn bake(octets: &[u8]) -> Result<Vec<u8>, Malformed> {
 
     let presents = export.presents();
     let (present_starts, present_rows) =
-        grouped(symbols.order.len(), presents.rows(), |row| symbols.new(presents.cell(row, 1)));
+        grouped(symbols.order.len(), presents.rows(), |row| symbols.place(presents.cell(row, 1)));
     writer.section((0..=symbols.order.len()).flat_map(|new| {
         let [home, name, text] = match symbols.order.get(new) {
             Some(old) => [0, 1, 2].map(|column| export.symbols().cell(*old as usize, column)),
@@ -55,25 +55,25 @@ pub fn bake(octets: &[u8]) -> Result<Vec<u8>, Malformed> {
     );
 
     let records = export.records();
-    let key = |row: usize| match (names.new(records.cell(row, 1)), records.cell(row, 0)) {
+    let key = |row: usize| match (names.place(records.cell(row, 1)), records.cell(row, 0)) {
         (name, kind) if name != NONE && kind < KINDS as u32 => name * KINDS as u32 + kind,
         _ => NONE,
     };
     let (record_starts, mut rows) = grouped(names.order.len() * KINDS, records.rows(), key);
     for bounds in record_starts.windows(2) {
         rows[bounds[0] as usize..bounds[1] as usize].sort_unstable_by_key(|row| {
-            (functions.new(records.cell(*row as usize, 2)), records.cell(*row as usize, 3))
+            (functions.place(records.cell(*row as usize, 2)), records.cell(*row as usize, 3))
         });
     }
     writer.section(record_starts.into_iter());
     writer.section(
         rows.into_iter()
-            .flat_map(|row| [functions.new(records.cell(row as usize, 2)), records.cell(row as usize, 3)]),
+            .flat_map(|row| [functions.place(records.cell(row as usize, 2)), records.cell(row as usize, 3)]),
     );
     let table = export.functions();
     writer.section(functions.order.iter().flat_map(|old| {
         let cell = |column| table.cell(*old as usize, column);
-        [cell(0), symbols.new(cell(1)), cell(2), cell(3), cell(4), cell(5), cell(6), cell(7), cell(8)]
+        [cell(0), symbols.place(cell(1)), cell(2), cell(3), cell(4), cell(5), cell(6), cell(7), cell(8)]
     }));
     let mut identities: Vec<u32> = (0..functions.order.len() as u32).collect();
     identities.sort_unstable_by_key(|new| {
@@ -138,7 +138,7 @@ fn places(order: &[u32], rows: usize) -> Vec<u32> {
     places
 }
 
-fn place(places: &[u32], old: u32) -> u32 {
+fn new_place(places: &[u32], old: u32) -> u32 {
     places.get(old as usize).copied().unwrap_or(NONE)
 }
 
@@ -167,8 +167,8 @@ impl Symbols {
         Self { places: places(&order, table.rows()), order, buckets, texts }
     }
 
-    fn new(&self, old: u32) -> u32 {
-        place(&self.places, old)
+    fn place(&self, old: u32) -> u32 {
+        new_place(&self.places, old)
     }
 }
 
@@ -183,13 +183,13 @@ impl Names {
     fn of(export: &Export<'_>, symbols: &Symbols) -> Self {
         let table = export.names();
         let (starts, mut order) =
-            grouped(symbols.order.len(), table.rows(), |row| symbols.new(table.cell(row, 0)));
+            grouped(symbols.order.len(), table.rows(), |row| symbols.place(table.cell(row, 0)));
         order.extend((0..table.rows() as u32).filter(|row| table.get(*row as usize, 0).is_none()));
         Self { places: places(&order, table.rows()), order, starts }
     }
 
-    fn new(&self, old: u32) -> u32 {
-        place(&self.places, old)
+    fn place(&self, old: u32) -> u32 {
+        new_place(&self.places, old)
     }
 }
 
@@ -212,8 +212,8 @@ impl Functions {
         Self { places: places(&order, table.rows()), order }
     }
 
-    fn new(&self, old: u32) -> u32 {
-        place(&self.places, old)
+    fn place(&self, old: u32) -> u32 {
+        new_place(&self.places, old)
     }
 }
 

@@ -183,8 +183,8 @@ impl Index {
                     segment
                         .records(name, kind as usize)
                         .filter(|(function, _)| {
-                            !generation.gone.contains(*function)
-                                && !(fresh && generation.stale.contains(*function))
+                            !(generation.gone.contains(*function)
+                                || fresh && generation.stale.contains(*function))
                         })
                         .map(|(function, form)| (number, function, form)),
                 );
@@ -218,9 +218,9 @@ impl Index {
         } else if std::ptr::eq(segment, self.newest()) {
             Some(package)
         } else if std::ptr::eq(segment, self.base()) {
-            self.from_base(package)
+            self.renumbered(package)
         } else {
-            self.from_base(segment.package(package, 2))
+            self.renumbered(segment.package(package, 2))
                 .or_else(|| self.newest.package_named(segment.string(segment.package(package, 0))))
         }
     }
@@ -278,7 +278,7 @@ impl Index {
     }
 
     /// The newest number of a package of the base; none if it was deleted.
-    pub(super) fn from_base(&self, package: u32) -> Option<u32> {
+    pub(super) fn renumbered(&self, package: u32) -> Option<u32> {
         self.from_base.get(package as usize).copied().filter(|package| *package != NONE)
     }
 }

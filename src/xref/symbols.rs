@@ -103,7 +103,7 @@ impl Index {
         } else if symbol.newest {
             Some(Package(home))
         } else {
-            self.from_base(home).map(Package)
+            self.renumbered(home).map(Package)
         }
     }
 

@@ -1,4 +1,6 @@
 //! Integration tests that share one running image. What kills or configures a process is in tests/process.
+// Clippy takes only functions marked #[test] for tests.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod faults;
 mod freshness;
