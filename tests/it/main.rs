@@ -2,6 +2,7 @@
 // Clippy takes only functions marked #[test] for tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
+mod describe;
 mod faults;
 mod freshness;
 mod image;

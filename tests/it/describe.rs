@@ -1,0 +1,159 @@
+//! describe-symbol, field by field, for symbols of every sort.
+
+use steelbank::query::describe_symbol::Description;
+use steelbank::query::lookup::LookupStatus;
+use steelbank::render::text;
+
+use crate::image::{bank, evaluate};
+
+fn describe(name: &str) -> Description {
+    bank().describe_symbol(name, "CL").unwrap().description.unwrap_or_else(|| panic!("{name} was not found"))
+}
+
+fn check(name: &str, symbol: &str, classification: &str) -> Description {
+    let description = describe(name);
+    assert_eq!(description.symbol, symbol);
+    assert_eq!(description.classification, classification, "{name}");
+    description
+}
+
+#[test]
+fn mapcar() {
+    let description = check("mapcar", "COMMON-LISP::MAPCAR", "FUNCTION");
+    let function = description.function.as_ref().unwrap();
+    assert_eq!(function.kind, "function");
+    assert_eq!(function.arglist.as_deref(), Some("(FUNCTION LIST &REST MORE-LISTS)"));
+    assert!(function.documentation.as_deref().unwrap().starts_with("Apply FUNCTION to successive"));
+    let source = description.source().unwrap();
+    assert_eq!(source.file, "SYS:SRC;CODE;LIST.LISP");
+    assert!(!source.stale);
+    // The offset is that of the form itself: the source says so.
+    let path = source.native.as_deref().unwrap();
+    let source_text = std::fs::read_to_string(path).unwrap();
+    let at: String = source_text.chars().skip(source.offset.unwrap() as usize).take(60).collect();
+    assert!(at.starts_with('('), "{at}");
+    let line = source_text.lines().nth(source.line.unwrap() as usize - 1).unwrap();
+    assert!(line.starts_with(&at[..10.min(line.len())]), "{line} {at}");
+    assert_eq!(source.column, Some(1));
+    assert_eq!((&description.variable, &description.class), (&None, &None));
+    assert_eq!(description.accessibility, "external");
+    assert_eq!(description.package.as_deref(), Some("COMMON-LISP"));
+}
+
+#[test]
+fn print_base() {
+    let description = check("*print-base*", "COMMON-LISP::*PRINT-BASE*", "VARIABLE");
+    let variable = description.variable.unwrap();
+    assert_eq!((variable.kind.as_str(), variable.value.as_deref()), ("special", Some("10")));
+    assert_eq!(variable.variable_type.as_deref(), Some("(INTEGER 2 36)"));
+    assert!(variable.documentation.unwrap().contains("output base"));
+    assert_eq!(variable.sources[0].file, "SYS:SRC;CODE;PRINT.LISP");
+    assert_eq!(description.function, None);
+}
+
+#[test]
+fn special_operators_and_macros() {
+    let function = check("if", "COMMON-LISP::IF", "FUNCTION").function.unwrap();
+    assert_eq!((function.kind.as_str(), function.arglist.as_deref()), ("special-operator", Some("(TEST THEN &OPTIONAL ELSE)")));
+    assert!(function.documentation.unwrap().contains("predicate"));
+    let function = check("loop", "COMMON-LISP::LOOP", "MACRO").function.unwrap();
+    assert_eq!((function.kind.as_str(), function.arglist.as_deref()), ("macro", Some("(&REST KEYWORDS-AND-FORMS)")));
+    assert_eq!(function.sources[0].file, "SYS:SRC;CODE;LOOP.LISP");
+}
+
+#[test]
+fn names_of_several_things() {
+    let list = check("list", "COMMON-LISP::LIST", "FUNCTION");
+    assert_eq!(list.function.unwrap().arglist.as_deref(), Some("(&REST ARGS)"));
+    assert_eq!(list.class.unwrap().kind, "built-in-class");
+    let error = check("error", "COMMON-LISP::ERROR", "FUNCTION");
+    assert_eq!(error.function.unwrap().arglist.as_deref(), Some("(DATUM &REST ARGUMENTS)"));
+    let class = error.class.unwrap();
+    assert_eq!(class.kind, "condition-class");
+    assert_eq!(class.superclasses, ["COMMON-LISP::SERIOUS-CONDITION"]);
+}
+
+#[test]
+fn classes_and_generic_functions() {
+    let class = check("standard-object", "COMMON-LISP::STANDARD-OBJECT", "CLASS").class.unwrap();
+    assert_eq!(class.superclasses, ["SB-PCL::SLOT-OBJECT"]);
+    assert!(class.subclasses > 3);
+    let function = check("print-object", "COMMON-LISP::PRINT-OBJECT", "GENERIC-FUNCTION").function.unwrap();
+    assert_eq!((function.kind.as_str(), function.arglist.as_deref()), ("generic-function", Some("(OBJECT STREAM)")));
+    assert!(function.methods.unwrap() > 50);
+}
+
+#[test]
+fn constants() {
+    let variable = check("pi", "COMMON-LISP::PI", "VARIABLE").variable.unwrap();
+    assert_eq!((variable.kind.as_str(), variable.value.as_deref()), ("constant", Some("3.141592653589793d0")));
+    let variable = check("nil", "COMMON-LISP::NIL", "VARIABLE").variable.unwrap();
+    assert_eq!((variable.kind.as_str(), variable.value.as_deref()), ("constant", Some("NIL")));
+}
+
+#[test]
+fn names_as_they_are_written() {
+    for name in ["mapcar", "MapCar", "cl:mapcar", "cl::mapcar", "common-lisp:mapcar", "|MAPCAR|", "#'mapcar", "'mapcar"] {
+        assert_eq!(describe(name).symbol, "COMMON-LISP::MAPCAR", "{name}");
+    }
+    // The prefix wins over the package argument.
+    let answer = bank().describe_symbol("cl:car", "KEYWORD").unwrap();
+    assert_eq!(answer.description.unwrap().symbol, "COMMON-LISP::CAR");
+    evaluate("(defun cl-user::|mixed Case| (|arg One|) |arg One|)");
+    let description = bank().describe_symbol("|mixed Case|", "CL-USER").unwrap().description.unwrap();
+    assert_eq!(description.symbol, "COMMON-LISP-USER::|mixed Case|");
+    assert_eq!(description.function.unwrap().arglist.as_deref(), Some("(|arg One|)"));
+    assert_eq!(bank().describe_symbol("mixed case", "CL-USER").unwrap().status, LookupStatus::NoSymbol);
+    assert_eq!(describe(":test").symbol, "KEYWORD::TEST");
+}
+
+#[test]
+fn setf_functions_and_places() {
+    let car = describe("(setf car)");
+    assert_eq!(car.symbol, "COMMON-LISP::CAR");
+    let setf = car.setf_function.unwrap();
+    assert_eq!(setf.name, "(SETF COMMON-LISP::CAR)");
+    assert!(describe("car").setf_function.is_some());
+    assert!(describe("getf").setf_expander);
+}
+
+#[test]
+fn accessibility_is_that_of_the_package_asked() {
+    let inherited = bank().describe_symbol("car", "CL-USER").unwrap().description.unwrap();
+    assert_eq!(inherited.accessibility, "inherited");
+    let internal = bank().describe_symbol("steelbank::print-value", "CL").unwrap().description.unwrap();
+    assert_eq!(internal.symbol, "STEELBANK::PRINT-VALUE");
+}
+
+#[test]
+fn a_symbol_that_the_index_has_not_seen() {
+    // Made by a thread that nobody waits for: no refresh follows.
+    let lisp = bank().lisp();
+    lisp.run(std::time::Duration::from_secs(5), |on_lisp| {
+        on_lisp.call(
+            steelbank::engine::Operation::Evaluate,
+            &["CL-USER", "(defvar cl-user::*behind-the-back* 5)"],
+        )
+    })
+    .unwrap();
+    let description = bank().describe_symbol("*behind-the-back*", "CL-USER").unwrap().description.unwrap();
+    assert_eq!(description.variable.unwrap().value.as_deref(), Some("5"));
+}
+
+#[test]
+fn not_found() {
+    let check = |name: &str, package: &str, status, text: &str| {
+        let answer = bank().describe_symbol(name, package).unwrap();
+        assert_eq!(answer.status, status);
+        assert_eq!(text::describe_symbol(&answer), text);
+        let answer = bank().who_calls(name, package).unwrap();
+        assert_eq!(text::who(&answer), text);
+        let answer = bank().who_references(name, package).unwrap();
+        assert_eq!(text::who(&answer), text);
+    };
+    let no_symbol = LookupStatus::NoSymbol;
+    check("nonexistent-symbol", "CL-USER", no_symbol, "Symbol NONEXISTENT-SYMBOL not found in package CL-USER (status: NIL)");
+    check("*nonexistent*", "CL", no_symbol, "Symbol *NONEXISTENT* not found in package CL (status: NIL)");
+    check("foo", "NONEXISTENT", LookupStatus::NoPackage, "Package NONEXISTENT not found");
+    check("nonexistent::foo", "CL", LookupStatus::NoPackage, "Package NONEXISTENT not found");
+}
