@@ -43,10 +43,13 @@ pub mod cli;
 pub mod engine;
 #[cfg(feature = "server")]
 pub mod mcp;
+mod project;
 pub mod query;
 pub mod render;
 pub mod source;
 mod steelbank;
 pub mod xref;
 
+pub use project::LoadListener;
+pub use query::project::ProjectSettings;
 pub use steelbank::{Builder, IndexData, Installation, Steelbank};

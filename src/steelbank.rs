@@ -11,6 +11,7 @@ use crate::query::Error;
 use crate::query::control::Control;
 use crate::query::describe_symbol::{DescribeSymbolAnswer, DescribeSymbolRequest};
 use crate::query::evaluate::{EvaluateAnswer, EvaluateRequest};
+use crate::query::project::{Project, ProjectSettings};
 use crate::query::who::{WhoAnswer, WhoRequest};
 use crate::source::sbcl::SbclSources;
 use crate::xref::{Index, Kind};
@@ -64,6 +65,7 @@ pub struct Builder {
     installation: Installation,
     dynamic_space_size: Option<usize>,
     control_stack_size: Option<usize>,
+    project: Option<ProjectSettings>,
 }
 
 impl Builder {
@@ -71,6 +73,13 @@ impl Builder {
     #[must_use]
     pub fn installation(mut self, installation: Installation) -> Self {
         self.installation = installation;
+        self
+    }
+
+    /// The user's project. Nothing of it is loaded or run before it is asked for.
+    #[must_use]
+    pub fn project(mut self, project: ProjectSettings) -> Self {
+        self.project = Some(project);
         self
     }
 
@@ -122,6 +131,7 @@ impl Builder {
                 index: RwLock::new(index),
                 refreshing: Mutex::new(()),
                 sources: SbclSources::new(self.installation.sources),
+                project: Project::new(self.project),
             }),
         })
     }
@@ -139,12 +149,13 @@ struct Inner {
     /// Held by whoever brings the index up to date: exports continue each other, so there is one at a time.
     refreshing: Mutex<()>,
     sources: SbclSources,
+    project: Project,
 }
 
 impl Steelbank {
     /// A builder, set to run what this crate's build made.
     pub fn builder() -> Builder {
-        Builder { installation: Installation::built(), dynamic_space_size: None, control_stack_size: None }
+        Builder { installation: Installation::built(), dynamic_space_size: None, control_stack_size: None, project: None }
     }
 
     /// Everything known about the symbol `name` of `package`.
@@ -225,6 +236,11 @@ impl Steelbank {
     /// The index as it is now.
     pub fn index(&self) -> Index {
         self.inner.index.read().clone()
+    }
+
+    /// The project, and what is known of its files.
+    pub fn project(&self) -> &Project {
+        &self.inner.project
     }
 
     /// The Lisp behind the questions, for jobs of one's own.

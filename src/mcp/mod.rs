@@ -4,6 +4,7 @@
 //! declare it here and name it in [`Tools::all`]; the server, `steelbank tools` and `steelbank call` follow.
 
 mod arguments;
+mod project;
 mod schema;
 mod server;
 mod status;
@@ -31,7 +32,7 @@ impl Default for Tools {
 impl Tools {
     /// All tools that there are, sorted by name.
     pub fn all() -> Self {
-        let mut list: Vec<Tool> = [symbols::tools(), status::tools()].into_iter().flatten().collect();
+        let mut list: Vec<Tool> = [symbols::tools(), project::tools(), status::tools()].into_iter().flatten().collect();
         list.sort_by_key(Tool::name);
         Self { list }
     }

@@ -123,6 +123,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
             Error::Name(error) => Self::Arguments(error.to_string()),
+            Error::References(error) => Self::Arguments(error.to_string()),
             other => Self::Engine(sentence(&other.to_string())),
         }
     }

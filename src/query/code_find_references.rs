@@ -171,6 +171,9 @@ pub struct Answer {
     pub total: usize,
     /// Whether some were left out because of `limit`.
     pub truncated: bool,
+    /// A system is being loaded just now: the answer may soon be another.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub loading: bool,
     /// What a rename must know beyond the entries: names made from this one, uses made by macros, and the like.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub cautions: Vec<String>,
@@ -577,6 +580,7 @@ impl Search<'_> {
             truncated: request.offset + refs.len() < total,
             total,
             refs,
+            loading: false,
             cautions,
             stale: stale.into_iter().collect(),
         }

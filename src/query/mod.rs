@@ -1,10 +1,14 @@
 //! The questions: one file each, with typed answers. Rendering is the caller's.
 
+pub mod code_find_references;
 pub mod control;
 pub mod describe_symbol;
 pub mod designator;
 pub mod evaluate;
+pub mod find_definition;
+pub mod load_system;
 pub mod lookup;
+pub mod project;
 pub mod who;
 
 use serde::de::DeserializeOwned;
@@ -19,6 +23,9 @@ pub enum Error {
     /// The name cannot be read.
     #[error(transparent)]
     Name(#[from] designator::DesignatorError),
+    /// There is no such symbol, or no project.
+    #[error(transparent)]
+    References(#[from] code_find_references::Error),
     /// Lisp cannot answer.
     #[error(transparent)]
     Lisp(#[from] LispError),

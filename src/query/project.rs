@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::SystemTime;
 
 use parking_lot::{Mutex, RwLock};
@@ -10,11 +11,25 @@ use parking_lot::{Mutex, RwLock};
 use crate::source::positions::PositionedFile;
 use crate::source::sidecar::sidecar_name;
 
+/// A user's project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectSettings {
+    /// The folder with the project's systems.
+    pub root: PathBuf,
+    /// Where fasls and sidecars go: a folder of our own, so that they never clash with the user's.
+    pub cache: PathBuf,
+    /// The init file to load before the first system, if any. A file that does not exist is none.
+    pub userinit: Option<PathBuf>,
+}
+
 /// A project and the positions in its files. Shared between questions; cheap to ask.
 #[derive(Debug, Default)]
 pub struct Project {
-    root: Option<PathBuf>,
-    sidecars: Option<PathBuf>,
+    settings: Option<ProjectSettings>,
+    /// Whether Lisp knows of the project.
+    pub(crate) opened: Mutex<bool>,
+    /// How many loads are under way.
+    pub(crate) loading: AtomicUsize,
     loaded: RwLock<BTreeMap<PathBuf, u64>>,
     positions: Mutex<HashMap<Version, Known>>,
     names: Mutex<Names>,
@@ -49,15 +64,23 @@ struct Stamp {
 const KEPT_FILES: usize = 1024;
 
 impl Project {
-    /// A project at `root`, whose sidecars are in `cache` (both directories), as `open-project` was told.
-    pub fn new(root: Option<PathBuf>, cache: Option<&Path>) -> Project {
-        let root = root.map(|root| std::fs::canonicalize(&root).unwrap_or(root));
-        Project { root, sidecars: cache.map(|cache| cache.join("taps")), ..Project::default() }
+    /// The project of `settings`, or none.
+    pub fn new(settings: Option<ProjectSettings>) -> Project {
+        let settings = settings.map(|settings| ProjectSettings {
+            root: std::fs::canonicalize(&settings.root).unwrap_or(settings.root),
+            ..settings
+        });
+        Project { settings, ..Project::default() }
+    }
+
+    /// How the project was given.
+    pub fn settings(&self) -> Option<&ProjectSettings> {
+        self.settings.as_ref()
     }
 
     /// The project's root directory, canonical.
     pub fn root(&self) -> Option<&Path> {
-        self.root.as_deref()
+        Some(self.settings.as_ref()?.root.as_path())
     }
 
     /// Remembers the files that were loaded, each with the write date (universal time) that it had then.
@@ -97,12 +120,12 @@ impl Project {
 
     /// Whether `path` is below the root.
     pub fn contains(&self, path: &Path) -> bool {
-        self.root.as_deref().is_some_and(|root| path.starts_with(root))
+        self.root().is_some_and(|root| path.starts_with(root))
     }
 
     /// `path` relative to the root if it is below it, as answers show it.
     pub fn shown(&self, path: &Path) -> String {
-        let shown = self.root.as_deref().and_then(|root| path.strip_prefix(root).ok()).unwrap_or(path);
+        let shown = self.root().and_then(|root| path.strip_prefix(root).ok()).unwrap_or(path);
         shown.to_string_lossy().into_owned()
     }
 
@@ -138,7 +161,7 @@ impl Project {
     /// Where the sidecar of `path` would be.
     fn sidecar(&self, path: &Path, write_date: u64) -> Option<PathBuf> {
         let truename = std::fs::canonicalize(path).ok()?;
-        Some(self.sidecars.as_deref()?.join(sidecar_name(&truename, write_date)))
+        Some(self.settings.as_ref()?.cache.join("taps").join(sidecar_name(&truename, write_date)))
     }
 }
 

@@ -1,3 +1,4 @@
 //! Answers for readers: the contracts' texts, and what people see at a terminal.
 
+pub mod project;
 pub mod text;

@@ -1,0 +1,181 @@
+//! The project's answers as text: references, definitions, loads, systems.
+
+use std::fmt::Write as _;
+
+use crate::query::code_find_references::{self, Certainty, UseType};
+use crate::query::find_definition;
+use crate::query::load_system::{LoadAnswer, LoadStatus, Severity, SystemsAnswer};
+
+/// code-find-references: one line a place, then what to beware of.
+pub fn references(answer: &code_find_references::Answer) -> String {
+    let mut text = match answer.total {
+        0 => format!("No references found for {}", answer.symbol),
+        1 => format!("1 reference to {}:\n", answer.symbol),
+        total => format!("{total} references to {}:\n", answer.symbol),
+    };
+    for found in &answer.refs {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n  {}", found.path);
+        if let Some(line) = found.line {
+            let _ = write!(text, ":{line}");
+        }
+        if let Some(column) = found.column {
+            let _ = write!(text, ":{column}");
+        }
+        let _ = write!(text, ": {}", use_name(found.use_type));
+        match (found.evidence, &found.via) {
+            (Certainty::Exact, _) => {}
+            (Certainty::Via, Some(via)) => {
+                let _ = write!(text, " via {via}");
+            }
+            (Certainty::Via | Certainty::Approximate, _) => text.push_str(" (approximate)"),
+        }
+        if let Some(caller) = &found.caller {
+            let _ = write!(text, " in {caller}");
+        }
+        if found.stale {
+            text.push_str(" (file changed since it was loaded)");
+        }
+        if let Some(context) = &found.context {
+            let _ = write!(text, "\n      {context}");
+        }
+    }
+    if answer.truncated {
+        let left_out = answer.total.saturating_sub(answer.count);
+        let _ =
+            write!(text, "\n\n{left_out} more are left out; ask with another \"offset\" or a larger \"limit\".");
+    }
+    if !answer.cautions.is_empty() || answer.loading {
+        text.push('\n');
+    }
+    for caution in &answer.cautions {
+        let _ = write!(text, "\nNote: {caution}");
+    }
+    if answer.loading {
+        text.push_str("\nNote: a system is being loaded just now; ask again when it is done.");
+    }
+    text
+}
+
+fn use_name(use_type: UseType) -> &'static str {
+    match use_type {
+        UseType::Call => "call",
+        UseType::Macro => "macro",
+        UseType::Bind => "bind",
+        UseType::Set => "set",
+        UseType::Reference => "reference",
+        UseType::Specialize => "specialize",
+        UseType::Class => "class",
+        UseType::Type => "type",
+        UseType::Slot => "slot",
+        UseType::Function => "function",
+        UseType::Declaration => "declaration",
+        UseType::Export => "export",
+        UseType::Import => "import",
+        UseType::Block => "block",
+        UseType::Quoted => "quoted",
+        UseType::Template => "template",
+        UseType::ReadTime => "read-time",
+        UseType::Mention => "mention",
+    }
+}
+
+/// find-definition: one line a definition.
+pub fn definitions(answer: &find_definition::Answer) -> String {
+    if answer.definitions.is_empty() {
+        return format!("No definition with a known source found for {}", answer.symbol);
+    }
+    let mut text = format!("Definitions of {}:\n", answer.symbol);
+    for found in &answer.definitions {
+        let _ = write!(text, "\n  {}", found.path);
+        if let Some(line) = found.line {
+            let _ = write!(text, ":{line}");
+        }
+        if let Some(column) = found.column {
+            let _ = write!(text, ":{column}");
+        }
+        let _ = write!(text, ": {} {}", found.kind, found.name);
+        match found.evidence {
+            Certainty::Exact => {}
+            Certainty::Via => text.push_str(" (made by this form)"),
+            Certainty::Approximate => text.push_str(" (approximate)"),
+        }
+        if found.stale {
+            text.push_str(" (file changed since it was loaded)");
+        }
+        if let Some(context) = &found.context {
+            let _ = write!(text, "\n      {context}");
+        }
+    }
+    text
+}
+
+/// load-system and load-file: how it ended, what stopped it, and what was said.
+pub fn load(answer: &LoadAnswer) -> String {
+    let what = answer
+        .system
+        .as_deref()
+        .map(|system| format!("System {system}"))
+        .or_else(|| answer.path.as_deref().map(|path| format!("File {path}")))
+        .unwrap_or_else(|| "The project".to_owned());
+    let how = match answer.status {
+        LoadStatus::Loaded => "is loaded",
+        LoadStatus::Failed => "is not loaded: it failed",
+        LoadStatus::Cancelled => "is not loaded: it was called off",
+        LoadStatus::TimedOut => "is not loaded: its time was over",
+    };
+    let mut text = format!(
+        "{what} {how} ({} compiled, {} from the cache, {:.1} s).",
+        answer.compiled.len(),
+        answer.cached.len(),
+        answer.duration_ms as f64 / 1000.0
+    );
+    if let Some(failure) = &answer.failure {
+        let _ = write!(text, "\n{}", failure.message);
+        if let Some(path) = failure.path.as_deref().filter(|path| !failure.message.contains(path)) {
+            let _ = write!(text, "\n  at {path}");
+        }
+        for remedy in &failure.remedies {
+            let _ = write!(text, "\n  Try: {remedy}");
+        }
+    }
+    for severity in [Severity::ReadError, Severity::Error, Severity::Warning, Severity::StyleWarning] {
+        for found in answer.diagnostics.iter().filter(|found| found.severity == severity) {
+            let _ = write!(text, "\n{}: ", severity.name());
+            if let Some(path) = &found.path {
+                let _ = write!(text, "{path}:");
+            }
+            if let Some(line) = found.line {
+                let _ = write!(text, "{line}:");
+            }
+            if let Some(column) = found.column {
+                let _ = write!(text, "{column}:");
+            }
+            let _ = write!(text, " {}", found.message.replace('\n', "\n    "));
+        }
+    }
+    if let Some(total) = answer.diagnostics_total {
+        let _ = write!(text, "\n... {} more diagnostics are left out.", total - answer.diagnostics.len());
+    }
+    text
+}
+
+/// list-systems: one line a system.
+pub fn systems(answer: &SystemsAnswer) -> String {
+    if answer.systems.is_empty() {
+        return format!("No .asd file found below {}", answer.root);
+    }
+    let mut text = format!("Systems of {}:\n", answer.root);
+    for system in &answer.systems {
+        let state = match (system.loaded, system.changed.len()) {
+            (true, 0) => "loaded".to_owned(),
+            (true, changed) => format!("loaded, {changed} files changed since"),
+            (false, _) => "not loaded".to_owned(),
+        };
+        let _ = write!(text, "\n  {} ({state}) {}", system.name, system.asd);
+        for path in &system.changed {
+            let _ = write!(text, "\n      changed: {path}");
+        }
+    }
+    text
+}
