@@ -114,7 +114,10 @@
 (defun severity (condition)
   "The severity of CONDITION as a string, or NIL when nobody wants to read it."
   (typecase condition
-    ((or sb-ext:compiler-note sb-kernel::uninteresting-redefinition) nil)
+    ;; ASDF's summaries say no more than what they sum up.
+    ((or sb-ext:compiler-note sb-kernel::uninteresting-redefinition
+         uiop:compile-warned-warning uiop:compile-failed-warning)
+     nil)
     ((or sb-c:compiler-error sb-c:fatal-compiler-error sb-c::input-error-in-compile-file)
      (if (input-error condition) "read-error" "error"))
     (reader-error "read-error")

@@ -73,7 +73,7 @@ pub(super) fn call(
 ) -> Result<Exit, Trouble> {
     let tools = Tools::all();
     let tool = tools.get(tool).map_err(|message| Trouble { exit: Exit::Usage, message })?;
-    let answer = tool.call(&shell.session()?, arguments, &Call::default())?;
+    let answer = tool.call(&shell.loaded_session()?, arguments, &Call::default())?;
     if json {
         shell.output.json(&answer.structured)?;
     } else {

@@ -44,7 +44,7 @@ pub(super) fn find(embedded: Embedded) -> Installation {
 }
 
 /// The folder for what can be made again: the same one that `bootstrap` uses.
-fn cache() -> Option<PathBuf> {
+pub(super) fn cache() -> Option<PathBuf> {
     variable("STEELBANK_CACHE")
         .or_else(|| variable("XDG_CACHE_HOME").map(|cache| cache.join("steelbank")))
         // Without HOME this asks the password file.

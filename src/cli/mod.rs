@@ -6,9 +6,11 @@ mod call;
 mod doctor;
 mod installation;
 mod output;
+mod project;
 mod symbols;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -69,7 +71,8 @@ Examples:
   steelbank who-calls mapcar --package cl | head
   steelbank who-references '*print-base*' --package cl --json
   steelbank call who-calls '{\"name\": \"cl:mapcar\", \"limit\": 10}'
-  steelbank serve                    what an MCP host runs
+  steelbank --system my-app code-find-references my-app:run
+  steelbank --system my-app serve    what an MCP host runs
 
 Exit codes: 0 answered, 1 not found, 2 wrong usage, 3 the engine failed.
 STEELBANK_HOME, if set, names a folder with libsteelbank-sbcl.so, steelbank.core, steelbank.xref and contrib/ to use in
@@ -94,6 +97,8 @@ struct Options {
     /// No colours, also on a terminal
     #[arg(long, global = true)]
     no_color: bool,
+    #[command(flatten)]
+    project: project::ProjectOptions,
 }
 
 #[derive(Debug, Subcommand)]
@@ -112,6 +117,14 @@ enum Command {
     WhoMacroexpands(symbols::Symbol),
     /// List the methods that specialize on a class
     WhoSpecializes(symbols::Symbol),
+    /// List where a symbol is used in the project, line by line
+    CodeFindReferences(project::References),
+    /// List where a symbol is defined
+    FindDefinition(symbols::Symbol),
+    /// Load a system and show what the compiler says
+    LoadSystem(project::LoadSystem),
+    /// List what the project defines and what of it is loaded
+    ListSystems(project::ListSystems),
     /// List the tools that the MCP server offers
     Tools(call::ListTools),
     /// Call one of the MCP server's tools
@@ -136,10 +149,37 @@ impl Shell {
         if let Some(megabytes) = self.options.dynamic_space_size {
             builder = builder.dynamic_space_size(usize::try_from(megabytes << 20).unwrap_or(usize::MAX));
         }
+        if let Some(project) = self.options.project.settings()? {
+            builder = builder.project(project);
+        }
         Ok(Session::new(builder.launch()?))
     }
 
-    fn run(&self, command: &Command) -> Result<Exit, Trouble> {
+    /// Starts SBCL and loads the systems of --system.
+    fn loaded_session(&self) -> Result<Session, Trouble> {
+        let session = self.session()?;
+        self.options.project.load(&session.bank)?;
+        Ok(session)
+    }
+
+    /// Serves MCP. The systems of --system are loaded beside it.
+    fn serve(self: &Arc<Self>) -> Result<Exit, Trouble> {
+        serve_stdio(|| {
+            let session = self.session()?;
+            if self.options.project.any() {
+                let (shell, bank) = (Arc::clone(self), session.bank.clone());
+                std::thread::spawn(move || {
+                    if let Err(trouble) = shell.options.project.load(&bank) {
+                        shell.output.complain(&trouble.message);
+                    }
+                });
+            }
+            Ok::<_, Trouble>(session)
+        })
+        .map(|()| Exit::Answered)
+    }
+
+    fn run(self: &Arc<Self>, command: &Command) -> Result<Exit, Trouble> {
         match command {
             Command::DescribeSymbol(symbol) => symbol.run("describe-symbol", self),
             Command::WhoCalls(symbol) => symbol.run("who-calls", self),
@@ -148,10 +188,14 @@ impl Shell {
             Command::WhoSets(symbol) => symbol.run("who-sets", self),
             Command::WhoMacroexpands(symbol) => symbol.run("who-macroexpands", self),
             Command::WhoSpecializes(symbol) => symbol.run("who-specializes", self),
+            Command::CodeFindReferences(command) => command.run(self),
+            Command::FindDefinition(symbol) => symbol.run("find-definition", self),
+            Command::LoadSystem(command) => command.run(self),
+            Command::ListSystems(command) => command.run(self),
             Command::Tools(command) => command.run(self),
             Command::Call(command) => command.run(self),
             Command::Doctor(command) => command.run(self),
-            Command::Serve => serve_stdio(|| self.session()).map(|()| Exit::Answered),
+            Command::Serve => self.serve(),
         }
     }
 }
@@ -166,11 +210,11 @@ pub fn main(embedded: Embedded) -> ExitCode {
             return exit_code(if error.use_stderr() { Exit::Usage } else { Exit::Answered });
         }
     };
-    let shell = Shell {
+    let shell = Arc::new(Shell {
         output: Output::new(line.options.no_color),
         options: line.options,
         installation: installation::find(embedded),
-    };
+    });
     match shell.run(&line.command) {
         Ok(exit) => exit_code(exit),
         Err(trouble) => {
