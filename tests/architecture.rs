@@ -53,7 +53,10 @@ fn arrows_point_down_only() {
     for (path, text) in sources("src") {
         let module = module(&path);
         let Some(allowed) = allowed.get(module.as_str()) else {
-            assert!(["lib", "main"].contains(&module.as_str()), "{path}: ARCHITECTURE.md does not know this folder");
+            assert!(
+                ["lib", "main"].contains(&module.as_str()),
+                "{path}: ARCHITECTURE.md does not know this folder"
+            );
             continue;
         };
         for line in code(&text) {
@@ -61,7 +64,8 @@ fn arrows_point_down_only() {
                 let used: String = used.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
                 // What starts with a capital is re-exported by lib.rs.
                 let used = if used.starts_with(char::is_uppercase) { "steelbank".to_owned() } else { used };
-                let known = used == module || allowed.contains(&used.as_str()) || !allowed_modules().contains(&used);
+                let known =
+                    used == module || allowed.contains(&used.as_str()) || !allowed_modules().contains(&used);
                 assert!(known, "{path}: {module} uses {used}:\n{line}");
             }
         }
@@ -75,7 +79,8 @@ fn allowed_modules() -> BTreeSet<String> {
 #[test]
 fn unsafe_code_is_in_the_engine_and_in_sys_alone() {
     for (path, text) in sources("src") {
-        let unsafe_code = code(&text).any(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe"));
+        let unsafe_code = code(&text)
+            .any(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "unsafe"));
         assert!(!unsafe_code || path.starts_with("src/engine/"), "{path} has unsafe code");
     }
 }
@@ -85,7 +90,10 @@ fn every_unsafe_block_has_its_proof() {
     let lints = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     assert!(lints.contains("undocumented_unsafe_blocks = \"deny\""));
     for manifest in ["Cargo.toml", "sys/Cargo.toml"] {
-        assert!(fs::read_to_string(root().join(manifest)).unwrap().contains("[lints]\nworkspace = true"), "{manifest}");
+        assert!(
+            fs::read_to_string(root().join(manifest)).unwrap().contains("[lints]\nworkspace = true"),
+            "{manifest}"
+        );
     }
 }
 
@@ -176,7 +184,10 @@ fn header_and_lisp_have_the_same_constants() {
     }
     for function in header.lines().filter(|line| line.contains(" steelbank_host_")) {
         let name = function.split("steelbank_host_").nth(1).unwrap().split('(').next().unwrap();
-        assert!(boundary.contains(&format!("\"steelbank_host_{name}\"")), "Lisp does not call steelbank_host_{name}");
+        assert!(
+            boundary.contains(&format!("\"steelbank_host_{name}\"")),
+            "Lisp does not call steelbank_host_{name}"
+        );
     }
 }
 
@@ -184,6 +195,9 @@ fn header_and_lisp_have_the_same_constants() {
 fn scripts_name_no_host() {
     for file in ["bootstrap", ".ci/run"] {
         let text = fs::read_to_string(root().join(file)).unwrap();
-        assert!(!text.contains("://"), "{file} names a host: addresses come from the machine's own configuration");
+        assert!(
+            !text.contains("://"),
+            "{file} names a host: addresses come from the machine's own configuration"
+        );
     }
 }

@@ -134,7 +134,8 @@ pub(super) fn core_build(path: &Path) -> Result<String, ImageError> {
             // Spaces: identifier, words, page in the file, address, pages.
             (DIRECTORY_ENTRY, spaces) => {
                 for [_, words, page, ..] in spaces.as_chunks::<5>().0 {
-                    end = end.max(page.saturating_add(1).saturating_mul(PAGE_OCTETS).saturating_add(words * 8));
+                    end =
+                        end.max(page.saturating_add(1).saturating_mul(PAGE_OCTETS).saturating_add(words * 8));
                 }
             }
             (PAGE_TABLE_ENTRY, [_, _, octets, page, ..]) => {

@@ -188,7 +188,9 @@ impl<'a> Walk<'a> {
         if let Some(outer) = self.parent(around) {
             let clause = match self.standard_operator(outer) {
                 "COND" if self.place(around) >= 2 => Some(1),
-                "CASE" | "ECASE" | "CCASE" | "TYPECASE" | "ETYPECASE" | "CTYPECASE" if self.place(around) >= 3 => {
+                "CASE" | "ECASE" | "CCASE" | "TYPECASE" | "ETYPECASE" | "CTYPECASE"
+                    if self.place(around) >= 3 =>
+                {
                     Some(2)
                 }
                 _ => None,
@@ -394,14 +396,60 @@ impl<'a> Walk<'a> {
 /// The place from which on the elements of a standard form are evaluated; None where that is not so simple.
 fn first_evaluated(operator: &str) -> Option<u32> {
     match operator {
-        "IF" | "PROGN" | "PROG1" | "PROG2" | "WHEN" | "UNLESS" | "AND" | "OR" | "SETF" | "SETQ" | "PSETF" | "PSETQ"
-        | "RETURN" | "MULTIPLE-VALUE-CALL" | "MULTIPLE-VALUE-LIST" | "MULTIPLE-VALUE-PROG1" | "NTH-VALUE"
-        | "UNWIND-PROTECT" | "CATCH" | "THROW" | "PUSH" | "PUSHNEW" | "POP" | "INCF" | "DECF" | "IGNORE-ERRORS"
-        | "LOCALLY" | "PROGV" | "TIME" | "ASSERT" => Some(2),
-        "LET" | "LET*" | "LAMBDA" | "DOLIST" | "DOTIMES" | "MULTIPLE-VALUE-BIND" | "DESTRUCTURING-BIND" | "FLET"
-        | "LABELS" | "MACROLET" | "SYMBOL-MACROLET" | "EVAL-WHEN" | "THE" | "RETURN-FROM" | "BLOCK" | "DEFVAR"
-        | "DEFPARAMETER" | "DEFCONSTANT" | "WITH-OPEN-FILE" | "WITH-SLOTS" | "WITH-ACCESSORS"
-        | "WITH-OUTPUT-TO-STRING" | "WITH-INPUT-FROM-STRING" | "PRINT-UNREADABLE-OBJECT" => Some(3),
+        "IF"
+        | "PROGN"
+        | "PROG1"
+        | "PROG2"
+        | "WHEN"
+        | "UNLESS"
+        | "AND"
+        | "OR"
+        | "SETF"
+        | "SETQ"
+        | "PSETF"
+        | "PSETQ"
+        | "RETURN"
+        | "MULTIPLE-VALUE-CALL"
+        | "MULTIPLE-VALUE-LIST"
+        | "MULTIPLE-VALUE-PROG1"
+        | "NTH-VALUE"
+        | "UNWIND-PROTECT"
+        | "CATCH"
+        | "THROW"
+        | "PUSH"
+        | "PUSHNEW"
+        | "POP"
+        | "INCF"
+        | "DECF"
+        | "IGNORE-ERRORS"
+        | "LOCALLY"
+        | "PROGV"
+        | "TIME"
+        | "ASSERT" => Some(2),
+        "LET"
+        | "LET*"
+        | "LAMBDA"
+        | "DOLIST"
+        | "DOTIMES"
+        | "MULTIPLE-VALUE-BIND"
+        | "DESTRUCTURING-BIND"
+        | "FLET"
+        | "LABELS"
+        | "MACROLET"
+        | "SYMBOL-MACROLET"
+        | "EVAL-WHEN"
+        | "THE"
+        | "RETURN-FROM"
+        | "BLOCK"
+        | "DEFVAR"
+        | "DEFPARAMETER"
+        | "DEFCONSTANT"
+        | "WITH-OPEN-FILE"
+        | "WITH-SLOTS"
+        | "WITH-ACCESSORS"
+        | "WITH-OUTPUT-TO-STRING"
+        | "WITH-INPUT-FROM-STRING"
+        | "PRINT-UNREADABLE-OBJECT" => Some(3),
         "DEFUN" | "DEFMACRO" => Some(4),
         _ if operator.starts_with('&') || STANDARD_MACROS.contains(&operator) => None,
         _ => Some(2),
@@ -410,26 +458,137 @@ fn first_evaluated(operator: &str) -> Option<u32> {
 
 /// The other standard macros and special operators; what remains of COMMON-LISP's operators are functions.
 const STANDARD_MACROS: &[&str] = &[
-    "CALL-METHOD", "CASE", "CCASE", "CHECK-TYPE", "COND", "CTYPECASE", "DECLAIM", "DECLARE", "DEFCLASS", "DEFGENERIC",
-    "DEFINE-COMPILER-MACRO", "DEFINE-CONDITION", "DEFINE-METHOD-COMBINATION", "DEFINE-MODIFY-MACRO",
-    "DEFINE-SETF-EXPANDER", "DEFINE-SYMBOL-MACRO", "DEFMETHOD", "DEFPACKAGE", "DEFSETF", "DEFSTRUCT", "DEFTYPE", "DO",
-    "DO*", "DO-ALL-SYMBOLS", "DO-EXTERNAL-SYMBOLS", "DO-SYMBOLS", "ECASE", "ETYPECASE", "FORMATTER", "FUNCTION", "GO",
-    "HANDLER-BIND", "HANDLER-CASE", "IN-PACKAGE", "LOAD-TIME-VALUE", "LOOP", "LOOP-FINISH", "MULTIPLE-VALUE-SETQ",
-    "PPRINT-EXIT-IF-LIST-EXHAUSTED", "PPRINT-LOGICAL-BLOCK", "PPRINT-POP", "PROG", "PROG*", "QUOTE", "REMF",
-    "RESTART-BIND", "RESTART-CASE", "ROTATEF", "SHIFTF", "STEP", "TAGBODY", "TRACE", "TYPECASE", "UNTRACE",
-    "WITH-COMPILATION-UNIT", "WITH-CONDITION-RESTARTS", "WITH-HASH-TABLE-ITERATOR", "WITH-OPEN-STREAM",
-    "WITH-PACKAGE-ITERATOR", "WITH-SIMPLE-RESTART", "WITH-STANDARD-IO-SYNTAX",
+    "CALL-METHOD",
+    "CASE",
+    "CCASE",
+    "CHECK-TYPE",
+    "COND",
+    "CTYPECASE",
+    "DECLAIM",
+    "DECLARE",
+    "DEFCLASS",
+    "DEFGENERIC",
+    "DEFINE-COMPILER-MACRO",
+    "DEFINE-CONDITION",
+    "DEFINE-METHOD-COMBINATION",
+    "DEFINE-MODIFY-MACRO",
+    "DEFINE-SETF-EXPANDER",
+    "DEFINE-SYMBOL-MACRO",
+    "DEFMETHOD",
+    "DEFPACKAGE",
+    "DEFSETF",
+    "DEFSTRUCT",
+    "DEFTYPE",
+    "DO",
+    "DO*",
+    "DO-ALL-SYMBOLS",
+    "DO-EXTERNAL-SYMBOLS",
+    "DO-SYMBOLS",
+    "ECASE",
+    "ETYPECASE",
+    "FORMATTER",
+    "FUNCTION",
+    "GO",
+    "HANDLER-BIND",
+    "HANDLER-CASE",
+    "IN-PACKAGE",
+    "LOAD-TIME-VALUE",
+    "LOOP",
+    "LOOP-FINISH",
+    "MULTIPLE-VALUE-SETQ",
+    "PPRINT-EXIT-IF-LIST-EXHAUSTED",
+    "PPRINT-LOGICAL-BLOCK",
+    "PPRINT-POP",
+    "PROG",
+    "PROG*",
+    "QUOTE",
+    "REMF",
+    "RESTART-BIND",
+    "RESTART-CASE",
+    "ROTATEF",
+    "SHIFTF",
+    "STEP",
+    "TAGBODY",
+    "TRACE",
+    "TYPECASE",
+    "UNTRACE",
+    "WITH-COMPILATION-UNIT",
+    "WITH-CONDITION-RESTARTS",
+    "WITH-HASH-TABLE-ITERATOR",
+    "WITH-OPEN-STREAM",
+    "WITH-PACKAGE-ITERATOR",
+    "WITH-SIMPLE-RESTART",
+    "WITH-STANDARD-IO-SYNTAX",
 ];
 
 /// What LOOP compares by name.
 const LOOP_KEYWORDS: &[&str] = &[
-    "ABOVE", "ACROSS", "ALWAYS", "AND", "APPEND", "APPENDING", "AS", "BEING", "BELOW", "BY", "COLLECT", "COLLECTING",
-    "COUNT", "COUNTING", "DO", "DOING", "DOWNFROM", "DOWNTO", "EACH", "ELSE", "END", "EXTERNAL-SYMBOL",
-    "EXTERNAL-SYMBOLS", "FINALLY", "FOR", "FROM", "HASH-KEY", "HASH-KEYS", "HASH-VALUE", "HASH-VALUES", "IF", "IN",
-    "INITIALLY", "INTO", "IT", "MAXIMIZE", "MAXIMIZING", "MINIMIZE", "MINIMIZING", "NAMED", "NCONC", "NCONCING",
-    "NEVER", "OF", "OF-TYPE", "ON", "PRESENT-SYMBOL", "PRESENT-SYMBOLS", "REPEAT", "RETURN", "SUM", "SUMMING",
-    "SYMBOL", "SYMBOLS", "THE", "THEN", "THEREIS", "TO", "UNLESS", "UNTIL", "UPFROM", "UPTO", "USING", "WHEN",
-    "WHILE", "WITH",
+    "ABOVE",
+    "ACROSS",
+    "ALWAYS",
+    "AND",
+    "APPEND",
+    "APPENDING",
+    "AS",
+    "BEING",
+    "BELOW",
+    "BY",
+    "COLLECT",
+    "COLLECTING",
+    "COUNT",
+    "COUNTING",
+    "DO",
+    "DOING",
+    "DOWNFROM",
+    "DOWNTO",
+    "EACH",
+    "ELSE",
+    "END",
+    "EXTERNAL-SYMBOL",
+    "EXTERNAL-SYMBOLS",
+    "FINALLY",
+    "FOR",
+    "FROM",
+    "HASH-KEY",
+    "HASH-KEYS",
+    "HASH-VALUE",
+    "HASH-VALUES",
+    "IF",
+    "IN",
+    "INITIALLY",
+    "INTO",
+    "IT",
+    "MAXIMIZE",
+    "MAXIMIZING",
+    "MINIMIZE",
+    "MINIMIZING",
+    "NAMED",
+    "NCONC",
+    "NCONCING",
+    "NEVER",
+    "OF",
+    "OF-TYPE",
+    "ON",
+    "PRESENT-SYMBOL",
+    "PRESENT-SYMBOLS",
+    "REPEAT",
+    "RETURN",
+    "SUM",
+    "SUMMING",
+    "SYMBOL",
+    "SYMBOLS",
+    "THE",
+    "THEN",
+    "THEREIS",
+    "TO",
+    "UNLESS",
+    "UNTIL",
+    "UPFROM",
+    "UPTO",
+    "USING",
+    "WHEN",
+    "WHILE",
+    "WITH",
 ];
 
 fn defines(operator: &str) -> bool {

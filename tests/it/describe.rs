@@ -54,10 +54,16 @@ fn print_base() {
 #[test]
 fn special_operators_and_macros() {
     let function = check("if", "COMMON-LISP::IF", "FUNCTION").function.unwrap();
-    assert_eq!((function.kind.as_str(), function.arglist.as_deref()), ("special-operator", Some("(TEST THEN &OPTIONAL ELSE)")));
+    assert_eq!(
+        (function.kind.as_str(), function.arglist.as_deref()),
+        ("special-operator", Some("(TEST THEN &OPTIONAL ELSE)"))
+    );
     assert!(function.documentation.unwrap().contains("predicate"));
     let function = check("loop", "COMMON-LISP::LOOP", "MACRO").function.unwrap();
-    assert_eq!((function.kind.as_str(), function.arglist.as_deref()), ("macro", Some("(&REST KEYWORDS-AND-FORMS)")));
+    assert_eq!(
+        (function.kind.as_str(), function.arglist.as_deref()),
+        ("macro", Some("(&REST KEYWORDS-AND-FORMS)"))
+    );
     assert_eq!(function.sources[0].file, "SYS:SRC;CODE;LOOP.LISP");
 }
 
@@ -79,21 +85,36 @@ fn classes_and_generic_functions() {
     assert_eq!(class.superclasses, ["SB-PCL::SLOT-OBJECT"]);
     assert!(class.subclasses > 3);
     let function = check("print-object", "COMMON-LISP::PRINT-OBJECT", "GENERIC-FUNCTION").function.unwrap();
-    assert_eq!((function.kind.as_str(), function.arglist.as_deref()), ("generic-function", Some("(OBJECT STREAM)")));
+    assert_eq!(
+        (function.kind.as_str(), function.arglist.as_deref()),
+        ("generic-function", Some("(OBJECT STREAM)"))
+    );
     assert!(function.methods.unwrap() > 50);
 }
 
 #[test]
 fn constants() {
     let variable = check("pi", "COMMON-LISP::PI", "VARIABLE").variable.unwrap();
-    assert_eq!((variable.kind.as_str(), variable.value.as_deref()), ("constant", Some("3.141592653589793d0")));
+    assert_eq!(
+        (variable.kind.as_str(), variable.value.as_deref()),
+        ("constant", Some("3.141592653589793d0"))
+    );
     let variable = check("nil", "COMMON-LISP::NIL", "VARIABLE").variable.unwrap();
     assert_eq!((variable.kind.as_str(), variable.value.as_deref()), ("constant", Some("NIL")));
 }
 
 #[test]
 fn names_as_they_are_written() {
-    for name in ["mapcar", "MapCar", "cl:mapcar", "cl::mapcar", "common-lisp:mapcar", "|MAPCAR|", "#'mapcar", "'mapcar"] {
+    for name in [
+        "mapcar",
+        "MapCar",
+        "cl:mapcar",
+        "cl::mapcar",
+        "common-lisp:mapcar",
+        "|MAPCAR|",
+        "#'mapcar",
+        "'mapcar",
+    ] {
         assert_eq!(describe(name).symbol, "COMMON-LISP::MAPCAR", "{name}");
     }
     // The prefix wins over the package argument.
@@ -152,7 +173,12 @@ fn not_found() {
         assert_eq!(text::who(&answer), text);
     };
     let no_symbol = LookupStatus::NoSymbol;
-    check("nonexistent-symbol", "CL-USER", no_symbol, "Symbol NONEXISTENT-SYMBOL not found in package CL-USER (status: NIL)");
+    check(
+        "nonexistent-symbol",
+        "CL-USER",
+        no_symbol,
+        "Symbol NONEXISTENT-SYMBOL not found in package CL-USER (status: NIL)",
+    );
     check("*nonexistent*", "CL", no_symbol, "Symbol *NONEXISTENT* not found in package CL (status: NIL)");
     check("foo", "NONEXISTENT", LookupStatus::NoPackage, "Package NONEXISTENT not found");
     check("nonexistent::foo", "CL", LookupStatus::NoPackage, "Package NONEXISTENT not found");

@@ -35,8 +35,7 @@ fn runs_out_of_time(source: &str) -> bool {
 
 /// The value of the variable as describe-symbol prints it, its error, and whether it was cut.
 fn value(name: &str) -> (String, Option<String>, bool) {
-    let variable =
-        bank().describe_symbol(name, "CL-USER").unwrap().description.unwrap().variable.unwrap();
+    let variable = bank().describe_symbol(name, "CL-USER").unwrap().description.unwrap().variable.unwrap();
     sound();
     (variable.value.unwrap(), variable.value_error, variable.value_cut)
 }
@@ -113,7 +112,9 @@ fn exits_are_refused() {
 #[test]
 fn exits_of_other_threads_are_refused_and_reported() {
     for (number, form) in
-        ["(sb-ext:exit)", "(sb-ext:exit :abort t)", "(sb-ext:exit :timeout 0)", "(error \"by itself\")"].iter().enumerate()
+        ["(sb-ext:exit)", "(sb-ext:exit :abort t)", "(sb-ext:exit :timeout 0)", "(error \"by itself\")"]
+            .iter()
+            .enumerate()
     {
         let values = evaluate(&format!(
             "(sb-thread:join-thread (sb-thread:make-thread (lambda () {form}) :name \"thread {number}\")
@@ -166,15 +167,22 @@ fn interrupts_from_other_threads() {
 #[test]
 fn the_debugger_is_never_entered() {
     assert!(fails("(break \"here\")", FaultKind::Error).contains("here"));
-    assert!(fails("(invoke-debugger (make-condition 'simple-error :format-control \"so\"))", FaultKind::Error)
-        .contains("so"));
+    assert!(
+        fails("(invoke-debugger (make-condition 'simple-error :format-control \"so\"))", FaultKind::Error)
+            .contains("so")
+    );
     fails("(progn (sb-ext:enable-debugger) (error \"with a debugger\"))", FaultKind::Error);
-    fails("(let ((*debugger-hook* (lambda (c h) (declare (ignore c h)) (throw 'nowhere 1)))) (error \"x\"))", FaultKind::Error);
+    fails(
+        "(let ((*debugger-hook* (lambda (c h) (declare (ignore c h)) (throw 'nowhere 1)))) (error \"x\"))",
+        FaultKind::Error,
+    );
 }
 
 #[test]
 fn conditions_that_cannot_be_reported() {
-    evaluate("(define-condition cl-user::mute (error) () (:report (lambda (c s) (declare (ignore c s)) (error \"no\"))))");
+    evaluate(
+        "(define-condition cl-user::mute (error) () (:report (lambda (c s) (declare (ignore c s)) (error \"no\"))))",
+    );
     assert!(fails("(error 'cl-user::mute)", FaultKind::Error).contains("MUTE"));
     evaluate("(define-condition cl-user::endless (error) () (:report (lambda (c s) (loop (print c s)))))");
     fails("(error 'cl-user::endless)", FaultKind::Error);
@@ -265,7 +273,8 @@ fn output_is_kept_up_to_a_limit() {
 
 #[test]
 fn input_is_at_its_end() {
-    for form in ["(read-line)", "(read)", "(read-char *terminal-io*)", "(read-line *query-io*)", "(y-or-n-p)"] {
+    for form in ["(read-line)", "(read)", "(read-char *terminal-io*)", "(read-line *query-io*)", "(y-or-n-p)"]
+    {
         fails(form, FaultKind::EndOfFile);
     }
 }
@@ -302,10 +311,7 @@ fn the_boundary_refuses_misuse() {
 
 #[test]
 fn a_panic_in_a_job_is_an_error() {
-    let error = bank()
-        .lisp()
-        .run::<()>(Duration::from_secs(5), |_| panic!("the job's own"))
-        .unwrap_err();
+    let error = bank().lisp().run::<()>(Duration::from_secs(5), |_| panic!("the job's own")).unwrap_err();
     assert!(matches!(&error, LispError::Panicked(text) if text == "the job's own"), "{error:?}");
     sound();
 }
@@ -343,7 +349,13 @@ fn a_job_that_waits_too_long_is_answered() {
 
 #[test]
 fn questions_never_intern() {
-    for name in ["never-seen-before", "cl-user::never-seen-before", "|never seen|", "keyword:never-seen", ":never-seen"] {
+    for name in [
+        "never-seen-before",
+        "cl-user::never-seen-before",
+        "|never seen|",
+        "keyword:never-seen",
+        ":never-seen",
+    ] {
         let _ = bank().describe_symbol(name, "CL-USER").unwrap();
         let _ = bank().who_calls(name, "CL-USER").unwrap();
     }

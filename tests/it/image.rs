@@ -15,7 +15,10 @@ pub(crate) fn bank() -> &'static Steelbank {
 
 /// Evaluates `source` and returns the printed values of its last form.
 pub(crate) fn evaluate(source: &str) -> Vec<String> {
-    bank().evaluate(source, Duration::from_secs(60)).unwrap_or_else(|error| panic!("{source}: {error}")).values
+    bank()
+        .evaluate(source, Duration::from_secs(60))
+        .unwrap_or_else(|error| panic!("{source}: {error}"))
+        .values
 }
 
 /// The fault that `source` ends in.

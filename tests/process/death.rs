@@ -112,7 +112,11 @@ fn a_small_heap_is_survived() {
             for _ in 0..2 {
                 match bank.evaluate(form, Duration::from_secs(60)).unwrap_err() {
                     Error::Lisp(LispError::Fault(fault)) => {
-                        assert_eq!(fault.kind, steelbank::engine::FaultKind::HeapExhausted, "{form} {fault:?}");
+                        assert_eq!(
+                            fault.kind,
+                            steelbank::engine::FaultKind::HeapExhausted,
+                            "{form} {fault:?}"
+                        );
                     }
                     other => panic!("{form}: {other:?}"),
                 }

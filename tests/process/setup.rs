@@ -43,7 +43,10 @@ fn no_files_at_all() {
         let mut installation = Installation::in_folder(Path::new("/nowhere/at/all"));
         installation.index = Installation::built().index;
         let error = start(installation);
-        assert!(error.contains("/nowhere/at/all/libsteelbank-sbcl.so") && error.contains("./bootstrap"), "{error}");
+        assert!(
+            error.contains("/nowhere/at/all/libsteelbank-sbcl.so") && error.contains("./bootstrap"),
+            "{error}"
+        );
         let error = start(with_core(Path::new("/nowhere/steelbank.core")));
         assert!(error.contains("/nowhere/steelbank.core") && error.contains("./bootstrap"), "{error}");
         // None of this has used up the one start.
@@ -157,9 +160,20 @@ fn contribs_are_required_from_the_folder() {
             ["\"SB-ACLREPL\""]
         );
         // Preloaded ones are known to ASDF and to REQUIRE, and are not loaded again.
-        for name in ["asdf", "uiop", "sb-introspect", "sb-posix", "sb-bsd-sockets", "sb-cltl2", "sb-md5",
-            "sb-rotate-byte", "sb-concurrency", "sb-sprof", "sb-rt", "sb-grovel"]
-        {
+        for name in [
+            "asdf",
+            "uiop",
+            "sb-introspect",
+            "sb-posix",
+            "sb-bsd-sockets",
+            "sb-cltl2",
+            "sb-md5",
+            "sb-rotate-byte",
+            "sb-concurrency",
+            "sb-sprof",
+            "sb-rt",
+            "sb-grovel",
+        ] {
             bank.evaluate(&format!("(asdf:load-system {name:?})"), allowed).unwrap();
             bank.evaluate(&format!("(require {name:?})"), allowed).unwrap();
         }
