@@ -2,9 +2,11 @@
 //!
 //! Nothing here runs or loads anyone's code, and nothing here knows the engine.
 
+pub mod kind;
 pub mod lines;
 pub mod lisp;
 pub mod positions;
 pub mod sbcl;
 pub mod sidecar;
 pub mod sidecar_roles;
+pub mod text;

@@ -24,6 +24,7 @@
 //! assert!(file.head(print).unwrap().is_named(text, "PRINT"));
 //! ```
 
+mod definitions;
 mod features;
 mod reader;
 mod syntax;
@@ -32,7 +33,9 @@ mod tests;
 mod text;
 mod token;
 
+pub use definitions::{Definition, definitions};
 pub use features::Features;
 pub use syntax::Dialect;
 pub use text::{Datum, Form, FormId, FormKind, LispText, Span, TopLevelForm};
+pub(crate) use token::upcase;
 pub use token::{Marker, SymbolName, Token, TokenKind};

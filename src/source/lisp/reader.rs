@@ -727,7 +727,7 @@ fn split_namespace(raw: &[u8]) -> (usize, Marker) {
 
 impl Token {
     /// The string that this token designates, as `string` does for symbols, characters and strings.
-    pub(super) fn designated(&self, text: &[u8]) -> Option<String> {
+    pub(crate) fn designated(&self, text: &[u8]) -> Option<String> {
         match self.kind {
             TokenKind::Symbol => Some(self.symbol(text).name.into_owned()),
             TokenKind::String => {

@@ -1,0 +1,136 @@
+//! What the index keeps of one file.
+
+use super::definitions::definitions;
+use super::language::Language;
+use super::postings::{Hit, encode, encode_definitions};
+use super::scan::{Role, occurrences};
+use super::segment::{Builder, KeyMap};
+use crate::source::lisp::{Definition, Dialect};
+use std::cell::RefCell;
+
+/// Keys of Common Lisp are as they are read, those of all other languages as they are written. They are kept apart.
+pub(super) fn family(language: Language) -> u8 {
+    u8::from(language.dialect() == Some(Dialect::CommonLisp))
+}
+
+/// The key under which the index keeps an identifier.
+pub(super) fn key(language: Language, identifier: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(identifier.len() + 1);
+    key.push(family(language));
+    key.extend_from_slice(identifier);
+    key
+}
+
+/// One file, analysed.
+pub(super) struct Analysis {
+    keys: Vec<Key>,
+    trigrams: Vec<u32>,
+}
+
+struct Key {
+    key: Vec<u8>,
+    count: u64,
+    hits: Vec<u8>,
+    definitions: Vec<u8>,
+}
+
+impl Analysis {
+    pub(super) fn of(text: &[u8], language: Language, stop: &dyn Fn() -> bool) -> Analysis {
+        let defined = definitions(text, language, stop);
+        let mut keys: KeyMap<Vec<u8>, (Vec<Hit>, Vec<Definition>)> = KeyMap::default();
+        let family = family(language);
+        let mut probe = Vec::new();
+        occurrences(text, language, &mut |occurrence| {
+            probe.clear();
+            probe.push(family);
+            probe.extend_from_slice(occurrence.key);
+            let (offset, mut role) = (occurrence.offset, occurrence.role);
+            let definition = defined_at(&defined, offset, occurrence.key.len());
+            if definition.is_some_and(|definition| !definition.declaration) {
+                role = Role::Definition;
+            }
+            if !keys.contains_key(&probe) {
+                keys.insert(probe.clone(), Default::default());
+            }
+            if let Some((hits, definitions)) = keys.get_mut(&probe) {
+                hits.push(Hit { offset, role });
+                definitions.extend(definition);
+            }
+        });
+        let keys = keys
+            .into_iter()
+            .map(|(key, (mut hits, definitions))| {
+                hits.sort_by_key(|hit| hit.offset);
+                hits.dedup_by_key(|hit| hit.offset);
+                let definitions =
+                    if definitions.is_empty() { Vec::new() } else { encode_definitions(&definitions) };
+                Key { key, count: hits.len() as u64, hits: encode(&hits), definitions }
+            })
+            .collect();
+        Analysis { keys, trigrams: trigrams(text) }
+    }
+
+    /// Adds the file to a segment and gives its number there.
+    pub(super) fn add_to(&self, builder: &mut Builder) -> u32 {
+        let file = builder.file();
+        for key in &self.keys {
+            builder.add(&key.key, file, key.count, &key.hits, &key.definitions, false);
+        }
+        self.trigrams.iter().for_each(|&trigram| builder.add_trigram(trigram, file));
+        file
+    }
+}
+
+/// The definition whose name starts at `offset`, or just after a sigil there.
+fn defined_at(definitions: &[Definition], offset: u32, length: usize) -> Option<Definition> {
+    let first = definitions.partition_point(|definition| definition.name.start < offset);
+    let found = definitions.get(first)?;
+    let starts_here = found.name.start == offset;
+    let sigil = found.name.start <= offset + 2 && found.name.end == offset + length as u32;
+    (starts_here || sigil).then_some(*found)
+}
+
+/// The occurrences of one identifier in a text, as [`Analysis::of`] finds them. `defined` are its definitions there.
+pub(super) fn hits_of(text: &[u8], language: Language, identifier: &[u8], defined: &[Definition]) -> Vec<Hit> {
+    let mut hits = Vec::new();
+    occurrences(text, language, &mut |occurrence| {
+        if occurrence.key == identifier {
+            let definition = defined_at(defined, occurrence.offset, occurrence.key.len());
+            let is_definition = definition.is_some_and(|definition| !definition.declaration);
+            let role = if is_definition { Role::Definition } else { occurrence.role };
+            hits.push(Hit { offset: occurrence.offset, role });
+        }
+    });
+    hits.sort_by_key(|hit| hit.offset);
+    hits.dedup_by_key(|hit| hit.offset);
+    hits
+}
+
+/// A trigram without regard to ASCII case; `None` for one with whitespace or control characters, which is not kept.
+pub(super) fn trigram(bytes: &[u8]) -> Option<u32> {
+    let [a, b, c] = *bytes else { return None };
+    if a <= b' ' || b <= b' ' || c <= b' ' {
+        return None;
+    }
+    let lower = |byte: u8| u32::from(byte.to_ascii_lowercase());
+    Some(lower(a) << 16 | lower(b) << 8 | lower(c))
+}
+
+fn trigrams(text: &[u8]) -> Vec<u32> {
+    thread_local! {
+        static SEEN: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    }
+    SEEN.with_borrow_mut(|seen| {
+        seen.resize(1 << 18, 0);
+        let mut found = Vec::new();
+        for trigram in text.windows(3).filter_map(trigram) {
+            let (word, bit) = (trigram as usize >> 6, 1_u64 << (trigram & 63));
+            if seen[word] & bit == 0 {
+                seen[word] |= bit;
+                found.push(trigram);
+            }
+        }
+        found.iter().for_each(|&trigram| seen[trigram as usize >> 6] = 0);
+        found
+    })
+}
