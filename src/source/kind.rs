@@ -114,7 +114,10 @@ impl Kind {
                 Kind::FIELD => self == Kind::PROPERTY,
                 Kind::PROPERTY => self == Kind::FIELD,
                 Kind::TYPE => {
-                    matches!(self, Kind::CLASS | Kind::STRUCT | Kind::ENUM | Kind::UNION | Kind::INTERFACE | Kind::TRAIT)
+                    matches!(
+                        self,
+                        Kind::CLASS | Kind::STRUCT | Kind::ENUM | Kind::UNION | Kind::INTERFACE | Kind::TRAIT
+                    )
                 }
                 _ => false,
             }

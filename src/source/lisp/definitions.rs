@@ -149,7 +149,8 @@ pub fn definitions(text: &LispText, bytes: &[u8]) -> Vec<Definition> {
         let kind = known.iter().find(|(name, _)| *name == operator).map(|&(_, kind)| kind);
         let kind = kind.or_else(|| {
             let lower = operator.to_lowercase();
-            let defines = lower.starts_with("def") && !matches!(lower.as_str(), "default" | "defer" | "deftransforms");
+            let defines =
+                lower.starts_with("def") && !matches!(lower.as_str(), "default" | "defer" | "deftransforms");
             (form.parent.is_none() && defines).then_some(Kind::DEFINITION)
         });
         if let Some(kind) = kind {
@@ -245,7 +246,13 @@ impl Finder<'_> {
         if name.start >= name.end {
             return;
         }
-        self.found.push(Definition { kind, name, form: self.form.span, declaration, active: self.form.active });
+        self.found.push(Definition {
+            kind,
+            name,
+            form: self.form.span,
+            declaration,
+            active: self.form.active,
+        });
     }
 
     /// What `:accessor`, `:reader` and `:writer` name in a class.
@@ -254,7 +261,11 @@ impl Finder<'_> {
         let mut option = false;
         for token in tokens.into_iter().filter(|token| token.kind != TokenKind::Comment) {
             let is_symbol = token.kind == TokenKind::Symbol;
-            if option && is_symbol && matches!(token.marker, Marker::None) && !token.is_named(self.bytes, "SETF") {
+            if option
+                && is_symbol
+                && matches!(token.marker, Marker::None)
+                && !token.is_named(self.bytes, "SETF")
+            {
                 self.found.push(Definition {
                     kind: Kind::ACCESSOR,
                     name: token.name_span(),
@@ -320,23 +331,20 @@ mod tests {
 
     #[test]
     fn other_lisps_define() {
-        check(Dialect::EmacsLisp, "(defun f ()) (defcustom v 1 \"\") (defalias 'g #'f) (defvar w)", &[
-            ("function", "f"),
-            ("variable", "v"),
-            ("function", "g"),
-        ]);
-        check(Dialect::Scheme, "(define (f x) (define y 1) y) (define g (lambda (x) x)) (define ((c a) b) a) (define-syntax m x)", &[
-            ("function", "f"),
-            ("variable", "y"),
-            ("function", "g"),
-            ("function", "c"),
-            ("macro", "m"),
-        ]);
-        check(Dialect::Clojure, "(ns a.b) (defn ^:private f [x]) (def v 1) (declare later) (defprotocol P (m [this]))", &[
-            ("namespace", "a.b"),
-            ("function", "f"),
-            ("variable", "v"),
-            ("protocol", "P"),
-        ]);
+        check(
+            Dialect::EmacsLisp,
+            "(defun f ()) (defcustom v 1 \"\") (defalias 'g #'f) (defvar w)",
+            &[("function", "f"), ("variable", "v"), ("function", "g")],
+        );
+        check(
+            Dialect::Scheme,
+            "(define (f x) (define y 1) y) (define g (lambda (x) x)) (define ((c a) b) a) (define-syntax m x)",
+            &[("function", "f"), ("variable", "y"), ("function", "g"), ("function", "c"), ("macro", "m")],
+        );
+        check(
+            Dialect::Clojure,
+            "(ns a.b) (defn ^:private f [x]) (def v 1) (declare later) (defprotocol P (m [this]))",
+            &[("namespace", "a.b"), ("function", "f"), ("variable", "v"), ("protocol", "P")],
+        );
     }
 }

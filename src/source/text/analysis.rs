@@ -91,7 +91,12 @@ fn defined_at(definitions: &[Definition], offset: u32, length: usize) -> Option<
 }
 
 /// The occurrences of one identifier in a text, as [`Analysis::of`] finds them. `defined` are its definitions there.
-pub(super) fn hits_of(text: &[u8], language: Language, identifier: &[u8], defined: &[Definition]) -> Vec<Hit> {
+pub(super) fn hits_of(
+    text: &[u8],
+    language: Language,
+    identifier: &[u8],
+    defined: &[Definition],
+) -> Vec<Hit> {
     let mut hits = Vec::new();
     occurrences(text, language, &mut |occurrence| {
         if occurrence.key == identifier {

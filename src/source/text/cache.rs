@@ -50,13 +50,16 @@ impl TextCache {
             let mut state = self.state.lock();
             state.clock += 1;
             let clock = state.clock;
-            if let Some(kept) = state.texts.get_mut(&file.path).filter(|kept| kept.signature == file.signature) {
+            if let Some(kept) =
+                state.texts.get_mut(&file.path).filter(|kept| kept.signature == file.signature)
+            {
                 kept.used = clock;
                 return Some(Arc::clone(&kept.text));
             }
         }
         let read = tree.read(&file.path, HUGE).ok()?;
-        let same = read.stamp.signature == file.signature && (!file.recent || checksum(&read.text) == file.hash);
+        let same =
+            read.stamp.signature == file.signature && (!file.recent || checksum(&read.text) == file.hash);
         if !same {
             return None;
         }

@@ -39,7 +39,8 @@ fn tags(text: &[u8], tagger: &grammars::Tagger, stop: &dyn Fn() -> bool) -> Opti
     parser.set_language(&tagger.language).ok()?;
     let mut parsing = |_: &_| go_on();
     let options = ParseOptions::new().progress_callback(&mut parsing);
-    let tree = parser.parse_with_options(&mut |at, _| text.get(at..).unwrap_or_default(), None, Some(options))?;
+    let tree =
+        parser.parse_with_options(&mut |at, _| text.get(at..).unwrap_or_default(), None, Some(options))?;
     let mut querying = |_: &_| go_on();
     let options = QueryCursorOptions::new().progress_callback(&mut querying);
     let mut cursor = QueryCursor::new();
@@ -107,7 +108,10 @@ fn owner<'tree>(name: Node<'tree>, node: Node<'tree>) -> Node<'tree> {
             while let Some(parent) = outer.parent() {
                 match parent.kind() {
                     "function_definition" | "declaration" | "field_declaration" => return parent,
-                    "pointer_declarator" | "reference_declarator" | "init_declarator" | "parenthesized_declarator" => {
+                    "pointer_declarator"
+                    | "reference_declarator"
+                    | "init_declarator"
+                    | "parenthesized_declarator" => {
                         outer = parent;
                     }
                     _ => break,
@@ -121,7 +125,8 @@ fn owner<'tree>(name: Node<'tree>, node: Node<'tree>) -> Node<'tree> {
 
 /// What the node says more exactly than the query: the kind, and whether it is a declaration only.
 fn refine(text: &[u8], name: Node<'_>, node: Node<'_>, kind: Kind) -> Option<(Kind, bool)> {
-    let parent = || node.parent().filter(|parent| parent.kind() != "decorated_definition").or(node.parent()?.parent());
+    let parent =
+        || node.parent().filter(|parent| parent.kind() != "decorated_definition").or(node.parent()?.parent());
     let has = |field| node.child_by_field_name(field).is_some();
     let child = |kind: &str| {
         let mut cursor = node.walk();
@@ -141,13 +146,18 @@ fn refine(text: &[u8], name: Node<'_>, node: Node<'_>, kind: Kind) -> Option<(Ki
         "enum_specifier" => has("body").then_some((Kind::ENUM, false))?,
         "class_specifier" => (Kind::CLASS, !has("body")),
         "trait_item" | "trait_declaration" => (Kind::TRAIT, false),
+        "protocol_declaration" if kind == Kind::INTERFACE => (Kind::PROTOCOL, false),
         "type_item" | "type_definition" => (Kind::TYPE, false),
         "function_signature_item" | "method_signature" | "abstract_method_signature" => (Kind::METHOD, true),
         "function_signature" => (Kind::FUNCTION, true),
         // A function type or a call that looks like a declarator.
         "function_declarator" => return None,
-        "function_definition" if kind == Kind::FUNCTION && name.kind() == "field_identifier" => (Kind::METHOD, false),
-        "function_definition" | "function_declaration" if kind == Kind::FUNCTION && in_class() => (Kind::METHOD, false),
+        "function_definition" if kind == Kind::FUNCTION && name.kind() == "field_identifier" => {
+            (Kind::METHOD, false)
+        }
+        "function_definition" | "function_declaration" if kind == Kind::FUNCTION && in_class() => {
+            (Kind::METHOD, false)
+        }
         "declaration" if matches!(kind, Kind::FUNCTION | Kind::METHOD) => (kind, true),
         "field_declaration" if kind == Kind::FUNCTION => (Kind::METHOD, true),
         "method_declaration" => (Kind::METHOD, !has("body")),
@@ -198,7 +208,12 @@ mod tests {
     fn every_grammar_has_a_query_that_compiles() {
         for language in Language::all() {
             if let Some(grammar) = language.grammar() {
-                assert!(grammars::tagger(grammar).is_some(), "{}: {}", language.name(), grammars::complaint(grammar));
+                assert!(
+                    grammars::tagger(grammar).is_some(),
+                    "{}: {}",
+                    language.name(),
+                    grammars::complaint(grammar)
+                );
             }
         }
     }
@@ -250,28 +265,30 @@ mod tests {
         check(
             "cpp",
             "namespace n { class C; class D { void m(); int k() { return 1; } }; }\nvoid n::D::m() {}\nusing T = int;\n",
-            &["namespace n", "class C declared", "class D", "method m declared", "method k", "method m", "type T"],
+            &[
+                "namespace n",
+                "class C declared",
+                "class D",
+                "method m declared",
+                "method k",
+                "method m",
+                "type T",
+            ],
         );
     }
 
     #[test]
     fn scripting_languages() {
-        check("python", "X = 1\ny = 2\nclass C:\n    @p\n    def m(self): pass\ndef f(): pass\n", &[
-            "constant X",
-            "variable y",
-            "class C",
-            "method m",
-            "function f",
-        ]);
-        check("javascript", "function f() {}\nconst g = () => 1, h = 2;\nclass C { m() {} x = 1 }\nexport const k = 3;\n", &[
-            "function f",
-            "function g",
-            "variable h",
-            "class C",
-            "method m",
-            "field x",
-            "variable k",
-        ]);
+        check(
+            "python",
+            "X = 1\ny = 2\nclass C:\n    @p\n    def m(self): pass\ndef f(): pass\n",
+            &["constant X", "variable y", "class C", "method m", "function f"],
+        );
+        check(
+            "javascript",
+            "function f() {}\nconst g = () => 1, h = 2;\nclass C { m() {} x = 1 }\nexport const k = 3;\n",
+            &["function f", "function g", "variable h", "class C", "method m", "field x", "variable k"],
+        );
         check(
             "typescript",
             "interface I { p: string; m(): void }\ntype T = I;\nenum E { A }\nclass C { x = 1; m() {} }\nexport function f(): void {}\nnamespace N {}\n",
@@ -288,84 +305,98 @@ mod tests {
                 "namespace N",
             ],
         );
-        check("ruby", "module M\n  class C\n    K = 1\n    def m?; end\n    def self.s; end\n  end\nend\n", &[
-            "module M",
-            "class C",
-            "constant K",
-            "method m?",
-            "method s",
-        ]);
-        check("php", "<?php namespace N; const K = 1; interface I {} trait T {} class C { public $p; function m() {} } function f() {}", &[
-            "namespace N",
-            "constant K",
-            "interface I",
-            "trait T",
-            "class C",
-            "field p",
-            "method m",
-            "function f",
-        ]);
+        check(
+            "ruby",
+            "module M\n  class C\n    K = 1\n    def m?; end\n    def self.s; end\n  end\nend\n",
+            &["module M", "class C", "constant K", "method m?", "method s"],
+        );
+        check(
+            "php",
+            "<?php namespace N; const K = 1; interface I {} trait T {} class C { public $p; function m() {} } function f() {}",
+            &[
+                "namespace N",
+                "constant K",
+                "interface I",
+                "trait T",
+                "class C",
+                "field p",
+                "method m",
+                "function f",
+            ],
+        );
     }
 
     #[test]
     fn compiled_languages() {
-        check("go", "package p\nconst K = 1\nvar (\n\tv int\n)\ntype S struct { f int }\ntype I interface {}\ntype T int\nfunc f() {}\nfunc (s S) m() {}\n", &[
-            "constant K",
-            "variable v",
-            "struct S",
-            "field f",
-            "interface I",
-            "type T",
-            "function f",
-            "method m",
-        ]);
-        check("java", "class C { int f; C() {} void m() {} enum E { A } } interface I { void n(); } record R(int x) {}", &[
-            "class C",
-            "field f",
-            "constructor C",
-            "method m",
-            "enum E",
-            "variant A",
-            "interface I",
-            "method n declared",
-            "struct R",
-        ]);
-        check("csharp", "namespace N { class C { int f; int P { get; } C() {} void M() {} } struct S {} enum E { A } interface I {} }", &[
-            "namespace N",
-            "class C",
-            "field f",
-            "property P",
-            "constructor C",
-            "method M",
-            "struct S",
-            "enum E",
-            "variant A",
-            "interface I",
-        ]);
-        check("zig", "const S = struct { x: u8 };\npub fn f() void { const local = 1; _ = local; }\nvar v: u8 = 1;\n", &[
-            "struct S",
-            "field x",
-            "function f",
-            "variable v",
-        ]);
-        check("kotlin", "class C { val p = 1\n fun m() {} }\ninterface I\nenum class E { A }\nobject O\nfun f() { val l = 1 }\ntypealias T = Int\n", &[
-            "class C",
-            "property p",
-            "method m",
-            "interface I",
-            "enum E",
-            "variant A",
-            "object O",
-            "function f",
-            "type T",
-        ]);
-        check("swift", "class C { var p = 1\n func m() {} }\nstruct S {}\nprotocol P {}\nfunc f() {}\n", &[
-            "class C",
-            "property p",
-            "method m",
-            "struct S",
-            "protocol P",
-            "function f",
-        ]);
+        check(
+            "go",
+            "package p\nconst K = 1\nvar (\n\tv int\n)\ntype S struct { f int }\ntype I interface {}\ntype T int\nfunc f() {}\nfunc (s S) m() {}\n",
+            &[
+                "constant K",
+                "variable v",
+                "struct S",
+                "field f",
+                "interface I",
+                "type T",
+                "function f",
+                "method m",
+            ],
+        );
+        check(
+            "java",
+            "class C { int f; C() {} void m() {} enum E { A } } interface I { void n(); } record R(int x) {}",
+            &[
+                "class C",
+                "field f",
+                "constructor C",
+                "method m",
+                "enum E",
+                "variant A",
+                "interface I",
+                "method n declared",
+                "struct R",
+            ],
+        );
+        check(
+            "csharp",
+            "namespace N { class C { int f; int P { get; } C() {} void M() {} } struct S {} enum E { A } interface I {} }",
+            &[
+                "namespace N",
+                "class C",
+                "field f",
+                "property P",
+                "constructor C",
+                "method M",
+                "struct S",
+                "enum E",
+                "variant A",
+                "interface I",
+            ],
+        );
+        check(
+            "zig",
+            "const S = struct { x: u8 };\npub fn f() void { const local = 1; _ = local; }\nvar v: u8 = 1;\n",
+            &["struct S", "field x", "function f", "variable v"],
+        );
+        check(
+            "kotlin",
+            "class C { val p = 1\n fun m() {} }\ninterface I\nenum class E { A }\nobject O\nfun f() { val l = 1 }\ntypealias T = Int\n",
+            &[
+                "class C",
+                "property p",
+                "method m",
+                "interface I",
+                "enum E",
+                "variant A",
+                "object O",
+                "function f",
+                "type T",
+            ],
+        );
+        check(
+            "swift",
+            "class C { var p = 1\n func m() {} }\nstruct S {}\nprotocol P {}\nfunc f() {}\n",
+            &["class C", "property p", "method m", "struct S", "protocol P", "function f"],
+        );
     }
 }

@@ -13,7 +13,9 @@ pub struct Globs {
 
 /// A glob that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the glob `{glob}` is not understood: {reason}. Write it as in `src/**/*.rs`, relative to the project.")]
+#[error(
+    "the glob `{glob}` is not understood: {reason}. Write it as in `src/**/*.rs`, relative to the project."
+)]
 pub struct BadGlob {
     /// The glob.
     pub glob: String,

@@ -89,7 +89,9 @@ fn parts(grammar: Grammar) -> (Language, Vec<&'static str>) {
         Grammar::Java => (tree_sitter_java::LANGUAGE.into(), vec![tree_sitter_java::TAGS_QUERY, JAVA]),
         Grammar::Ruby => (tree_sitter_ruby::LANGUAGE.into(), vec![tree_sitter_ruby::TAGS_QUERY, RUBY]),
         Grammar::Php => (tree_sitter_php::LANGUAGE_PHP.into(), vec![tree_sitter_php::TAGS_QUERY, PHP]),
-        Grammar::CSharp => (tree_sitter_c_sharp::LANGUAGE.into(), vec![tree_sitter_c_sharp::TAGS_QUERY, CSHARP]),
+        Grammar::CSharp => {
+            (tree_sitter_c_sharp::LANGUAGE.into(), vec![tree_sitter_c_sharp::TAGS_QUERY, CSHARP])
+        }
         Grammar::Zig => (tree_sitter_zig::LANGUAGE.into(), vec![ZIG]),
         Grammar::Kotlin => (tree_sitter_kotlin_ng::LANGUAGE.into(), vec![KOTLIN]),
         Grammar::Swift => (tree_sitter_swift::LANGUAGE.into(), vec![tree_sitter_swift::TAGS_QUERY, SWIFT]),

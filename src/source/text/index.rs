@@ -162,7 +162,9 @@ impl TextIndex {
             Err(PageError::Damaged) => {
                 return Ok(Status::Missing("the index is damaged or of another version".to_owned()));
             }
-            Err(PageError::Io(error)) => return Ok(Status::Missing(format!("the index cannot be read: {error}"))),
+            Err(PageError::Io(error)) => {
+                return Ok(Status::Missing(format!("the index cannot be read: {error}")));
+            }
         };
         Ok(match snapshot.changes(&self.tree, control)?.count() {
             0 => Status::Fresh,
@@ -176,7 +178,12 @@ impl TextIndex {
     /// # Errors
     ///
     /// If the index cannot be written, or the caller gives up.
-    pub fn build(&self, force: bool, languages: &[Language], control: &Control<'_>) -> Result<Built, TextError> {
+    pub fn build(
+        &self,
+        force: bool,
+        languages: &[Language],
+        control: &Control<'_>,
+    ) -> Result<Built, TextError> {
         let start = Instant::now();
         let (snapshot, analysed) = self.update(control, |manifest| {
             if force || manifest.languages != languages {
@@ -296,11 +303,8 @@ impl TextIndex {
         prepare: impl FnOnce(&mut Manifest),
     ) -> Result<(Arc<Snapshot>, usize), TextError> {
         let _writing = self.writing.lock();
-        let failed = |source| TextError::Write {
-            root: self.root().to_owned(),
-            path: self.folder.clone(),
-            source,
-        };
+        let failed =
+            |source| TextError::Write { root: self.root().to_owned(), path: self.folder.clone(), source };
         std::fs::create_dir_all(&self.folder).map_err(failed)?;
         let lock = File::create(self.folder.join("lock")).map_err(failed)?;
         loop {

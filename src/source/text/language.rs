@@ -95,8 +95,13 @@ const DOUBLE: Quote = quote("\"", "\"", true, false);
 const SINGLE: Quote = quote("'", "'", true, false);
 const SLASHES: &[&str] = &["//"];
 const STARS: Option<(&str, &str)> = Some(("/*", "*/"));
-const C: Lexis =
-    Lexis { line: SLASHES, block: STARS, nested: false, strings: &[DOUBLE, SINGLE], apostrophe: Apostrophe::Nothing };
+const C: Lexis = Lexis {
+    line: SLASHES,
+    block: STARS,
+    nested: false,
+    strings: &[DOUBLE, SINGLE],
+    apostrophe: Apostrophe::Nothing,
+};
 const SCRIPT: Lexis = Lexis {
     strings: &[DOUBLE, SINGLE, Quote { open: "`", close: "`", escapes: true, lines: true, code: Some("${") }],
     ..C
@@ -196,7 +201,14 @@ const LANGUAGES: &[Info] = &[
     info("typescript", &["ts"], &["ts", "mts", "cts"], Rule::Dollar, SCRIPT, Some(Grammar::TypeScript)),
     info("tsx", &[], &["tsx"], Rule::Dollar, SCRIPT, Some(Grammar::Tsx)),
     run_by(
-        info("javascript", &["js", "jsx"], &["js", "mjs", "cjs", "jsx"], Rule::Dollar, SCRIPT, Some(Grammar::JavaScript)),
+        info(
+            "javascript",
+            &["js", "jsx"],
+            &["js", "mjs", "cjs", "jsx"],
+            Rule::Dollar,
+            SCRIPT,
+            Some(Grammar::JavaScript),
+        ),
         &["node", "deno", "bun"],
     ),
     run_by(
@@ -227,7 +239,14 @@ const LANGUAGES: &[Info] = &[
         Lexis { strings: &[quote("R\"(", ")\"", false, true), DOUBLE, SINGLE], ..C },
         Some(Grammar::Cpp),
     ),
-    info("java", &[], &["java"], Rule::Dollar, Lexis { strings: &[TRIPLE, DOUBLE, SINGLE], ..C }, Some(Grammar::Java)),
+    info(
+        "java",
+        &[],
+        &["java"],
+        Rule::Dollar,
+        Lexis { strings: &[TRIPLE, DOUBLE, SINGLE], ..C },
+        Some(Grammar::Java),
+    ),
     run_by(
         info(
             "ruby",
@@ -245,7 +264,11 @@ const LANGUAGES: &[Info] = &[
             &[],
             &["php", "phtml", "php5"],
             Rule::Php,
-            Lexis { line: &["//", "#"], strings: &[quote("\"", "\"", true, true), quote("'", "'", true, true)], ..C },
+            Lexis {
+                line: &["//", "#"],
+                strings: &[quote("\"", "\"", true, true), quote("'", "'", true, true)],
+                ..C
+            },
             Some(Grammar::Php),
         ),
         &["php"],
@@ -370,7 +393,9 @@ impl Language {
             }
             Some(language) => language,
             None => interpreter(text)
-                .and_then(|name| Language::all().find(|language| language.info().interpreters.contains(&name)))
+                .and_then(|name| {
+                    Language::all().find(|language| language.info().interpreters.contains(&name))
+                })
                 .unwrap_or(Language::TEXT),
         }
     }

@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 const FORMAT: u64 = 1;
 
 /// Why a file is not indexed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Skipped {
     /// It holds a zero byte.
@@ -27,6 +29,16 @@ pub enum Skipped {
 
 impl Skipped {
     const ALL: [Skipped; 4] = [Skipped::Binary, Skipped::Huge, Skipped::Unreadable, Skipped::Language];
+
+    /// Its name, as it is written in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Skipped::Binary => "binary",
+            Skipped::Huge => "huge",
+            Skipped::Unreadable => "unreadable",
+            Skipped::Language => "language",
+        }
+    }
 }
 
 /// Where a file is in the index.
@@ -155,15 +167,27 @@ impl Manifest {
             let flags = decoder.byte()?;
             let place = match flags >> 1 {
                 0 => {
-                    let segment = decoder.small().filter(|&each| (each as usize) < manifest.segments.len())?;
+                    let segment =
+                        decoder.small().filter(|&each| (each as usize) < manifest.segments.len())?;
                     Place::Segment(segment, decoder.small()?)
                 }
                 reason => Place::Skipped(*Skipped::ALL.get(usize::from(reason) - 1)?),
             };
             let path = tree::path(&path);
-            manifest.files.push(FileEntry { path, size, signature, hash, recent: flags & 1 != 0, language, place });
+            manifest.files.push(FileEntry {
+                path,
+                size,
+                signature,
+                hash,
+                recent: flags & 1 != 0,
+                language,
+                place,
+            });
         }
-        manifest.files.is_sorted_by(|left, right| tree::bytes(&left.path) < tree::bytes(&right.path)).then_some(manifest)
+        manifest
+            .files
+            .is_sorted_by(|left, right| tree::bytes(&left.path) < tree::bytes(&right.path))
+            .then_some(manifest)
     }
 }
 

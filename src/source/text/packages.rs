@@ -87,7 +87,12 @@ pub(super) struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    pub(super) fn new(text: &'a [u8], language: Language, qualified: &'a Qualified, names: &'a [String]) -> Self {
+    pub(super) fn new(
+        text: &'a [u8],
+        language: Language,
+        qualified: &'a Qualified,
+        names: &'a [String],
+    ) -> Self {
         let dialect = language.dialect().unwrap_or(Dialect::CommonLisp);
         Check { text, lisp: scan_lisp::read(text, dialect), qualified, names }
     }

@@ -98,7 +98,8 @@ impl Pages {
             return Err(PageError::Damaged);
         }
         let mut decoder = Decoder::new(&end);
-        let body = decoder.number().filter(|&body| body == total - TRAILER - length).ok_or(PageError::Damaged)?;
+        let body =
+            decoder.number().filter(|&body| body == total - TRAILER - length).ok_or(PageError::Damaged)?;
         let mut sums = Vec::new();
         for _ in 0..body.div_ceil(PAGE) {
             let sum = decoder.take(4).and_then(|bytes| bytes.try_into().ok()).ok_or(PageError::Damaged)?;

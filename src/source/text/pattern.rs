@@ -68,7 +68,11 @@ impl Pattern {
         let read = scan_lisp::read(bytes, language.dialect()?);
         let [token] = read.tokens() else { return None };
         let whole = token.span.range() == (0..bytes.len()) && read.toplevel().len() == 1;
-        if !whole || token.kind != TokenKind::Symbol || token.form.is_some() || token.name_start == token.span.end {
+        if !whole
+            || token.kind != TokenKind::Symbol
+            || token.form.is_some()
+            || token.name_start == token.span.end
+        {
             return None;
         }
         let symbol = token.symbol(bytes);
@@ -84,7 +88,8 @@ impl Pattern {
 
 /// Whether `text` is one whole identifier of languages with this rule.
 fn is_identifier(text: &[u8], rule: Rule) -> bool {
-    let strip = |prefixes: &[&[u8]], text| prefixes.iter().find_map(|prefix| <[u8]>::strip_prefix(text, *prefix));
+    let strip =
+        |prefixes: &[&[u8]], text| prefixes.iter().find_map(|prefix| <[u8]>::strip_prefix(text, *prefix));
     let word = match rule {
         Rule::Php => strip(&[b"$"], text).unwrap_or(text),
         Rule::Zig => strip(&[b"@"], text).unwrap_or(text),

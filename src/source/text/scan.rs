@@ -64,7 +64,10 @@ pub(super) struct Occurrence<'a> {
 pub(super) fn occurrences(text: &[u8], language: Language, emit: &mut dyn FnMut(Occurrence<'_>)) {
     match language.rule() {
         Rule::Lisp(dialect) => scan_lisp::occurrences(text, dialect, emit),
-        rule => Scanner { text, at: 0, rule, lexis: language.lexis(), state: State::Code, resume: Vec::new() }.scan(emit),
+        rule => {
+            Scanner { text, at: 0, rule, lexis: language.lexis(), state: State::Code, resume: Vec::new() }
+                .scan(emit)
+        }
     }
 }
 
@@ -191,7 +194,8 @@ impl Scanner<'_> {
         let rest = &self.text[self.at + 1..];
         self.at += 1;
         if rest.first() == Some(&b'\\') {
-            self.state = State::Within(Quote { open: "'", close: "'", escapes: true, lines: false, code: None });
+            self.state =
+                State::Within(Quote { open: "'", close: "'", escapes: true, lines: false, code: None });
         } else if let Some(character) = first_character(rest)
             && rest.get(character.len_utf8()) == Some(&b'\'')
             && !is_word_character(character)
@@ -300,69 +304,91 @@ mod tests {
 
     #[test]
     fn roles_follow_comments_and_strings() {
-        check("rust", "a(b) // c \"d\"\n/* e /* f */ g */ \"h\\\"i\" r#\"j\"k\"# 'l' m", &[
-            ("a", "call"),
-            ("b", "reference"),
-            ("c", "comment"),
-            ("d", "comment"),
-            ("e", "comment"),
-            ("f", "comment"),
-            ("g", "comment"),
-            ("h", "string"),
-            ("i", "string"),
-            ("j", "string"),
-            ("k", "string"),
-            ("l", "reference"),
-            ("m", "reference"),
-        ]);
-        check("rust", "fn f<'a>(x: &'a T) { '\"'; '\\''; y }", &[
-            ("fn", "reference"),
-            ("f", "reference"),
-            ("a", "reference"),
-            ("x", "reference"),
-            ("a", "reference"),
-            ("T", "reference"),
-            ("y", "reference"),
-        ]);
-        check("javascript", "`a ${b + `c ${d}` + {e}} f` $g", &[
-            ("a", "string"),
-            ("b", "reference"),
-            ("c", "string"),
-            ("d", "reference"),
-            ("e", "reference"),
-            ("f", "string"),
-            ("$g", "reference"),
-        ]);
-        check("python", "a = '''b\n'c' ''' # d\ne(1, 0x1f)", &[
-            ("a", "reference"),
-            ("b", "string"),
-            ("c", "string"),
-            ("d", "comment"),
-            ("e", "call"),
-        ]);
+        check(
+            "rust",
+            "a(b) // c \"d\"\n/* e /* f */ g */ \"h\\\"i\" r#\"j\"k\"# 'l' m",
+            &[
+                ("a", "call"),
+                ("b", "reference"),
+                ("c", "comment"),
+                ("d", "comment"),
+                ("e", "comment"),
+                ("f", "comment"),
+                ("g", "comment"),
+                ("h", "string"),
+                ("i", "string"),
+                ("j", "string"),
+                ("k", "string"),
+                ("l", "reference"),
+                ("m", "reference"),
+            ],
+        );
+        check(
+            "rust",
+            "fn f<'a>(x: &'a T) { '\"'; '\\''; y }",
+            &[
+                ("fn", "reference"),
+                ("f", "reference"),
+                ("a", "reference"),
+                ("x", "reference"),
+                ("a", "reference"),
+                ("T", "reference"),
+                ("y", "reference"),
+            ],
+        );
+        check(
+            "javascript",
+            "`a ${b + `c ${d}` + {e}} f` $g",
+            &[
+                ("a", "string"),
+                ("b", "reference"),
+                ("c", "string"),
+                ("d", "reference"),
+                ("e", "reference"),
+                ("f", "string"),
+                ("$g", "reference"),
+            ],
+        );
+        check(
+            "python",
+            "a = '''b\n'c' ''' # d\ne(1, 0x1f)",
+            &[("a", "reference"), ("b", "string"), ("c", "string"), ("d", "comment"), ("e", "call")],
+        );
         check("c", "\"a\nb", &[("a", "string"), ("b", "reference")]);
     }
 
     #[test]
     fn identifiers_are_the_languages_own() {
-        check("rust", "json!(x) a!=b", &[
-            ("json", "call"),
-            ("json!", "call"),
-            ("x", "reference"),
-            ("a", "reference"),
-            ("b", "reference"),
-        ]);
+        check(
+            "rust",
+            "json!(x) a!=b",
+            &[
+                ("json", "call"),
+                ("json!", "call"),
+                ("x", "reference"),
+                ("a", "reference"),
+                ("b", "reference"),
+            ],
+        );
         check("php", "$x->y", &[("x", "reference"), ("$x", "reference"), ("y", "reference")]);
-        check("ruby", "@a.b? && @@c != d!", &[
-            ("a", "reference"),
-            ("@a", "reference"),
-            ("b?", "reference"),
-            ("c", "reference"),
-            ("@@c", "reference"),
-            ("d!", "reference"),
-        ]);
+        check(
+            "ruby",
+            "@a.b? && @@c != d!",
+            &[
+                ("a", "reference"),
+                ("@a", "reference"),
+                ("b?", "reference"),
+                ("c", "reference"),
+                ("@@c", "reference"),
+                ("d!", "reference"),
+            ],
+        );
         check("zig", "@import(\"a\")", &[("import", "call"), ("@import", "call"), ("a", "string")]);
-        check("python", "größe = δ1 — naïve2", &[("größe", "reference"), ("δ1", "reference"), ("naïve2", "reference")]);
+        check(
+            "python",
+            "größe = δ1 — naïve2",
+            &[("größe", "reference"), ("δ1", "reference"), ("naïve2", "reference")],
+        );
         check("text", "caf\u{e9} 12ab _x", &[("café", "reference"), ("_x", "reference")]);
     }
 }

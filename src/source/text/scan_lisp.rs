@@ -99,7 +99,9 @@ fn word(run: &[u8], start: u32, dialect: Dialect, role: Role, emit: &mut dyn FnM
             if repeated || number {
                 continue;
             }
-            let lead = if index == 0 { piece.len() - piece.trim_start_matches('.').len() } else {
+            let lead = if index == 0 {
+                piece.len() - piece.trim_start_matches('.').len()
+            } else {
                 piece.len() - piece.trim_start_matches(['.', '!', '?', '[', ']', '{', '}', '<', '>']).len()
             };
             let offset = (at + lead) as u32;
@@ -130,28 +132,36 @@ mod tests {
 
     #[test]
     fn symbols_are_whole_and_folded() {
-        check(Dialect::CommonLisp, "(foo-bar *x* 'a:b :k |Mixed|) ; see foo.", &[
-            ("FOO-BAR", 1, "call"),
-            ("*X*", 9, "reference"),
-            ("A", 14, "reference"),
-            ("B", 16, "reference"),
-            ("K", 19, "keyword"),
-            ("Mixed", 21, "reference"),
-            ("SEE", 32, "comment"),
-            ("FOO", 36, "comment"),
-        ]);
-        check(Dialect::CommonLisp, "\"Calls `a:go!' <x>.\"", &[
-            ("CALLS", 1, "string"),
-            ("A", 8, "string"),
-            ("GO!", 10, "string"),
-            ("GO", 10, "string"),
-            ("<X>", 15, "string"),
-            ("X", 16, "string"),
-        ]);
-        check(Dialect::Scheme, "(set! list->vector +)", &[
-            ("set!", 1, "call"),
-            ("list->vector", 6, "reference"),
-            ("+", 19, "reference"),
-        ]);
+        check(
+            Dialect::CommonLisp,
+            "(foo-bar *x* 'a:b :k |Mixed|) ; see foo.",
+            &[
+                ("FOO-BAR", 1, "call"),
+                ("*X*", 9, "reference"),
+                ("A", 14, "reference"),
+                ("B", 16, "reference"),
+                ("K", 19, "keyword"),
+                ("Mixed", 21, "reference"),
+                ("SEE", 32, "comment"),
+                ("FOO", 36, "comment"),
+            ],
+        );
+        check(
+            Dialect::CommonLisp,
+            "\"Calls `a:go!' <x>.\"",
+            &[
+                ("CALLS", 1, "string"),
+                ("A", 8, "string"),
+                ("GO!", 10, "string"),
+                ("GO", 10, "string"),
+                ("<X>", 15, "string"),
+                ("X", 16, "string"),
+            ],
+        );
+        check(
+            Dialect::Scheme,
+            "(set! list->vector +)",
+            &[("set!", 1, "call"), ("list->vector", 6, "reference"), ("+", 19, "reference")],
+        );
     }
 }

@@ -132,8 +132,15 @@ impl TextIndex {
             attempts -= 1;
             let snapshot = self.snapshot(control)?;
             let cache = self.cache();
-            let mut searcher =
-                Searcher { snapshot: &snapshot, index: self, cache, search, control, lenient: attempts == 0, fresh: true };
+            let mut searcher = Searcher {
+                snapshot: &snapshot,
+                index: self,
+                cache,
+                search,
+                control,
+                lenient: attempts == 0,
+                fresh: true,
+            };
             match searcher.answer() {
                 Ok(answer) => return Ok(answer),
                 Err(Retry::Stop(error)) => return Err(error),
@@ -191,7 +198,9 @@ impl Searcher<'_> {
         for ((key, qualified), languages) in &identifiers {
             self.control.check()?;
             let names = match qualified {
-                Qualified::Package(name) => packages::names(self.snapshot, name, &mut |file| self.text(file))?,
+                Qualified::Package(name) => {
+                    packages::names(self.snapshot, name, &mut |file| self.text(file))?
+                }
                 _ => Vec::new(),
             };
             self.identifier(key, qualified, &names, languages, &mut matches, &mut definitions)?;
@@ -329,7 +338,9 @@ impl Searcher<'_> {
                 let files = segment.trigram(trigram)?;
                 let both = match candidates {
                     None => files,
-                    Some(before) => before.into_iter().filter(|file| files.binary_search(file).is_ok()).collect(),
+                    Some(before) => {
+                        before.into_iter().filter(|file| files.binary_search(file).is_ok()).collect()
+                    }
                 };
                 let enough = both.len() <= 4;
                 candidates = Some(both);
@@ -372,7 +383,9 @@ impl Searcher<'_> {
                 Hits::Sought(key, defined) => {
                     known(&hits_of(&text.bytes, entry.language, &key, &defined), from, room)
                 }
-                Hits::Literal(offsets) => offsets.into_iter().skip(from).take(room).map(|at| (at, None)).collect(),
+                Hits::Literal(offsets) => {
+                    offsets.into_iter().skip(from).take(room).map(|at| (at, None)).collect()
+                }
             };
             let plain = entry.language == Language::TEXT;
             for (offset, role) in hits {
@@ -397,12 +410,29 @@ impl Searcher<'_> {
         let within = |names: &[&str]| path.split('/').any(|part| names.contains(&part));
         let minor = matches!(
             definition.kind,
-            Kind::ACCESSOR | Kind::FIELD | Kind::PROPERTY | Kind::VARIANT | Kind::DEFINITION | Kind::CONSTRUCTOR
+            Kind::ACCESSOR
+                | Kind::FIELD
+                | Kind::PROPERTY
+                | Kind::VARIANT
+                | Kind::DEFINITION
+                | Kind::CONSTRUCTOR
         );
         (
             definition.declaration,
             !definition.active,
-            within(&["vendor", "vendored", "third_party", "third-party", "node_modules", "external", "extern", "deps", "contrib", "dist", "build"]),
+            within(&[
+                "vendor",
+                "vendored",
+                "third_party",
+                "third-party",
+                "node_modules",
+                "external",
+                "extern",
+                "deps",
+                "contrib",
+                "dist",
+                "build",
+            ]),
             within(&["test", "tests", "spec", "specs", "testing", "t", "examples", "example", "benches"]),
             minor,
             file,

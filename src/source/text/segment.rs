@@ -85,7 +85,15 @@ impl Builder {
 
     /// Adds an identifier's occurrences in `file`, as [`postings::encode`] gives them, and its definitions, as
     /// [`postings::encode_definitions`] does.
-    pub(super) fn add(&mut self, key: &[u8], file: u32, count: u64, hits: &[u8], definitions: &[u8], heavy: bool) {
+    pub(super) fn add(
+        &mut self,
+        key: &[u8],
+        file: u32,
+        count: u64,
+        hits: &[u8],
+        definitions: &[u8],
+        heavy: bool,
+    ) {
         let growing = self.growing(key);
         let entry = &mut growing.entry;
         if heavy && !entry.heavy {
@@ -126,7 +134,9 @@ impl Builder {
             for (file, bytes) in postings::raw_definitions(&entry.definitions).ok_or(PageError::Damaged)? {
                 definitions.insert(file, bytes.to_vec());
             }
-            for (file, count, bytes) in postings::raw(&entry.postings, entry.heavy).ok_or(PageError::Damaged)? {
+            for (file, count, bytes) in
+                postings::raw(&entry.postings, entry.heavy).ok_or(PageError::Damaged)?
+            {
                 if let Some(new) = renumber(file) {
                     let defined = definitions.remove(&file).unwrap_or_default();
                     self.add(key, new, count, bytes, &defined, entry.heavy);
@@ -186,7 +196,10 @@ impl Builder {
                     trigram_posts.extend_from_slice(list);
                 }
                 put_number(&mut trigram_dictionary, u64::from(trigram - previous));
-                put_number(&mut trigram_dictionary, ((trigram_posts.len() - start) as u64) << 1 | u64::from(dense));
+                put_number(
+                    &mut trigram_dictionary,
+                    ((trigram_posts.len() - start) as u64) << 1 | u64::from(dense),
+                );
                 previous = *trigram;
             }
         }
@@ -262,7 +275,8 @@ impl Segment {
     fn section(&self, section: usize, range: Range<u64>) -> Result<Vec<u8>, PageError> {
         let whole = &self.sections[section];
         let start = whole.start.checked_add(range.start).ok_or(PageError::Damaged)?;
-        let end = whole.start.checked_add(range.end).filter(|&end| end <= whole.end).ok_or(PageError::Damaged)?;
+        let end =
+            whole.start.checked_add(range.end).filter(|&end| end <= whole.end).ok_or(PageError::Damaged)?;
         self.pages.read(start..end)
     }
 

@@ -83,13 +83,18 @@ impl Snapshot {
             let walk = tree.walk(control.cancelled)?;
             let known = |path: &PathBuf| {
                 let files = &self.manifest.files;
-                files.binary_search_by(|file| super::tree::bytes(&file.path).cmp(super::tree::bytes(path))).is_ok()
+                files
+                    .binary_search_by(|file| super::tree::bytes(&file.path).cmp(super::tree::bytes(path)))
+                    .is_ok()
             };
             changes.added = walk.files.iter().filter(|path| !known(path)).count();
             let gone = |file: &super::manifest::FileEntry| {
-                walk.files.binary_search_by(|path| super::tree::bytes(path).cmp(super::tree::bytes(&file.path))).is_err()
+                walk.files
+                    .binary_search_by(|path| super::tree::bytes(path).cmp(super::tree::bytes(&file.path)))
+                    .is_err()
             };
-            let ignored = self.manifest.files.iter().enumerate().filter(|(_, file)| gone(file)).map(|(index, _)| index);
+            let ignored =
+                self.manifest.files.iter().enumerate().filter(|(_, file)| gone(file)).map(|(index, _)| index);
             changes.files.extend(ignored);
             changes.files.sort_unstable();
             changes.files.dedup();

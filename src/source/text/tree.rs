@@ -5,9 +5,9 @@ use super::codec::checksum;
 use super::error::TextError;
 use ignore::{WalkBuilder, WalkState};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
-use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -78,7 +78,8 @@ impl Tree {
         let failed = |source| TextError::Root { path: path.to_owned(), source };
         let path = path.canonicalize().map_err(failed)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(&path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+        let directory =
+            rustix::fs::open(&path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
         Ok(Tree { path, directory })
     }
 

@@ -266,7 +266,13 @@ fn segments_used(manifest: &Manifest) -> Vec<bool> {
 /// Leaves out the segments that are not used.
 fn renumber(manifest: &mut Manifest, used: &[bool]) {
     let mut next = 0;
-    let numbers: Vec<_> = used.iter().map(|&used| { next += u32::from(used); next - u32::from(used) }).collect();
+    let numbers: Vec<_> = used
+        .iter()
+        .map(|&used| {
+            next += u32::from(used);
+            next - u32::from(used)
+        })
+        .collect();
     for file in &mut manifest.files {
         if let Place::Segment(segment, _) = &mut file.place {
             *segment = numbers.get(*segment as usize).copied().unwrap_or(*segment);

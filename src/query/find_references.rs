@@ -1,0 +1,372 @@
+//! find_references: the definition of a name and every place where its text occurs, in any source tree.
+//!
+//! This question reads text. It needs no image, works on trees that nobody has loaded, and runs nothing.
+
+use crate::source::kind::Kind;
+use crate::source::text::{
+    Answer, BadGlob, Control, Found, Globs, Language, Located, Pattern, Role, Search, TextError, TextIndex,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// References on a page unless the request says otherwise.
+pub const DEFAULT_LIMIT: u64 = 100;
+/// References on a page at most.
+pub const MOST: u64 = 10_000;
+/// With more references than this a query is broad: it needs `force`.
+pub const BROAD: u64 = 5_000;
+/// A pattern of fewer characters is broad, too.
+pub const SHORT: usize = 3;
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Symbol name or text to find references for: an identifier of a language is found as a whole identifier of that
+    /// language (CacheManager, *print-base*, set!, json!, $x, app::start), anything else as literal text.
+    pub pattern: String,
+    /// Only definitions of this kind: function, macro, method, class, struct, trait, variable, … References are not filtered.
+    #[serde(default)]
+    pub kind: Option<String>,
+    /// Only files of this language: commonlisp, emacslisp, scheme, clojure, rust, typescript, python, go, …
+    #[serde(default)]
+    pub lang: Option<String>,
+    /// Only files that match one of these globs, e.g. ["src/**/*.rs"].
+    #[serde(default)]
+    pub glob: Vec<String>,
+    /// No files that match one of these globs, e.g. ["target/**", "tests/**"].
+    #[serde(default)]
+    pub exclude: Vec<String>,
+    /// The most references on a page.
+    #[serde(default = "default_limit")]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub limit: u64,
+    /// How many references to skip.
+    #[serde(default)]
+    pub offset: u64,
+    /// Answer a broad query all the same: a pattern of one or two characters, or one with more than 5000 references.
+    #[serde(default)]
+    pub force: bool,
+}
+
+fn default_limit() -> u64 {
+    DEFAULT_LIMIT
+}
+
+impl Request {
+    /// The question about `pattern` in all files, first page.
+    pub fn new(pattern: impl Into<String>) -> Request {
+        Request {
+            pattern: pattern.into(),
+            kind: None,
+            lang: None,
+            glob: Vec::new(),
+            exclude: Vec::new(),
+            limit: DEFAULT_LIMIT,
+            offset: 0,
+            force: false,
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No pattern.
+    #[error("The pattern is empty. Give the name, or the text, to look for.")]
+    EmptyPattern,
+    /// An unknown kind.
+    #[error("There is no kind {kind:?}. The kinds are {}.", names(Kind::all().map(Kind::name)))]
+    Kind {
+        /// What was asked for.
+        kind: String,
+    },
+    /// An unknown language.
+    #[error("There is no language {lang:?}. The languages are {}.", names(Language::all().map(Language::name)))]
+    Language {
+        /// What was asked for.
+        lang: String,
+    },
+    /// A malformed glob.
+    #[error(transparent)]
+    Glob(#[from] BadGlob),
+    /// A limit of 0, or a greater one than there is.
+    #[error("The limit is {limit}, but must be between 1 and {MOST}. Use offset to turn pages.")]
+    Limit {
+        /// What was asked for.
+        limit: u64,
+    },
+    /// A broad query.
+    #[error("{}", broad(pattern, *total, densest))]
+    Broad {
+        /// What was looked for.
+        pattern: String,
+        /// How many references there are.
+        total: u64,
+        /// Where most of them are, with their number.
+        densest: Vec<(String, u64)>,
+    },
+    /// The index cannot answer.
+    #[error(transparent)]
+    Text(#[from] TextError),
+}
+
+impl Error {
+    /// Whether the request itself is wrong, rather than the index.
+    pub fn is_about_the_request(&self) -> bool {
+        !matches!(self, Error::Text(_))
+    }
+}
+
+fn names(names: impl Iterator<Item = &'static str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}
+
+fn broad(pattern: &str, total: u64, densest: &[(String, u64)]) -> String {
+    let why = match pattern.trim().chars().count() < SHORT {
+        true => format!("the pattern has fewer than {SHORT} characters"),
+        false => format!("more than {BROAD} are a broad query"),
+    };
+    let mut text = format!(
+        "{pattern:?} has {total} references: {why}. Narrow it with a longer pattern, lang, glob or exclude, or pass force=true."
+    );
+    if !densest.is_empty() {
+        let shown: Vec<_> = densest.iter().take(5).map(|(path, count)| format!("{path} ({count})")).collect();
+        text += &format!(" Most are in {}.", shown.join(", "));
+    }
+    text
+}
+
+/// A definition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Definition {
+    /// The file, relative to the project.
+    pub path: String,
+    /// The line of the name, from 1.
+    pub line: u32,
+    /// The column of the name in characters, from 1.
+    pub column: u32,
+    /// What it defines: function, macro, class, …
+    pub kind: String,
+    /// The name as it is written there.
+    pub symbol: String,
+    /// Where the whole definition stands.
+    pub span: Span,
+    /// The line's text, without the blanks at its ends.
+    pub preview: String,
+    /// True for a forward declaration.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub declaration: bool,
+}
+
+/// From the first character to the last. Lines and columns count from 1, columns in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Span {
+    /// The line of the first character.
+    pub start_line: u32,
+    /// Its column.
+    pub start_column: u32,
+    /// The line of the last character.
+    pub end_line: u32,
+    /// The column after it.
+    pub end_column: u32,
+}
+
+/// One place where the text occurs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Reference {
+    /// The file, relative to the project.
+    pub path: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column in characters, from 1.
+    pub column: u32,
+    /// What it is there, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    /// The line's text, without the blanks at its ends.
+    pub preview: String,
+    /// The symbol that it is in the image, where a resolver knew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub symbol: Option<String>,
+}
+
+/// Which of all references a page has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Pagination {
+    /// How many references there are.
+    pub total: u64,
+    /// How many are on this page.
+    pub count: u64,
+    /// How many come before.
+    pub offset: u64,
+    /// How many fit on a page.
+    pub limit: u64,
+    /// Whether more come after.
+    pub has_more: bool,
+}
+
+/// The age of the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// The answer is about the files as they are.
+    Fresh,
+    /// Files kept changing while they were read; ask again.
+    Stale,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct References {
+    /// The best definition, or null if nothing of that name (and kind) is defined.
+    pub definition: Option<Definition>,
+    /// The other definitions, best first; at most 49.
+    pub definitions: Vec<Definition>,
+    /// How many definitions there are in all.
+    pub total_definitions: u64,
+    /// Where the text occurs, sorted by path, line and column; definitions included.
+    pub references: Vec<Reference>,
+    /// How many references there are.
+    pub total_references: u64,
+    /// Which of them this page has.
+    pub pagination: Pagination,
+    /// Whether the answer is about the files as they are.
+    pub status: Status,
+}
+
+/// Tells which symbol of the image stands at a place of a Lisp file: path relative to the project, line, column.
+pub type Resolver<'a> = &'a dyn Fn(&Path, u32, u32) -> Option<String>;
+
+/// Answers the question.
+///
+/// # Errors
+///
+/// See [`Error`]. Finding nothing is an answer.
+pub fn find_references(
+    index: &TextIndex,
+    request: &Request,
+    resolve: Option<Resolver<'_>>,
+    control: &Control<'_>,
+) -> Result<References, Error> {
+    let search = search(request)?;
+    let short = search.pattern.length() < SHORT && !request.force;
+    let answer = index.search(&search, control)?;
+    if !request.force && (short || answer.total > BROAD) {
+        let densest = answer.densest.iter().map(|(path, count)| (shown(path), *count)).collect();
+        return Err(Error::Broad { pattern: request.pattern.clone(), total: answer.total, densest });
+    }
+    Ok(references(answer, request, resolve))
+}
+
+fn search(request: &Request) -> Result<Search, Error> {
+    let pattern = Pattern::new(&request.pattern).ok_or(Error::EmptyPattern)?;
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+    let kind = given(&request.kind).map(|kind| Kind::named(&kind).ok_or(Error::Kind { kind })).transpose()?;
+    let language = given(&request.lang)
+        .map(|lang| Language::named(&lang).ok_or(Error::Language { lang }))
+        .transpose()?;
+    let globs = Globs::new(&request.glob, &request.exclude)?;
+    if !(1..=MOST).contains(&request.limit) {
+        return Err(Error::Limit { limit: request.limit });
+    }
+    let short = pattern.length() < SHORT;
+    let bound = match (request.force, short) {
+        (true, _) => u64::MAX,
+        (false, true) => 0,
+        (false, false) => BROAD,
+    };
+    Ok(Search { pattern, kind, language, globs, offset: request.offset, limit: request.limit, bound })
+}
+
+fn references(answer: Answer, request: &Request, resolve: Option<Resolver<'_>>) -> References {
+    let count = answer.references.len() as u64;
+    let mut definitions = answer.definitions.into_iter().map(definition);
+    References {
+        definition: definitions.next(),
+        definitions: definitions.collect(),
+        total_definitions: answer.total_definitions,
+        references: answer.references.into_iter().map(|found| reference(found, resolve)).collect(),
+        total_references: answer.total,
+        pagination: Pagination {
+            total: answer.total,
+            count,
+            offset: request.offset,
+            limit: request.limit,
+            has_more: request.offset.saturating_add(count) < answer.total && count > 0,
+        },
+        status: if answer.fresh { Status::Fresh } else { Status::Stale },
+    }
+}
+
+/// A path as answers show it. A name that is not UTF-8 is shown as well as it can be.
+fn shown(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn definition(located: Located) -> Definition {
+    Definition {
+        path: shown(&located.path),
+        line: located.name.0,
+        column: located.name.1,
+        kind: located.kind.name().to_owned(),
+        symbol: located.symbol,
+        span: Span {
+            start_line: located.start.0,
+            start_column: located.start.1,
+            end_line: located.end.0,
+            end_column: located.end.1,
+        },
+        preview: located.preview,
+        declaration: located.declaration,
+    }
+}
+
+fn reference(found: Found, resolve: Option<Resolver<'_>>) -> Reference {
+    let lisp = found.language.name() == "commonlisp";
+    let symbol = resolve.filter(|_| lisp).and_then(|resolve| resolve(&found.path, found.line, found.column));
+    Reference {
+        path: shown(&found.path),
+        line: found.line,
+        column: found.column,
+        role: found.role,
+        preview: found.preview,
+        symbol,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_requests_are_told_apart() {
+        let check = |change: &dyn Fn(&mut Request), expect: &str| {
+            let mut request = Request::new("name");
+            change(&mut request);
+            let error = search(&request).unwrap_err();
+            assert!(error.is_about_the_request());
+            assert!(error.to_string().starts_with(expect), "{error}");
+        };
+        check(&|request| request.pattern = "  ".to_owned(), "The pattern is empty.");
+        check(
+            &|request| request.kind = Some("gadget".to_owned()),
+            "There is no kind \"gadget\". The kinds are definition, function,",
+        );
+        check(
+            &|request| request.lang = Some("cobol".to_owned()),
+            "There is no language \"cobol\". The languages are text, commonlisp,",
+        );
+        check(&|request| request.glob = vec!["[".to_owned()], "the glob `[` is not understood");
+        check(&|request| request.limit = 0, "The limit is 0, but must be between 1 and 10000.");
+        check(&|request| request.limit = 10_001, "The limit is 10001,");
+    }
+
+    #[test]
+    fn what_a_request_leaves_out_has_a_default() {
+        let request: Request = serde_json::from_str(r#"{"pattern": "name"}"#).unwrap();
+        assert_eq!(request, Request::new("name"));
+    }
+}

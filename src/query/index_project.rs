@@ -1,0 +1,164 @@
+//! index_project and check_index_status: building the text index, and telling how old it is.
+
+use crate::source::text::{self, Control, Language, Skipped, TextError, TextIndex};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What is asked of index_project.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Build the index from nothing, also where it is up to date.
+    #[serde(default)]
+    pub force: bool,
+    /// Index only files of these languages, until the project is indexed again; all if there is none.
+    #[serde(default)]
+    pub languages: Vec<String>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An unknown language.
+    #[error("There is no language {lang:?}. The languages are {}.", Language::all().map(Language::name).collect::<Vec<_>>().join(", "))]
+    Language {
+        /// What was asked for.
+        lang: String,
+    },
+    /// The index cannot be built.
+    #[error(transparent)]
+    Text(#[from] TextError),
+}
+
+/// What index_project did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Indexed {
+    /// Files that the index now covers.
+    pub files_indexed: usize,
+    /// Files of the project that it leaves out. What `.gitignore` and friends name does not count.
+    pub files_skipped: usize,
+    /// Files that were read this time: those that were new or changed.
+    pub files_updated: usize,
+    /// How many were left out for each reason: binary, huge (more than 16 MiB), unreadable, language.
+    pub skipped: BTreeMap<String, usize>,
+    /// Some that were left out and are no other language's: at most 20.
+    pub skipped_files: Vec<SkippedFile>,
+    /// Folders or files that could not be listed, and why: at most 20.
+    pub failures: Vec<String>,
+    /// Bytes of text that the index covers.
+    pub text_bytes: u64,
+    /// Bytes of the index.
+    pub index_bytes: u64,
+    /// Where the index is.
+    pub index_path: String,
+    /// How long it took.
+    pub duration_ms: u64,
+}
+
+/// A file that is not indexed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SkippedFile {
+    /// Relative to the project.
+    pub path: String,
+    /// Why.
+    pub reason: Skipped,
+}
+
+/// The age of the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It covers the files as they are.
+    Fresh,
+    /// Files were changed, added or removed since.
+    Stale,
+    /// There is none.
+    Missing,
+}
+
+/// What check_index_status tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct IndexStatus {
+    /// The age of the index.
+    pub status: State,
+    /// Why it is not fresh.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action_required: Option<String>,
+    /// How many files were changed, added or removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files_modified: Option<usize>,
+}
+
+/// How many left-out files an answer names.
+const SHOWN: usize = 20;
+
+/// Builds the index, or brings it up to date.
+///
+/// # Errors
+///
+/// See [`Error`].
+pub fn index_project(index: &TextIndex, request: &Request, control: &Control<'_>) -> Result<Indexed, Error> {
+    let language =
+        |lang: &String| Language::named(lang).ok_or_else(|| Error::Language { lang: lang.clone() });
+    let languages = request.languages.iter().map(language).collect::<Result<Vec<_>, Error>>()?;
+    let built = index.build(request.force, &languages, control)?;
+    let mut skipped = BTreeMap::new();
+    for (_, reason) in &built.skipped {
+        *skipped.entry(reason.name().to_owned()).or_default() += 1;
+    }
+    let named = built.skipped.iter().filter(|(_, reason)| *reason != Skipped::Language);
+    Ok(Indexed {
+        files_indexed: built.indexed,
+        files_skipped: built.skipped.len(),
+        files_updated: built.analysed,
+        skipped,
+        skipped_files: named
+            .take(SHOWN)
+            .map(|(path, reason)| SkippedFile { path: path.to_string_lossy().into_owned(), reason: *reason })
+            .collect(),
+        failures: built
+            .failures
+            .iter()
+            .take(SHOWN)
+            .map(|(path, why)| format!("{}: {why}", path.display()))
+            .collect(),
+        text_bytes: built.text_bytes,
+        index_bytes: built.index_bytes,
+        index_path: index.folder().to_string_lossy().into_owned(),
+        duration_ms: built.duration.as_millis() as u64,
+    })
+}
+
+/// Tells how old the index is, without changing it.
+///
+/// # Errors
+///
+/// If the caller gives up.
+pub fn check_index_status(index: &TextIndex, control: &Control<'_>) -> Result<IndexStatus, Error> {
+    let action = || Some("Call index_project.".to_owned());
+    Ok(match index.status(control)? {
+        text::Status::Fresh => {
+            IndexStatus { status: State::Fresh, reason: None, action_required: None, files_modified: None }
+        }
+        text::Status::Stale(changed) => IndexStatus {
+            status: State::Stale,
+            reason: Some(match changed {
+                1 => "1 file was changed, added or removed since the project was indexed".to_owned(),
+                _ => format!("{changed} files were changed, added or removed since the project was indexed"),
+            }),
+            action_required: action(),
+            files_modified: Some(changed),
+        },
+        text::Status::Missing(reason) => IndexStatus {
+            status: State::Missing,
+            reason: Some(reason),
+            action_required: action(),
+            files_modified: None,
+        },
+    })
+}
