@@ -6,6 +6,8 @@ pub mod describe_symbol;
 pub mod designator;
 pub mod evaluate;
 pub mod find_definition;
+pub mod find_references;
+pub mod index_project;
 pub mod load_system;
 pub mod lookup;
 pub mod project;
