@@ -3,13 +3,15 @@
 //! [`Steelbank`] is the way in. It starts SBCL on a thread of its own in this process, and answers questions about the
 //! code in it with typed answers:
 //!
-//! ```no_run
+//! ```
 //! use steelbank::Steelbank;
 //!
 //! # fn main() -> Result<(), steelbank::query::Error> {
 //! let bank = Steelbank::builder().start()?;
-//! for user in bank.who_calls("mapcar", "CL")?.users {
-//!     println!("{}", user.name);
+//! let callers = bank.who_calls("mapcar", "CL")?;
+//! assert!(callers.count > 300);
+//! for user in callers.users.iter().take(3) {
+//!     println!("{} in {:?}", user.name, user.places[0].file);
 //! }
 //! # Ok(())
 //! # }

@@ -2,4 +2,5 @@
 
 mod child;
 mod death;
+mod examples;
 mod setup;
