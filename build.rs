@@ -27,7 +27,9 @@ fn main() -> Result<()> {
     fs::create_dir_all(&image)?;
     let library = PathBuf::from(env::var("DEP_STEELBANK_SBCL_LIBRARY")?);
     let sbcl = PathBuf::from(env::var("DEP_STEELBANK_SBCL_SBCL")?);
-    fs::copy(&library, image.join("libsteelbank-sbcl.so"))?;
+    let copy = out.join("libsteelbank-sbcl.so");
+    fs::copy(&library, &copy)?;
+    fs::rename(copy, image.join("libsteelbank-sbcl.so"))?;
     save_core(&sbcl, &out, &image)?;
     let contribs = pack_contribs(&sbcl, &image)?;
     embed(&out, &image, &contribs)?;
@@ -40,7 +42,8 @@ fn main() -> Result<()> {
 fn save_core(sbcl: &Path, out: &Path, image: &Path) -> Result<()> {
     let fasls = out.join("fasls");
     fs::create_dir_all(&fasls)?;
-    let (core, export) = (image.join("steelbank.core"), out.join("xref.export"));
+    // Programs that run have the old core mapped: it is replaced, never written over.
+    let (core, export) = (out.join("steelbank.core"), out.join("xref.export"));
     let output = Command::new(sbcl.join("src/runtime/sbcl"))
         .arg("--core")
         .arg(sbcl.join("output/sbcl.core"))
@@ -64,6 +67,7 @@ fn save_core(sbcl: &Path, out: &Path, image: &Path) -> Result<()> {
     }
     let index = xref::bake::bake(&fs::read(&export)?)
         .map_err(|error| format!("the core's cross references cannot be baked: {error:?}"))?;
+    fs::rename(&core, image.join("steelbank.core"))?;
     fs::write(image.join("steelbank.xref"), index)?;
     Ok(())
 }

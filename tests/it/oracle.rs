@@ -21,7 +21,7 @@ fn the_index_equals_sb_introspect() {
         .unwrap();
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    assert!(output.status.success(), "{text}");
+    assert!(output.status.success(), "{:?}\n{text}", output.status);
     assert!(text.contains("1 passed"), "{text}");
     for line in text.lines().filter(|line| line.starts_with("oracle: ")) {
         println!("{line}");

@@ -65,7 +65,7 @@
 
 (defun text (name)
   "NAME as the index prints it. What is compared is who answers, not how it is printed."
-  (steelbank::xref-name-text name))
+  (steelbank::name-text name))
 
 (defun write-line-of (stream &rest fields)
   "Write FIELDS, separated by tabs, on a line of their own. Tabs and newlines in them become spaces."
