@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::tool::quoted;
+use super::tool::{quoted, shortened};
 
 /// Reads the arguments of the tool called `tool`. An argument that is null counts as left out, which is what
 /// some models mean by it.
@@ -43,7 +43,7 @@ fn check(tool: &str, schema: &Map<String, Value>, given: &Map<String, Value>) ->
         if let Some(kind) = wanted(property)
             && !is_a(value, kind)
         {
-            let shown = quoted(&value.to_string()).trim_matches('"').replace("\\\"", "\"");
+            let shown = shortened(&value.to_string());
             return Err(format!(
                 "The argument \"{name}\" of {tool} must be {}, but {shown} was given.",
                 described(kind)

@@ -270,10 +270,17 @@ fn cut(text: String, most: usize) -> String {
     }
 }
 
+/// `text`, or its beginning if it is long.
+pub(super) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(100) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
 /// `text` in quotes, shortened if it is long.
 pub(super) fn quoted(text: &str) -> String {
-    let short: String = text.chars().take(100).collect();
-    if short.len() < text.len() { format!("{short:?}...") } else { format!("{short:?}") }
+    format!("{:?}", shortened(text))
 }
 
 /// An error's words as a sentence.

@@ -2,8 +2,11 @@
 // Clippy takes only functions marked #[test] for tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
+#[path = "../client/mod.rs"]
+mod client;
 mod describe;
 mod faults;
 mod freshness;
 mod image;
+mod mcp;
 mod oracle;

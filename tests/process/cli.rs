@@ -1,0 +1,148 @@
+//! The command line: answers, exit codes, errors, and readers that leave.
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::program::{Folder, STEELBANK, run, said};
+
+#[test]
+fn answers_are_on_standard_output_and_exit_with_0() {
+    let (text, errors, code) = said(&run(&["who-calls", "mapcar", "--package", "cl"]));
+    assert!(text.starts_with("Functions that call COMMON-LISP::MAPCAR:\n\n  "), "{text}");
+    assert!(text.lines().count() > 300);
+    assert_eq!((errors.as_str(), code), ("", Some(0)));
+    assert!(!text.contains('\x1b'));
+}
+
+#[test]
+fn every_question_has_a_subcommand_and_json() {
+    for (question, name) in [
+        ("describe-symbol", "cl:mapcar"),
+        ("who-calls", "cl:mapcar"),
+        ("who-references", "cl:*print-base*"),
+        ("who-binds", "cl:*package*"),
+        ("who-sets", "cl:*gensym-counter*"),
+        ("who-macroexpands", "cl:when"),
+        ("who-specializes", "cl:integer"),
+    ] {
+        let (text, errors, code) = said(&run(&[question, name]));
+        assert_eq!((errors.as_str(), code), ("", Some(0)), "{question}");
+        let (json, errors, code) = said(&run(&[question, name, "--json"]));
+        assert_eq!((errors.as_str(), code), ("", Some(0)), "{question}");
+        let json: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["status"], "found", "{question}");
+        // The same through the tool that a model calls.
+        let arguments = format!("{{\"name\": {name:?}, \"package\": \"CL-USER\"}}");
+        let (called, _, code) = said(&run(&["call", question, &arguments]));
+        assert_eq!(code, Some(0), "{question}");
+        if json["count"].as_u64().unwrap_or(0) <= 1000 {
+            assert_eq!(called, text, "{question}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_found_exits_with_1() {
+    let (text, errors, code) = said(&run(&["describe-symbol", "nonexistent-symbol"]));
+    assert_eq!(text, "Symbol NONEXISTENT-SYMBOL not found in package CL-USER (status: NIL)\n");
+    assert_eq!((errors.as_str(), code), ("", Some(1)));
+    let (text, _, code) = said(&run(&["call", "who-calls", "{\"name\": \"x\", \"package\": \"nope\"}"]));
+    assert_eq!((text.as_str(), code), ("Package NOPE not found\n", Some(1)));
+}
+
+#[test]
+fn wrong_usage_exits_with_2_and_a_sentence() {
+    let cases: [(&[&str], &str); 8] = [
+        (&["no-such-command"], "no-such-command"),
+        (&["who-calls"], "NAME"),
+        (&["who-calls", ""], "The name is empty"),
+        (&["who-calls", "a:b:c"], "has its colons wrong"),
+        (&["call", "no-such-tool"], "There is no tool called \"no-such-tool\""),
+        (&["call", "who-calls", "{}"], "\"name\""),
+        (&["call", "who-calls", "[1]"], "must be a JSON object"),
+        (&["--dynamic-space-size", "lots", "who-calls", "car"], "lots"),
+    ];
+    for (arguments, named) in cases {
+        let (text, errors, code) = said(&run(arguments));
+        assert_eq!((text.as_str(), code), ("", Some(2)), "{arguments:?}");
+        assert!(errors.contains(named), "{arguments:?}: {errors}");
+    }
+}
+
+#[test]
+fn a_folder_without_an_image_exits_with_3_and_names_file_and_remedy() {
+    let folder = Folder::new("no-image");
+    for subcommand in [&["who-calls", "car"][..], &["describe-symbol", "car"], &["serve"]] {
+        let output = Command::new(STEELBANK)
+            .args(subcommand)
+            .env("STEELBANK_HOME", &folder.0)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let (text, errors, code) = said(&output);
+        assert_eq!((text.as_str(), code), ("", Some(3)), "{subcommand:?}");
+        assert!(errors.contains(&*folder.0.to_string_lossy()) && errors.contains("build"), "{errors}");
+    }
+}
+
+#[test]
+fn the_split_form_answers_as_the_embedded_one() {
+    let output = Command::new(STEELBANK)
+        .args(["describe-symbol", "cl:mapcar"])
+        .env("STEELBANK_HOME", env!("STEELBANK_BUILT_IMAGE"))
+        .output()
+        .unwrap();
+    assert_eq!(said(&output), said(&run(&["describe-symbol", "cl:mapcar"])));
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_trouble() {
+    for command in ["who-calls cl:car", "who-calls cl:car --json", "tools --json", "--help"] {
+        let script = format!("'{STEELBANK}' {command} | head -1; exit ${{PIPESTATUS[0]}}");
+        let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+        let (text, errors, code) = said(&output);
+        assert_eq!((text.lines().count(), errors.as_str(), code), (1, "", Some(0)), "{command}");
+    }
+}
+
+#[test]
+fn tools_lists_what_the_server_offers() {
+    let (text, _, code) = said(&run(&["tools"]));
+    assert_eq!(code, Some(0));
+    assert!(
+        text.lines().any(|line| line.starts_with("who-calls") && line.contains("(name, [package], [limit])"))
+    );
+    let (json, _, _) = said(&run(&["tools", "--json"]));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json, steelbank::mcp::Tools::all().listing());
+}
+
+#[test]
+fn doctor_checks_what_it_is_made_of() {
+    let (text, errors, code) = said(&run(&["doctor"]));
+    assert_eq!((errors.as_str(), code), ("", Some(0)), "{text}");
+    assert!(text.contains("with SBCL ") && text.contains("in this program"), "{text}");
+    let (json, _, _) = said(&run(&["doctor", "--json"]));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert!(json["checks"].as_array().unwrap().iter().all(|check| check["holds"] == true), "{json}");
+    assert!(json["records"].as_u64().unwrap() > 400_000);
+    assert_ne!(json["engine"]["state"], "dead");
+}
+
+#[test]
+fn help_has_examples_that_work() {
+    let (help, _, code) = said(&run(&["--help"]));
+    assert_eq!(code, Some(0));
+    let examples: Vec<&str> = help
+        .lines()
+        .filter_map(|line| line.strip_prefix("  steelbank "))
+        .filter(|line| !line.contains("serve") && !line.contains("my-app"))
+        .collect();
+    assert!(examples.len() >= 3, "{help}");
+    for example in examples {
+        let script = format!("'{STEELBANK}' {example}");
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert!(output.status.success() && !output.stdout.is_empty(), "{example}");
+    }
+}

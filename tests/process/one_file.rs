@@ -1,0 +1,48 @@
+//! The program alone: copied to an empty folder, on a machine without SBCL, with an empty environment.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::program::{Folder, STEELBANK, said};
+
+/// Runs `program` in its folder with no environment at all.
+fn run_alone(program: &Path, arguments: &[&str]) -> Output {
+    let folder = program.parent().unwrap();
+    Command::new(program).args(arguments).env_clear().current_dir(folder).output().unwrap()
+}
+
+fn answers(program: &Path) {
+    let (text, errors, code) = said(&run_alone(program, &["who-calls", "mapcar", "--package", "cl"]));
+    assert_eq!((errors.as_str(), code), ("", Some(0)));
+    assert!(text.lines().count() > 300, "{text}");
+    let (text, errors, code) =
+        said(&run_alone(program, &["describe-symbol", "*print-base*", "--package", "cl"]));
+    assert_eq!((errors.as_str(), code), ("", Some(0)));
+    assert!(text.starts_with("COMMON-LISP::*PRINT-BASE* [VARIABLE]\n  Value: 10\n"), "{text}");
+    let mine: Vec<_> = fs::read_dir(program.parent().unwrap()).unwrap().collect();
+    assert_eq!(mine.len(), 1, "the program leaves no files where it is run");
+}
+
+#[test]
+fn one_file_runs_alone_also_stripped() {
+    let folder = Folder::new("one-file");
+    let program = folder.0.join("steelbank");
+    fs::copy(STEELBANK, &program).unwrap();
+    answers(&program);
+    let stripped = Command::new("strip").arg(&program).status().unwrap();
+    assert!(stripped.success());
+    answers(&program);
+}
+
+#[test]
+fn nothing_but_the_c_library_is_linked() {
+    let output = Command::new("readelf").args(["-d", STEELBANK]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let needed: Vec<&str> = text.lines().filter(|line| line.contains("(NEEDED)")).collect();
+    assert!(!needed.is_empty());
+    for library in needed {
+        let known = ["libc.so", "libm.so", "libgcc_s.so", "ld-linux", "libdl.so", "libpthread.so"];
+        assert!(known.iter().any(|known| library.contains(known)), "{library}");
+    }
+}

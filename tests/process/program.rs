@@ -1,0 +1,93 @@
+//! Running the program.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::client::Client;
+
+/// The program that cargo has built.
+pub(crate) const STEELBANK: &str = env!("CARGO_BIN_EXE_steelbank");
+
+/// Runs the program to its end.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    Command::new(STEELBANK).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+/// What a run wrote, and its exit code.
+pub(crate) fn said(output: &Output) -> (String, String, Option<i32>) {
+    let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+    (text(&output.stdout), text(&output.stderr), output.status.code())
+}
+
+/// How the server is connected.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Streams {
+    Pipes,
+    /// As hosts on Node do it: one socket pair for each direction.
+    SocketPairs,
+}
+
+/// Starts a server, and a client of it.
+pub(crate) fn serve(mut command: Command, streams: Streams) -> (Child, Client) {
+    match streams {
+        Streams::Pipes => {
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let client = Client::new(child.stdin.take().unwrap(), child.stdout.take().unwrap());
+            (child, client)
+        }
+        Streams::SocketPairs => {
+            let (our_output, their_input) = UnixStream::pair().unwrap();
+            let (our_input, their_output) = UnixStream::pair().unwrap();
+            let child = command
+                .stdin(Stdio::from(OwnedFd::from(their_input)))
+                .stdout(Stdio::from(OwnedFd::from(their_output)))
+                .spawn()
+                .unwrap();
+            // The command keeps its ends open, and the server's leaving would not be seen.
+            drop(command);
+            (child, Client::new(our_output, our_input))
+        }
+    }
+}
+
+/// `steelbank serve`.
+pub(crate) fn server() -> Command {
+    let mut command = Command::new(STEELBANK);
+    command.arg("serve").stderr(Stdio::null());
+    command
+}
+
+/// Waits for the process to end. It fails rather than hang if that does not happen.
+pub(crate) fn ends(mut child: Child) -> ExitStatus {
+    let patience = Instant::now() + Duration::from_secs(120);
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() > patience {
+            child.kill().unwrap();
+            panic!("the process does not end");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// An empty folder, removed when dropped.
+pub(crate) struct Folder(pub(crate) PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("steelbank-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
