@@ -34,7 +34,12 @@ impl Steelbank {
     ) -> Result<LoadAnswer, Error> {
         let seconds = control.allowed().as_secs().max(1).to_string();
         let force = if force { "force" } else { "" };
-        self.load(Operation::LoadSystem, vec![system.to_owned(), force.to_owned(), seconds], control, listener)
+        self.load(
+            Operation::LoadSystem,
+            vec![system.to_owned(), force.to_owned(), seconds],
+            control,
+            listener,
+        )
     }
 
     /// Compiles and loads the file at `path`. This runs its code.
@@ -47,7 +52,8 @@ impl Steelbank {
         control: &Control,
         listener: Option<LoadListener>,
     ) -> Result<LoadAnswer, Error> {
-        let path = std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string());
+        let path =
+            std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string());
         let seconds = control.allowed().as_secs().max(1).to_string();
         self.load(Operation::LoadFile, vec![path, seconds], control, listener)
     }
@@ -176,7 +182,5 @@ impl Steelbank {
 }
 
 fn note(project: &Project, answer: &LoadAnswer) {
-    project.note_loaded(
-        answer.files.iter().filter_map(|file| Some((file.path.clone(), file.write_date?))),
-    );
+    project.note_loaded(answer.files.iter().filter_map(|file| Some((file.path.clone(), file.write_date?))));
 }

@@ -155,7 +155,12 @@ struct Inner {
 impl Steelbank {
     /// A builder, set to run what this crate's build made.
     pub fn builder() -> Builder {
-        Builder { installation: Installation::built(), dynamic_space_size: None, control_stack_size: None, project: None }
+        Builder {
+            installation: Installation::built(),
+            dynamic_space_size: None,
+            control_stack_size: None,
+            project: None,
+        }
     }
 
     /// Everything known about the symbol `name` of `package`.

@@ -45,7 +45,8 @@ impl ProjectOptions {
             None => std::env::current_dir().ok().and_then(|folder| nearest_project(&folder)),
         };
         let Some((root, cache)) = root.zip(installation::cache()) else { return Ok(None) };
-        let userinit = (!self.no_userinit).then(std::env::home_dir).flatten().map(|home| home.join(".sbclrc"));
+        let userinit =
+            (!self.no_userinit).then(std::env::home_dir).flatten().map(|home| home.join(".sbclrc"));
         Ok(Some(ProjectSettings { root, cache: cache.join("projects"), userinit }))
     }
 
@@ -73,8 +74,9 @@ impl ProjectOptions {
 /// The nearest folder from `start` upwards that holds a system definition; else one that holds a repository.
 fn nearest_project(start: &Path) -> Option<PathBuf> {
     let defines_system = |folder: &Path| {
-        std::fs::read_dir(folder)
-            .is_ok_and(|entries| entries.flatten().any(|entry| entry.path().extension().is_some_and(|e| e == "asd")))
+        std::fs::read_dir(folder).is_ok_and(|entries| {
+            entries.flatten().any(|entry| entry.path().extension().is_some_and(|e| e == "asd"))
+        })
     };
     let mut upwards = start.ancestors();
     upwards
@@ -100,7 +102,8 @@ impl Bar {
             if shown {
                 let file = Path::new(&news.path).file_name().unwrap_or_default().to_string_lossy();
                 // Nothing can be done if nobody can see it.
-                let _ = write!(std::io::stderr(), "\r\x1b[K[{}/{}] {} {file}", news.done, news.total, news.what);
+                let _ =
+                    write!(std::io::stderr(), "\r\x1b[K[{}/{}] {} {file}", news.done, news.total, news.what);
             }
         })
     }

@@ -32,7 +32,8 @@ impl Default for Tools {
 impl Tools {
     /// All tools that there are, sorted by name.
     pub fn all() -> Self {
-        let mut list: Vec<Tool> = [symbols::tools(), project::tools(), status::tools()].into_iter().flatten().collect();
+        let mut list: Vec<Tool> =
+            [symbols::tools(), project::tools(), status::tools()].into_iter().flatten().collect();
         list.sort_by_key(Tool::name);
         Self { list }
     }

@@ -59,7 +59,9 @@ pub enum Error {
         package: String,
     },
     /// There is no such symbol.
-    #[error("Symbol {name} not found in package {package}. Load the system that defines it, or correct the name.")]
+    #[error(
+        "Symbol {name} not found in package {package}. Load the system that defines it, or correct the name."
+    )]
     NoSymbol {
         /// What was asked for.
         name: String,
@@ -67,7 +69,9 @@ pub enum Error {
         package: String,
     },
     /// `project_only` without a project.
-    #[error("There is no project, so project_only has no meaning: start steelbank with --project DIR, or pass project_only=false.")]
+    #[error(
+        "There is no project, so project_only has no meaning: start steelbank with --project DIR, or pass project_only=false."
+    )]
     NoProject,
 }
 
@@ -212,7 +216,13 @@ pub fn code_find_references(index: &Index, project: &Project, request: &Request)
             .and_then(|package| index.find_symbol(&name, package))
             .is_some_and(|(found, _)| found == symbol)
     };
-    let mut search = Search { project, sought: &sought, only: request.project_only, seen: Seen::default(), lines: BTreeMap::new() };
+    let mut search = Search {
+        project,
+        sought: &sought,
+        only: request.project_only,
+        seen: Seen::default(),
+        lines: BTreeMap::new(),
+    };
     let mut recorded: BTreeMap<(PathBuf, u64), Vec<Record>> = BTreeMap::new();
     let mut is_macro = false;
     for kind in Kind::ALL {
@@ -560,12 +570,8 @@ impl Search<'_> {
     fn finish(mut self, symbol: String, request: &Request) -> Answer {
         self.doubt();
         let total = self.lines.len();
-        let stale: BTreeSet<String> = self
-            .lines
-            .iter()
-            .filter(|(_, line)| line.stale)
-            .map(|((path, _), _)| path.clone())
-            .collect();
+        let stale: BTreeSet<String> =
+            self.lines.iter().filter(|(_, line)| line.stale).map(|((path, _), _)| path.clone()).collect();
         let cautions = self.cautions();
         let refs: Vec<Reference> = self
             .lines

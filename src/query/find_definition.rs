@@ -148,7 +148,9 @@ pub fn find_definition(
             });
         }
     }
-    definitions.sort_by(|a, b| (&a.path, a.line, a.column, &a.kind, &a.name).cmp(&(&b.path, b.line, b.column, &b.kind, &b.name)));
+    definitions.sort_by(|a, b| {
+        (&a.path, a.line, a.column, &a.kind, &a.name).cmp(&(&b.path, b.line, b.column, &b.kind, &b.name))
+    });
     definitions.dedup();
     Answer { symbol: index.symbol_text(symbol), count: definitions.len(), definitions }
 }

@@ -42,8 +42,10 @@ pub fn references(answer: &code_find_references::Answer) -> String {
     }
     if answer.truncated {
         let left_out = answer.total.saturating_sub(answer.count);
-        let _ =
-            write!(text, "\n\n{left_out} more are left out; ask with another \"offset\" or a larger \"limit\".");
+        let _ = write!(
+            text,
+            "\n\n{left_out} more are left out; ask with another \"offset\" or a larger \"limit\"."
+        );
     }
     if !answer.cautions.is_empty() || answer.loading {
         text.push('\n');

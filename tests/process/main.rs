@@ -1,4 +1,6 @@
 //! Tests that kill a Lisp, configure a process or look at one from outside: each in a process of its own.
+// Clippy takes only functions marked #[test] for tests.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod child;
 mod cli;
