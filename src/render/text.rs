@@ -73,3 +73,81 @@ pub fn missing(asked: &Asked, status: LookupStatus) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[track_caller]
+    fn check(description: Value, expected: &str) {
+        let mut whole = json!({
+            "name": "X", "package": "P", "symbol": "P::X", "accessibility": "internal", "setf_expander": false,
+        });
+        for (name, value) in description.as_object().into_iter().flatten() {
+            whole[name] = value.clone();
+        }
+        let answer: DescribeSymbolAnswer = serde_json::from_value(json!({
+            "status": "found", "asked": { "name": "X", "package": "P" }, "description": whole,
+        }))
+        .unwrap();
+        assert_eq!(describe_symbol(&answer), expected);
+    }
+
+    #[test]
+    fn a_function_with_everything() {
+        check(
+            json!({ "type": "FUNCTION", "function": {
+                "name": "P::X", "kind": "function", "arglist": "(A &OPTIONAL B)", "documentation": "One.\n\nTwo.",
+                "sources": [{ "file": "/a b/c.lisp", "offset": 12, "octet_offset": 10 }] } }),
+            "P::X [FUNCTION]\n  Arglist: (A &OPTIONAL B)\n  Documentation:\n    One.\n    \n    Two.\n  \
+             Source: /a b/c.lisp:12",
+        );
+    }
+
+    #[test]
+    fn no_parameters_and_unknown_parameters_differ() {
+        let function = |arglist: Value| json!({ "type": "FUNCTION", "function": { "name": "P::X", "kind": "function", "arglist": arglist } });
+        check(function(json!("()")), "P::X [FUNCTION]\n  Arglist: ()");
+        check(function(Value::Null), "P::X [FUNCTION]");
+    }
+
+    #[test]
+    fn values_and_what_cannot_be_printed() {
+        let variable = |value: &str| {
+            json!({ "type": "VARIABLE", "variable": {
+                "kind": "special", "bound": true, "value": value, "documentation": "" } })
+        };
+        check(variable("NIL"), "P::X [VARIABLE]\n  Value: NIL");
+        check(variable("<error printing value>"), "P::X [VARIABLE]\n  Value: <error printing value>");
+    }
+
+    #[test]
+    fn a_source_without_a_position_is_left_out() {
+        check(
+            json!({ "type": "CLASS", "class": {
+                "kind": "standard-class", "metaclass": "COMMON-LISP::STANDARD-CLASS", "subclasses": 0,
+                "documentation": "A class.", "sources": [{ "file": "x.lisp" }] } }),
+            "P::X [CLASS]\n  Documentation:\n    A class.",
+        );
+    }
+
+    #[test]
+    fn a_type_has_its_own_lambda_list() {
+        check(
+            json!({ "type": "SYMBOL", "deftype": { "arglist": "(&OPTIONAL SIZE)", "documentation": "Doc." } }),
+            "P::X [SYMBOL]\n  Arglist: (&OPTIONAL SIZE)\n  Documentation:\n    Doc.",
+        );
+        check(json!({ "type": "SYMBOL" }), "P::X [SYMBOL]");
+    }
+
+    #[test]
+    fn what_is_missing_is_told_in_the_contracts_words() {
+        let asked = Asked { name: "FOO".into(), package: "CL-USER".into() };
+        assert_eq!(
+            missing(&asked, LookupStatus::NoSymbol),
+            "Symbol FOO not found in package CL-USER (status: NIL)"
+        );
+        assert_eq!(missing(&asked, LookupStatus::NoPackage), "Package CL-USER not found");
+    }
+}

@@ -1,0 +1,108 @@
+#!/bin/sh
+# Asks the server with an MCP client that is not ours: the official Inspector's command line, from npm, pinned. It lists
+# the tools under its strict check of their schemas, and calls each tool, in both of the protocol's lifecycles.
+# Usage: tests/inspector.sh [PROGRAM]. Needs npm. Ends with a line "N passed, M failed".
+set -eu
+
+inspector=2.12.0
+# The Inspector wants a newer Node than Debian 12 has; npm has that too.
+node=22.23.3
+
+here=$(cd "$(dirname "$0")" && pwd)
+program=${1:-${CARGO_TARGET_DIR:-$here/../target}/release/steelbank}
+[ -x "$program" ] || { printf 'There is no program %s. Build it first: cargo build --release\n' "$program" >&2; exit 2; }
+
+cache=${STEELBANK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/steelbank}
+client=$cache/inspector-$inspector-node-$node
+if [ ! -e "$client/complete" ]; then
+    command -v npm >/dev/null || { printf 'npm is missing: apt-get install npm\n' >&2; exit 2; }
+    rm -rf "$client"
+    mkdir -p "$client"
+    npm install --silent --no-audit --no-fund --prefix "$client" \
+        "node@$node" "@modelcontextprotocol/inspector@$inspector" >"$client/log" 2>&1 ||
+        { cat "$client/log" >&2; exit 2; }
+    : >"$client/complete"
+fi
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+passed=0
+failed=0
+
+# What the Inspector says to a method and its options; its catalog stays in the scratch folder.
+inspect() {
+    PATH="$client/node_modules/.bin:$PATH" HOME="$scratch" STEELBANK_CACHE="$cache" \
+        mcp-inspector --cli "$scratch/server" --protocol-era "$era" "$@" \
+        >"$scratch/out" 2>"$scratch/err"
+}
+
+check() { # what is checked, what the answer must contain, and the Inspector's options
+    what="$era: $1"
+    wanted=$2
+    shift 2
+    if inspect "$@" && grep -qF -- "$wanted" "$scratch/out"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        printf 'FAILED: %s (wanted: %s)\n' "$what" "$wanted"
+        head -c 2000 "$scratch/out" "$scratch/err"
+    fi
+}
+
+call() { # tool, its arguments as JSON, what the answer must contain
+    check "$1 $2" "$3" --method tools/call --tool-name "$1" --tool-args-json "$2"
+}
+
+# The Inspector would take the server's options for its own.
+cat >"$scratch/server" <<END
+#!/bin/sh
+exec '$program' --project '$scratch/project' serve
+END
+chmod +x "$scratch/server"
+mkdir "$scratch/project"
+cat >"$scratch/project/sample.asd" <<'END'
+(defsystem "sample" :components ((:file "sample")))
+END
+cat >"$scratch/project/sample.lisp" <<'END'
+(defpackage "SAMPLE" (:use "CL"))
+(in-package "SAMPLE")
+(defun callee (x) (car x))
+(defun caller (x) (callee x))
+END
+
+for era in legacy modern; do
+    check 'tools/list --strict' '"describe-symbol"' --method tools/list --strict
+    if grep -q . "$scratch/err"; then
+        failed=$((failed + 1))
+        printf 'FAILED: %s: the strict check has remarks\n' "$era"
+        head -n 40 "$scratch/err"
+    else
+        passed=$((passed + 1))
+    fi
+    tools=$(sed -n 's/^      "name": "\([^"]*\)",$/\1/p' "$scratch/out")
+    for tool in $tools; do
+        case $tool in
+            describe-symbol) call "$tool" '{"name": "mapcar", "package": "CL"}' 'COMMON-LISP::MAPCAR [FUNCTION]' ;;
+            find-definition) call "$tool" '{"name": "cl:mapcar"}' 'LIST.LISP' ;;
+            who-calls) call "$tool" '{"name": "mapcar", "package": "CL"}' 'Functions that call COMMON-LISP::MAPCAR' ;;
+            who-references) call "$tool" '{"name": "*print-base*", "package": "CL"}' 'COMMON-LISP::WRITE' ;;
+            who-binds) call "$tool" '{"name": "cl:*package*"}' 'Code that binds COMMON-LISP::*PACKAGE*' ;;
+            who-sets) call "$tool" '{"name": "cl:*gensym-counter*"}' 'COMMON-LISP::GENSYM' ;;
+            who-macroexpands) call "$tool" '{"name": "cl:when"}' 'Code that expands COMMON-LISP::WHEN' ;;
+            who-specializes) call "$tool" '{"name": "cl:integer"}' 'COMMON-LISP::PRINT-OBJECT' ;;
+            status) call "$tool" '{}' 'Lisp is ' ;;
+            load-system) call "$tool" '{"system": "sample"}' '"isError": false' ;;
+            load-file) call "$tool" "{\"path\": \"$scratch/project/sample.lisp\"}" '"isError": false' ;;
+            list-systems) call "$tool" '{}' 'sample' ;;
+            code-find-references) call "$tool" '{"symbol": "cl:mapcar", "project_only": false, "limit": 3}' 'MAPCAR' ;;
+            find_references) call "$tool" "{\"pattern\": \"callee\"}" 'sample.lisp' ;;
+            *)
+                failed=$((failed + 1))
+                printf 'FAILED: %s: no call of the tool %s is written in %s\n' "$era" "$tool" "$0"
+                ;;
+        esac
+    done
+done
+
+printf '%s passed, %s failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ]
