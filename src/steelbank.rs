@@ -207,6 +207,11 @@ impl Steelbank {
         Ok(request.answer(&self.index())?)
     }
 
+    /// Adds lines and columns to the places of `answer`, as far as the sources can be read.
+    pub fn locate(&self, answer: &mut WhoAnswer) {
+        answer.locate(&self.inner.project, &self.inner.sources);
+    }
+
     /// Evaluates `source`, forms in CL-USER, and brings the index up to date. This runs the code.
     ///
     /// # Errors

@@ -151,6 +151,7 @@ fn who(session: &Session, kind: Kind, arguments: WhoArguments) -> Result<Answer,
         answer.users.truncate(arguments.limit);
         truncated = true;
     }
+    session.bank.locate(&mut answer);
     let outcome = outcome(answer.status);
     Answer::new(text::who(&answer), &Limited { answer, truncated }, outcome)
 }

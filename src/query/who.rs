@@ -1,10 +1,17 @@
 //! who-calls, who-references and their family: which code does what to a symbol. Answered from the index alone.
 
+use super::code_find_references::Certainty;
 use super::designator::{DesignatorError, Operator};
 use super::lookup::{Asked, DEFAULT_PACKAGE, Lookup, LookupStatus};
+use super::project::Project;
+use crate::source::positions::{Evidence, Recorded, Sought};
+use crate::source::sbcl::{SbclSources, SourceFile};
+use crate::source::sidecar::UseKind;
 use crate::xref::{Access, FunctionKind, Index, Kind, Role, Use};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::path::Path;
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,6 +142,90 @@ pub struct Place {
     pub form_number: Option<u32>,
     /// When the file had been written that the code was compiled from, as a universal time.
     pub file_written: Option<u64>,
+    /// The line and column, where [`WhoAnswer::locate`] found them.
+    #[serde(flatten)]
+    pub position: Option<Position>,
+}
+
+/// A line and column in a source file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct Position {
+    /// The line, from 1.
+    pub line: u32,
+    /// The column, from 1, in characters.
+    pub column: u32,
+    /// How sure the place is. In SBCL's own sources it is the start of the top-level form, so `approximate`.
+    pub evidence: Certainty,
+    /// For evidence `via`: the operator whose expansion makes the use.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub via: Option<String>,
+    /// The file has changed since it was loaded, so that lines may have moved.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub stale: bool,
+}
+
+impl WhoAnswer {
+    /// Adds lines and columns to the places whose files can be read. Reads those files, or their sidecars.
+    pub fn locate(&mut self, project: &Project, sbcl: &SbclSources) {
+        let Some(subject) = &self.symbol else { return };
+        let sought =
+            Sought { package: subject.package.clone().unwrap_or_default(), name: subject.name.clone() };
+        let mut own = HashMap::new();
+        for place in self.users.iter_mut().flat_map(|user| &mut user.places) {
+            let Some(file) = &place.file else { continue };
+            place.position = if file.starts_with("SYS:") {
+                own.entry(file.clone())
+                    .or_insert_with(|| SourceFile::read(&sbcl.native(file)?))
+                    .as_ref()
+                    .and_then(|source| toplevel_position(source, place.octet_offset?))
+            } else {
+                position(project, &sought, self.kind, place)
+            };
+        }
+    }
+}
+
+/// Where a top-level form of SBCL's own starts.
+fn toplevel_position(source: &SourceFile, octets: u32) -> Option<Position> {
+    let form = source.form_after(octets.into())?;
+    Some(Position {
+        line: u32::try_from(form.line).ok()?,
+        column: u32::try_from(form.column).ok()?,
+        evidence: Certainty::Approximate,
+        via: None,
+        stale: false,
+    })
+}
+
+/// Where the use itself stands: the surest place if there are several.
+fn position(project: &Project, sought: &Sought, kind: Kind, place: &Place) -> Option<Position> {
+    let file = project.positions(Path::new(place.file.as_ref()?), place.file_written?).ok()?;
+    let stale = !file.is_fresh();
+    let form = place.toplevel_form?;
+    let at = |line, column, evidence, via| Some(Position { line, column, evidence, via, stale });
+    let kind = match kind {
+        Kind::Calls => UseKind::Calls,
+        Kind::Macroexpands => UseKind::Macroexpands,
+        Kind::Binds => UseKind::Binds,
+        Kind::References => UseKind::References,
+        Kind::Sets => UseKind::Sets,
+        Kind::Specializes => {
+            let found = file.form_place(form, 0)?;
+            return at(found.line, found.column, Certainty::Approximate, None);
+        }
+    };
+    let placements = file.place(sought, Recorded { kind, form, number: place.form_number? });
+    let surest = placements.into_iter().min_by_key(|placement| match placement.evidence {
+        Evidence::Exact => 0,
+        Evidence::Approximate => 1,
+        Evidence::Via(_) => 2,
+    })?;
+    let (evidence, via) = match surest.evidence {
+        Evidence::Exact => (Certainty::Exact, None),
+        Evidence::Approximate => (Certainty::Approximate, None),
+        Evidence::Via(operator) => (Certainty::Via, Some(operator)),
+    };
+    at(surest.place.line, surest.place.column, evidence, via)
 }
 
 fn group(uses: Vec<Use<'_>>) -> Vec<User> {
@@ -146,6 +237,7 @@ fn group(uses: Vec<Use<'_>>) -> Vec<User> {
             octet_offset: found.offset,
             form_number: found.form,
             file_written: Some(found.file_written).filter(|written| *written != 0),
+            position: None,
         };
         match users.last_mut() {
             Some(user) if user.name == found.function => user.places.push(place),

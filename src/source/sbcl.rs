@@ -49,11 +49,31 @@ impl SbclSources {
 
     /// The form after `octets` octets of the file and the white space and comments that follow.
     pub fn form_after(&self, path: &Path, octets: u64) -> Option<FormPlace> {
+        SourceFile::read(path)?.form_after(octets)
+    }
+}
+
+/// A file in which several forms are sought.
+#[derive(Debug)]
+pub struct SourceFile {
+    text: Vec<u8>,
+    lines: Lines,
+}
+
+impl SourceFile {
+    /// Reads the file at `path`, if that can be done.
+    pub fn read(path: &Path) -> Option<Self> {
         let text = fs::read(path).ok()?;
-        let start = skip_blanks(&text, usize::try_from(octets).ok()?)?;
-        let (line, column) = Lines::new(&text).position(&text, u32::try_from(start).ok()?);
+        let lines = Lines::new(&text);
+        Some(Self { text, lines })
+    }
+
+    /// The form after `octets` octets of the file and the white space and comments that follow.
+    pub fn form_after(&self, octets: u64) -> Option<FormPlace> {
+        let start = skip_blanks(&self.text, usize::try_from(octets).ok()?)?;
+        let (line, column) = self.lines.position(&self.text, u32::try_from(start).ok()?);
         Some(FormPlace {
-            offset: characters(&text[..start]) as u64,
+            offset: characters(&self.text[..start]) as u64,
             line: line.into(),
             column: column.into(),
         })

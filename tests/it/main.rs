@@ -10,3 +10,4 @@ mod freshness;
 mod image;
 mod mcp;
 mod oracle;
+mod who_places;
