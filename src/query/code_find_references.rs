@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::designator::{DesignatorError, Operator};
 use super::lookup::{DEFAULT_PACKAGE, Lookup, LookupStatus};
 use super::project::Project;
-use crate::source::positions::{Evidence, Occurrence, Place, PositionedFile, Recorded, Sought};
+use crate::source::positions::{Evidence, Occurrence, Place, Placement, PositionedFile, Recorded, Sought};
 use crate::source::sidecar::UseKind;
 use crate::source::sidecar_roles::Role as TextRole;
 use crate::xref::{FunctionKind, Index, Kind, Role};
@@ -349,13 +349,22 @@ impl Search<'_> {
         }
         let occurrences = if with_text { file.occurrences(self.sought, means) } else { Vec::new() };
         let mut claimed = BTreeSet::new();
+        let mut uses: Vec<(Recorded, Option<String>)> = Vec::new();
         for record in records {
-            self.record(&shown, &file, record, &occurrences, &mut claimed);
+            match (use_kind(record.kind), record.form, record.number) {
+                (Some(kind), Some(form), Some(number)) => {
+                    uses.push((Recorded { kind, form, number }, record.caller.clone()));
+                }
+                (None, ..) => self.specializer(&shown, &file, record, &occurrences, &mut claimed),
+                _ => self.unplaced(&shown, record),
+            }
         }
         if with_text {
-            for found in file.toplevel_uses(self.sought) {
-                self.placed(&shown, &file, found, use_type(found.kind), None, &mut claimed);
-            }
+            uses.extend(file.toplevel_uses(self.sought).into_iter().map(|found| (found, None)));
+        }
+        let recorded: Vec<Recorded> = uses.iter().map(|(recorded, _)| *recorded).collect();
+        for ((recorded, caller), placements) in uses.into_iter().zip(file.place(self.sought, &recorded)) {
+            self.placed(&shown, &file, recorded.kind, caller, &placements, &mut claimed);
         }
         for occurrence in &occurrences {
             self.seen.note(occurrence);
@@ -368,45 +377,21 @@ impl Search<'_> {
         }
     }
 
-    fn record(
-        &mut self,
-        shown: &str,
-        file: &PositionedFile,
-        record: &Record,
-        occurrences: &[Occurrence],
-        claimed: &mut BTreeSet<(u32, u32)>,
-    ) {
-        let kind = match record.kind {
-            Kind::Calls => UseKind::Calls,
-            Kind::Macroexpands => UseKind::Macroexpands,
-            Kind::Binds => UseKind::Binds,
-            Kind::References => UseKind::References,
-            Kind::Sets => UseKind::Sets,
-            Kind::Specializes => return self.specializer(shown, file, record, occurrences, claimed),
-        };
-        match (record.form, record.number) {
-            (Some(form), Some(number)) => {
-                let recorded = Recorded { kind, form, number };
-                if !self.placed(shown, file, recorded, use_type(kind), record.caller.clone(), claimed) {
-                    self.unplaced(shown, record);
-                }
-            }
-            _ => self.unplaced(shown, record),
-        }
-    }
-
-    /// Adds a recorded use where it stands; false if the file has no such form.
+    /// Adds a recorded use where it stands.
     fn placed(
         &mut self,
         shown: &str,
         file: &PositionedFile,
-        recorded: Recorded,
-        use_type: UseType,
+        kind: UseKind,
         caller: Option<String>,
+        placements: &[Placement],
         claimed: &mut BTreeSet<(u32, u32)>,
-    ) -> bool {
-        let placements = file.place(self.sought, recorded);
-        for placement in &placements {
+    ) {
+        if placements.is_empty() {
+            self.unknown(shown, use_type(kind), caller);
+            return;
+        }
+        for placement in placements {
             let (certainty, via) = match &placement.evidence {
                 Evidence::Exact => (Certainty::Exact, None),
                 Evidence::Approximate => (Certainty::Approximate, None),
@@ -415,9 +400,8 @@ impl Search<'_> {
             if certainty == Certainty::Exact {
                 claimed.insert((placement.place.line, placement.place.column));
             }
-            self.add(shown, file, placement.place, certainty, use_type, caller.clone(), via);
+            self.add(shown, file, placement.place, certainty, use_type(kind), caller.clone(), via);
         }
-        !placements.is_empty()
     }
 
     /// A method that specializes: its record says no more than the top-level form.
@@ -454,21 +438,14 @@ impl Search<'_> {
     }
 
     fn unplaced(&mut self, shown: &str, record: &Record) {
+        let use_type = use_kind(record.kind).map_or(UseType::Specialize, use_type);
+        self.unknown(shown, use_type, record.caller.clone());
+    }
+
+    /// Adds a use whose line is not known.
+    fn unknown(&mut self, shown: &str, use_type: UseType, caller: Option<String>) {
         let line = self.lines.entry((shown.to_owned(), None)).or_default();
-        line.found.insert(Found {
-            certainty: Certainty::Approximate,
-            column: 0,
-            use_type: match record.kind {
-                Kind::Calls => UseType::Call,
-                Kind::Macroexpands => UseType::Macro,
-                Kind::Binds => UseType::Bind,
-                Kind::References => UseType::Reference,
-                Kind::Sets => UseType::Set,
-                Kind::Specializes => UseType::Specialize,
-            },
-            caller: record.caller.clone(),
-            via: None,
-        });
+        line.found.insert(Found { certainty: Certainty::Approximate, column: 0, use_type, caller, via: None });
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -486,6 +463,12 @@ impl Search<'_> {
         line.stale = !file.is_fresh();
         line.context.get_or_insert_with(|| file.line_text(place.line).trim().to_owned());
         line.found.insert(Found { certainty, column: place.column, use_type, caller, via });
+    }
+
+    /// Whether the symbol is none of SBCL's own.
+    fn of_project(&self) -> bool {
+        let package = self.sought.package.as_str();
+        !package.starts_with("SB-") && !matches!(package, "COMMON-LISP" | "KEYWORD" | "")
     }
 
     fn cautions(&self) -> Vec<String> {
@@ -520,7 +503,7 @@ impl Search<'_> {
                 self.seen.designators
             ));
         }
-        if self.seen.definitions + self.seen.structures == 0 && !self.lines.is_empty() {
+        if self.seen.definitions + self.seen.structures == 0 && !self.lines.is_empty() && self.of_project() {
             cautions.push(
                 "No definition names it in the loaded files of this search: a macro makes the name, or it is defined elsewhere."
                     .to_owned(),
@@ -619,6 +602,18 @@ impl Line {
     }
 }
 
+/// The kind of use that the compiler records; None for methods that specialize, which the object system knows.
+fn use_kind(kind: Kind) -> Option<UseKind> {
+    match kind {
+        Kind::Calls => Some(UseKind::Calls),
+        Kind::Macroexpands => Some(UseKind::Macroexpands),
+        Kind::Binds => Some(UseKind::Binds),
+        Kind::References => Some(UseKind::References),
+        Kind::Sets => Some(UseKind::Sets),
+        Kind::Specializes => None,
+    }
+}
+
 fn use_type(kind: UseKind) -> UseType {
     match kind {
         UseKind::Calls => UseType::Call,
@@ -647,6 +642,8 @@ fn unrecorded(occurrence: &Occurrence, is_macro: bool) -> Option<UseType> {
         TextRole::Block => Some(UseType::Block),
         TextRole::Template => Some(UseType::Template),
         TextRole::ReadTime => Some(UseType::ReadTime),
+        TextRole::Binding if occurrence.local => None,
+        TextRole::Binding => Some(UseType::Bind),
         TextRole::Operator | TextRole::Argument if occurrence.local => None,
         TextRole::Operator if is_macro => Some(UseType::Macro),
         TextRole::Operator => Some(UseType::Call),

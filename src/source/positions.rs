@@ -4,7 +4,7 @@
 //! structural reader. Either way the symbol must be found where the record says, or the answer says that it was not.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::lines::Lines;
@@ -200,14 +200,21 @@ impl PositionedFile {
         }
     }
 
-    /// Where the recorded use of `sought` stands. Several places only if all of them are that use.
-    /// Empty if the file has no such form any more.
-    pub fn place(&self, sought: &Sought, recorded: Recorded) -> Vec<Placement> {
-        let placements = match &self.reading {
+    /// Where the recorded uses of `sought` stand, in their order. Several places for one only if all of them are that
+    /// use; none if the file has no such form any more.
+    ///
+    /// All records of the file together, so that what one of them surely means is not taken for another's.
+    pub fn place(&self, sought: &Sought, recorded: &[Recorded]) -> Vec<Vec<Placement>> {
+        let mut placements: Vec<Vec<Placement>> = match &self.reading {
             Reading::Tap(tapped) => self.place_by_tap(tapped, sought, recorded),
-            Reading::Structure(text) => self.place_by_structure(text, sought, recorded),
+            Reading::Structure(text) => {
+                recorded.iter().map(|&recorded| self.place_by_structure(text, sought, recorded)).collect()
+            }
         };
-        if self.fresh { placements } else { placements.into_iter().map(outdated).collect() }
+        if !self.fresh {
+            placements.iter_mut().flatten().for_each(outdate);
+        }
+        placements
     }
 
     /// How often an uninterned symbol or a string of the sought symbol's name stands in live text where no package
@@ -289,43 +296,85 @@ impl PositionedFile {
         found
     }
 
-    fn place_by_tap(&self, tapped: &Tapped, sought: &Sought, recorded: Recorded) -> Vec<Placement> {
+    fn place_by_tap(
+        &self,
+        tapped: &Tapped,
+        sought: &Sought,
+        recorded: &[Recorded],
+    ) -> Vec<Vec<Placement>> {
+        let name = tapped.symbol(sought);
+        let sure: Vec<Option<Vec<usize>>> = recorded
+            .iter()
+            .map(|recorded| {
+                let form = tapped.sidecar.form(recorded.form)?;
+                surely_meant(form, form.sub_form(recorded.number)?, name?, recorded.kind)
+            })
+            .collect();
+        let taken: HashSet<(u32, usize)> = recorded
+            .iter()
+            .zip(&sure)
+            .flat_map(|(recorded, events)| {
+                events.iter().flatten().map(move |&event| (recorded.form, event))
+            })
+            .collect();
+        recorded
+            .iter()
+            .zip(sure)
+            .map(|(&recorded, sure)| self.place_one(tapped, name, recorded, sure, &taken))
+            .collect()
+    }
+
+    fn place_one(
+        &self,
+        tapped: &Tapped,
+        name: Option<u32>,
+        recorded: Recorded,
+        sure: Option<Vec<usize>>,
+        taken: &HashSet<(u32, usize)>,
+    ) -> Vec<Placement> {
         let sidecar = &tapped.sidecar;
         let Some(form) = sidecar.form(recorded.form) else { return Vec::new() };
         let Some((around, numbered)) = nearest_form(form, recorded.number) else { return Vec::new() };
-        let name = tapped.symbol(sought);
         let at = |event: usize| self.tap_place(sidecar, form.events[event].start, form.events[event].end);
+        let exact = |events: Vec<usize>| {
+            events
+                .into_iter()
+                .map(|event| Placement { place: at(event), evidence: Evidence::Exact })
+                .collect()
+        };
+        if let Some(events) = sure {
+            return exact(events);
+        }
         if !numbered {
             return vec![Placement { place: at(around), evidence: Evidence::Approximate }];
         }
-        let local = name.is_some_and(|name| sidecar.is_local_variable(recorded.form, name));
-        let found = match name {
-            Some(name) => candidates(form, around, name, recorded.kind, local),
-            None => Candidates::None,
+        let possible = match name {
+            Some(name) => {
+                let local = sidecar.is_local_variable(recorded.form, name);
+                let free = |event: usize| !taken.contains(&(recorded.form, event));
+                possibly_meant(form, around, name, recorded.kind, local, &free)
+            }
+            None => Vec::new(),
         };
-        match found {
-            Candidates::All(events) => events
-                .into_iter()
-                .map(|event| Placement { place: at(event), evidence: Evidence::Exact })
-                .collect(),
-            Candidates::OneOf(events) => {
-                let place = events.first().map_or_else(|| at(around), |&event| at(event));
-                vec![Placement { place, evidence: Evidence::Approximate }]
-            }
-            Candidates::None => {
-                let operator = form.child(around, 1).and_then(|event| match form.events[event].kind {
-                    EventKind::Symbol(name) => sidecar.names.get(name as usize),
-                    _ => None,
-                });
-                let operator = match (operator, form.events[around].operator) {
-                    (Some(name), _) => name.name().to_lowercase(),
-                    (None, Operator::Quote) => "quote".to_owned(),
-                    (None, Operator::Function) => "function".to_owned(),
-                    (None, Operator::Backquote) => "backquote".to_owned(),
-                    _ => "the form".to_owned(),
-                };
-                vec![Placement { place: at(around), evidence: Evidence::Via(operator) }]
-            }
+        match possible[..] {
+            [only] => exact(vec![only]),
+            [first, ..] => vec![Placement { place: at(first), evidence: Evidence::Approximate }],
+            [] => vec![Placement { place: at(around), evidence: Evidence::Via(self.operator(sidecar, form, around)) }],
+        }
+    }
+
+    /// What the operator of a form is called, for people.
+    fn operator(&self, sidecar: &Sidecar, form: &TopLevelForm, list: usize) -> String {
+        let operator = form.child(list, 1).and_then(|event| match form.events[event].kind {
+            EventKind::Symbol(name) => sidecar.names.get(name as usize),
+            _ => None,
+        });
+        match (operator, form.events[list].operator) {
+            (Some(name), _) => name.name().to_lowercase(),
+            (None, Operator::Quote) => "quote".to_owned(),
+            (None, Operator::Function) => "function".to_owned(),
+            (None, Operator::Backquote) => "backquote".to_owned(),
+            _ => "the form".to_owned(),
         }
     }
 
@@ -395,61 +444,78 @@ impl PositionedFile {
     }
 }
 
-enum Candidates {
-    /// Every one of these is the use.
-    All(Vec<usize>),
-    /// One of these is the use, or none.
-    OneOf(Vec<usize>),
-    /// The symbol does not stand in the form.
-    None,
+/// The occurrences of symbol `name` that a record of `kind` on the form `around` means without doubt: its operator,
+/// what it binds, or its own arguments.
+fn surely_meant(form: &TopLevelForm, around: usize, name: u32, kind: UseKind) -> Option<Vec<usize>> {
+    let is_name = |event: usize| form.events[event].kind == EventKind::Symbol(name);
+    if matches!(kind, UseKind::Calls | UseKind::Macroexpands) {
+        let operator = form.child(around, 1).filter(|&event| is_name(event))?;
+        return Some(vec![operator]);
+    }
+    let inside = inside(form, around, name);
+    let parent = |event: usize| form.events[event].parent.map(|parent| parent as usize);
+    let chosen: Vec<usize> = match kind {
+        // (let ((x 1)) …), (lambda (x) …), (defun f (&key (x 1)) …): an element of a list that is an element of the
+        // form, or the operator of a list in there.
+        UseKind::Binds => inside
+            .into_iter()
+            .filter(|&event| {
+                let list = parent(event);
+                list.is_some_and(|list| {
+                    parent(list) == Some(around)
+                        || (form.events[event].place == 1
+                            && parent(list).is_some_and(|outer| parent(outer) == Some(around)))
+                })
+            })
+            .take(2)
+            .collect(),
+        _ => inside.into_iter().filter(|&event| parent(event) == Some(around)).collect(),
+    };
+    match (chosen.len(), kind) {
+        (1, _) => Some(chosen),
+        // Equal records are kept once, so that of a form's own arguments all are meant.
+        (2.., UseKind::References) => Some(chosen),
+        _ => None,
+    }
 }
 
-/// The occurrences of symbol `name` in the form `around` that a record of `kind` may mean.
-fn candidates(form: &TopLevelForm, around: usize, name: u32, kind: UseKind, local: bool) -> Candidates {
-    let is_name = |event: usize| form.events[event].kind == EventKind::Symbol(name);
+/// The occurrences of symbol `name` in the form `around` that are left for a record of `kind`.
+fn possibly_meant(
+    form: &TopLevelForm,
+    around: usize,
+    name: u32,
+    kind: UseKind,
+    local: bool,
+    free: &dyn Fn(usize) -> bool,
+) -> Vec<usize> {
     let calls = matches!(kind, UseKind::Calls | UseKind::Macroexpands);
-    if let Some(operator) = form.child(around, 1).filter(|&event| is_name(event))
-        && calls
-    {
-        return Candidates::All(vec![operator]);
-    }
-    let start = form.events[around].start;
-    let inside: Vec<usize> = (0..around)
-        .rev()
-        .take_while(|&event| form.events[event].start >= start)
-        .filter(|&event| is_name(event) && form.events[event].place > 0)
-        .collect();
-    let parent = |event: usize| form.events[event].parent.map(|parent| parent as usize);
-    let quoted = |event: usize| {
-        parent(event).is_some_and(|parent| matches!(form.events[parent].operator, Operator::Quote))
+    let operator = |event: usize| {
+        form.events[event].parent.map_or(Operator::Any, |parent| form.events[parent as usize].operator)
     };
-    let designates_function = |event: usize| {
-        parent(event).is_some_and(|parent| {
-            matches!(form.events[parent].operator, Operator::Quote | Operator::Function)
-        })
-    };
-    let mut fitting: Vec<usize> = inside
-        .iter()
-        .copied()
+    inside(form, around, name)
+        .into_iter()
+        .filter(|&event| free(event))
         .filter(|&event| match (calls, local) {
             // Where a local variable has the same name, only an operator or a function designator can be meant.
-            (true, true) => form.events[event].place == 1 || designates_function(event),
+            (true, true) => {
+                form.events[event].place == 1 || matches!(operator(event), Operator::Quote | Operator::Function)
+            }
             (true, false) => true,
-            (false, _) => !quoted(event),
+            (false, _) => operator(event) != Operator::Quote,
         })
+        .collect()
+}
+
+/// The occurrences of symbol `name` inside the form `around`, in order.
+fn inside(form: &TopLevelForm, around: usize, name: u32) -> Vec<usize> {
+    let start = form.events[around].start;
+    let mut inside: Vec<usize> = (0..around)
+        .rev()
+        .take_while(|&event| form.events[event].start >= start)
+        .filter(|&event| form.events[event].kind == EventKind::Symbol(name) && form.events[event].place > 0)
         .collect();
-    fitting.reverse();
-    let direct: Vec<usize> = fitting.iter().copied().filter(|&event| parent(event) == Some(around)).collect();
-    match (direct.len(), fitting.len()) {
-        (1, _) => Candidates::All(direct),
-        // Equal records are kept once, so that of a plain call's arguments all are meant.
-        (2.., _) if kind == UseKind::References => Candidates::All(direct),
-        (2.., _) => Candidates::OneOf(direct),
-        (0, 1) => Candidates::All(fitting),
-        (0, 2..) => Candidates::OneOf(fitting),
-        (0, 0) if !inside.is_empty() && !local => Candidates::OneOf(inside),
-        (0, 0) => Candidates::None,
-    }
+    inside.reverse();
+    inside
 }
 
 /// The event of sub-form `number`, or of the nearest numbered form before it, and whether it is that very one.
@@ -468,12 +534,10 @@ fn nearest_form(form: &TopLevelForm, number: u32) -> Option<(usize, bool)> {
         .map(|(_, index)| (index, false))
 }
 
-fn outdated(placement: Placement) -> Placement {
-    let evidence = match placement.evidence {
-        Evidence::Exact => Evidence::Approximate,
-        other => other,
-    };
-    Placement { evidence, ..placement }
+fn outdate(placement: &mut Placement) {
+    if placement.evidence == Evidence::Exact {
+        placement.evidence = Evidence::Approximate;
+    }
 }
 
 /// `octets` as the external format called `name` decodes them, as far as positions and text are concerned.

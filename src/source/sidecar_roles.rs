@@ -34,6 +34,8 @@ pub enum Role {
     ReadTime,
     /// The name of a block: `(return-from x)`, which a function's name is, too.
     Block,
+    /// A variable that LET or the like binds.
+    Binding,
     /// A keyword of the LOOP macro, which compares names and not symbols.
     LoopKeyword,
     /// The operator of a list.
@@ -63,6 +65,9 @@ pub fn role(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> Role {
     }
     if let Some(role) = walk.type_role(event) {
         return role;
+    }
+    if walk.is_binding(event, parent) {
+        return Role::Binding;
     }
     if token.place == 2 && matches!(walk.standard_operator(parent), "RETURN-FROM" | "BLOCK") {
         return Role::Block;
@@ -166,6 +171,17 @@ impl<'a> Walk<'a> {
                 matches!(self.standard_operator(outer), "DECLARE" | "DECLAIM" | "FTYPE" | "TYPE")
             })
             && !self.in_template(event)
+    }
+
+    /// Whether `event` is what LET and its kin bind: an element of their list, or the first of one.
+    fn is_binding(&self, event: usize, parent: usize) -> bool {
+        let list = if self.place(event) == 1 { self.parent(parent) } else { None };
+        [Some(parent), list].into_iter().flatten().any(|list| {
+            self.place(list) == 2
+                && self.parent(list).is_some_and(|form| {
+                    matches!(self.standard_operator(form), "LET" | "LET*" | "DO" | "DO*" | "PROG" | "PROG*")
+                })
+        })
     }
 
     /// True for lists, false for commas, vectors and the like.
