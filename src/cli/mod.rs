@@ -4,6 +4,8 @@
 
 mod call;
 mod doctor;
+mod find_references;
+mod index;
 mod installation;
 mod output;
 mod project;
@@ -72,6 +74,7 @@ Examples:
   steelbank who-references '*print-base*' --package cl --json
   steelbank call who-calls '{\"name\": \"cl:mapcar\", \"limit\": 10}'
   steelbank --system my-app code-find-references my-app:run
+  steelbank find-references CacheManager --glob 'src/**'
   steelbank --system my-app serve    what an MCP host runs
 
 Exit codes: 0 answered, 1 not found, 2 wrong usage, 3 the engine failed.
@@ -99,6 +102,8 @@ struct Options {
     no_color: bool,
     #[command(flatten)]
     project: project::ProjectOptions,
+    #[command(flatten)]
+    text: index::TextOptions,
 }
 
 #[derive(Debug, Subcommand)]
@@ -125,6 +130,10 @@ enum Command {
     LoadSystem(project::LoadSystem),
     /// List what the project defines and what of it is loaded
     ListSystems(project::ListSystems),
+    /// Find a name's definitions, and every place where it occurs, in any source tree; starts no SBCL
+    FindReferences(find_references::FindReferences),
+    /// Build the index of the project's text, watch the tree, or tell how old the index is
+    Index(index::Index),
     /// List the tools that the MCP server offers
     Tools(call::ListTools),
     /// Call one of the MCP server's tools
@@ -152,7 +161,8 @@ impl Shell {
         if let Some(project) = self.options.project.settings()? {
             builder = builder.project(project);
         }
-        Ok(Session::new(builder.launch()?))
+        let text = index::open(self).map_err(|trouble| trouble.message);
+        Ok(Session::new(builder.launch()?).with_text(text))
     }
 
     /// Starts SBCL and loads the systems of --system.
@@ -166,6 +176,10 @@ impl Shell {
     fn serve(self: &Arc<Self>) -> Result<Exit, Trouble> {
         serve_stdio(|| {
             let session = self.session()?;
+            if let Ok(text) = &session.text {
+                // Where it cannot watch, every question looks at the files itself.
+                text.watch();
+            }
             if self.options.project.any() {
                 let (shell, bank) = (Arc::clone(self), session.bank.clone());
                 std::thread::spawn(move || {
@@ -192,6 +206,8 @@ impl Shell {
             Command::FindDefinition(symbol) => symbol.run("find-definition", self),
             Command::LoadSystem(command) => command.run(self),
             Command::ListSystems(command) => command.run(self),
+            Command::FindReferences(command) => command.run(self),
+            Command::Index(command) => command.run(self),
             Command::Tools(command) => command.run(self),
             Command::Call(command) => command.run(self),
             Command::Doctor(command) => command.run(self),

@@ -26,6 +26,16 @@ impl Output {
         }
     }
 
+    /// Whether to use colours.
+    pub(super) fn colored(&self) -> bool {
+        self.color
+    }
+
+    /// Writes `text`, which has its own colours, and a line end.
+    pub(super) fn plain(&self, text: &str) -> io::Result<()> {
+        self.write(&format!("{text}\n"))
+    }
+
     /// Writes a JSON document.
     pub(super) fn json(&self, value: &Value) -> io::Result<()> {
         self.write(&format!("{value:#}\n"))

@@ -50,6 +50,18 @@ impl ProjectOptions {
         Ok(Some(ProjectSettings { root, cache: cache.join("projects"), userinit }))
     }
 
+    /// The project's folder; the current one if there is no project.
+    pub(super) fn folder(&self) -> Result<PathBuf, Trouble> {
+        let current = std::env::current_dir().map_err(|error| Trouble {
+            exit: Exit::Engine,
+            message: format!("The current folder cannot be found: {error}. Name a folder with --project."),
+        });
+        match &self.project {
+            Some(folder) => Ok(folder.clone()),
+            None => current.map(|current| nearest_project(&current).unwrap_or(current)),
+        }
+    }
+
     /// Loads the systems of --system. Stops at the first that does not load.
     pub(super) fn load(&self, bank: &Steelbank) -> Result<(), Trouble> {
         for system in &self.systems {

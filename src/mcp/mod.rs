@@ -10,6 +10,7 @@ mod server;
 mod status;
 mod stdio;
 mod symbols;
+mod text;
 mod tool;
 mod wire;
 
@@ -32,8 +33,8 @@ impl Default for Tools {
 impl Tools {
     /// All tools that there are, sorted by name.
     pub fn all() -> Self {
-        let mut list: Vec<Tool> =
-            [symbols::tools(), project::tools(), status::tools()].into_iter().flatten().collect();
+        let families = [symbols::tools(), project::tools(), status::tools(), text::tools()];
+        let mut list: Vec<Tool> = families.into_iter().flatten().collect();
         list.sort_by_key(Tool::name);
         Self { list }
     }

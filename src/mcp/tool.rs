@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{arguments, schema};
 use crate::Steelbank;
+use crate::source::text::TextIndex;
 use crate::query::Error;
 use crate::query::control::{Cancellation, Control};
 
@@ -19,12 +20,22 @@ use crate::query::control::{Cancellation, Control};
 pub struct Session {
     /// SBCL and its indexes.
     pub bank: Steelbank,
+    /// The index of the project's text, or why there is none.
+    pub text: Result<Arc<TextIndex>, Arc<str>>,
 }
 
 impl Session {
     /// A session over `bank`.
     pub fn new(bank: Steelbank) -> Self {
-        Self { bank }
+        let why = "There is no project whose text could be searched: start steelbank with --project DIR.";
+        Self { bank, text: Err(why.into()) }
+    }
+
+    /// The same session, with the index of the project's text, or why there is none.
+    #[must_use]
+    pub fn with_text(mut self, text: Result<TextIndex, String>) -> Self {
+        self.text = text.map(Arc::new).map_err(Arc::from);
+        self
     }
 }
 
