@@ -295,7 +295,7 @@ host's frames, which nothing may unwind."
 
 (defun prepare-signals ()
   "Leave to the host the signals that are a program's own business: a key at the terminal, a request to end."
-  (dolist (signal (list sb-unix:sigint sb-unix:sigterm sb-unix:sigpipe sb-unix:sighup sb-unix:sigchld))
+  (dolist (signal (list sb-unix:sigint sb-unix:sigterm sb-unix:sighup))
     (sb-sys:enable-interrupt signal :default))
   (sb-sys:enable-interrupt sb-unix:sigpipe :ignore))
 
@@ -312,18 +312,24 @@ host's frames, which nothing may unwind."
           *standard-input* *empty-input*
           *terminal-io* both
           *query-io* both
-          *debug-io* both)))
+          *debug-io* both
+          ;; UIOP's own names for the streams of the descriptors.
+          uiop:*stdin* (make-synonym-stream '*standard-input*)
+          uiop:*stdout* (make-synonym-stream '*standard-output*)
+          uiop:*stderr* (make-synonym-stream '*error-output*))))
 
 (defun main ()
   "The core's toplevel function: start the supervisor, then hand this thread to the host, which keeps it."
   (prepare-signals)
-  (prepare-streams)
   (setf sb-ext:*invoke-debugger-hook* 'debugger-hook
         *lisp-modes* (sb-vm:floating-point-modes)
         *entry-points* (make-entry-points))
   (sb-int:with-float-traps-masked (:overflow :invalid :divide-by-zero :inexact)
     (setf *host-modes* (sb-vm:floating-point-modes)))
   (refuse-foreign-exits)
+  ;; What UIOP keeps of the machine that built the core: its user's cache, its temporary folder.
+  (uiop:call-image-restore-hook)
+  (prepare-streams)
   (sb-int:encapsulate 'sb-kernel::post-gc 'steelbank #'check-heap)
   (sb-thread:make-thread #'supervise :name "steelbank supervisor")
   (serve 0))

@@ -3,7 +3,7 @@
 (asdf:defsystem "steelbank"
   :description "The Lisp half of steelbank: what the core answers."
   :license "MIT OR Apache-2.0"
-  :depends-on ("sb-introspect")
+  :depends-on ("sb-introspect" "uiop")
   :serial t
   :components ((:file "package")
                (:file "json")

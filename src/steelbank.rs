@@ -218,7 +218,7 @@ impl Steelbank {
     /// The code failed, did not end within `allowed`, or Lisp is gone.
     pub fn evaluate(&self, source: &str, allowed: Duration) -> Result<EvaluateAnswer, Error> {
         let outcome =
-            EvaluateRequest::new(source).answer(self.inner.lisp, Lane::Query, &Control::new(allowed));
+            EvaluateRequest::new(source).answer(self.inner.lisp, Lane::Work, &Control::new(allowed));
         // A form that failed may have defined something before.
         let refreshed = self.refresh();
         let answer = outcome?;

@@ -99,7 +99,7 @@ fn guarded(body: impl FnOnce()) {
 
 extern "C" fn serve(entry_points: *const ffi::steelbank_entry_points, lane: u64) {
     let Some(shared) = SHARED.get() else { return };
-    // SAFETY: Lisp passes a table that it made for good (lisp/boundary.lisp, MAKE-ENTRY-POINTS).
+    // SAFETY: the shim passes a table that stays until this function returns.
     let entry_points = unsafe { &*entry_points };
     // SAFETY: this function is called by Lisp only, on a thread of its own, and the token does not leave it.
     let on_lisp = unsafe { OnLisp::new(entry_points, shared) };

@@ -25,8 +25,32 @@ void steelbank_set_executable(const char *path) {
 extern const unsigned char build_id[];
 const char *steelbank_runtime_build(void) { return (const char *)build_id; }
 
+/* A thread that waits in the host has Lisp's interrupts off, so a signal for the process that it took would lie there
+ * until its next call, and timers and run-program would wait with it. It leaves such signals to Lisp's other threads. */
+static void block_signals(int how) {
+  static const int signals[] = {SIGALRM, SIGVTALRM, SIGPROF, SIGCHLD, SIGIO, SIGURG, SIGWINCH};
+  sigset_t set;
+  sigemptyset(&set);
+  for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) sigaddset(&set, signals[i]);
+  pthread_sigmask(how, &set, NULL);
+}
+
+static int64_t (*lisp_call)(uint64_t, int64_t, const struct steelbank_text *, size_t);
+
+static int64_t call(uint64_t call, int64_t operation, const struct steelbank_text *arguments, size_t count) {
+  block_signals(SIG_UNBLOCK);
+  int64_t status = lisp_call(call, operation, arguments, count);
+  block_signals(SIG_BLOCK);
+  return status;
+}
+
 void steelbank_host_serve(const struct steelbank_entry_points *entry_points, uint64_t lane) {
-  host.serve(entry_points, lane);
+  struct steelbank_entry_points wrapped = *entry_points;
+  lisp_call = entry_points->call; /* the same for every lane */
+  wrapped.call = call;
+  block_signals(SIG_BLOCK);
+  host.serve(&wrapped, lane);
+  block_signals(SIG_UNBLOCK);
 }
 void steelbank_host_supervise(struct steelbank_order *order) { host.supervise(order); }
 void steelbank_host_answer(const uint8_t *octets, size_t length) { host.answer(octets, length); }

@@ -4,12 +4,27 @@ use std::time::Duration;
 
 use steelbank::engine::{FaultKind, Lane, LispError, Operation};
 use steelbank::query::Error;
+use steelbank::query::control::Control;
+use steelbank::query::evaluate::EvaluateRequest;
 
-use crate::image::{bank, evaluate, fault};
+use crate::image::{bank, evaluate, fault, fault_on};
 
-/// What must hold after every row: Lisp itself computes, describes and prints.
+/// What must hold after every row: Lisp itself computes, on both of its threads, describes and prints.
 fn sound() {
-    assert_eq!(evaluate("(+ 40 2)"), ["42"]);
+    computes(Lane::Work);
+    answers();
+}
+
+/// The lane's thread computes.
+fn computes(lane: Lane) {
+    let control = Control::new(Duration::from_secs(60));
+    let sum = EvaluateRequest::new("(+ 40 2)").answer(bank().lisp(), lane, &control).unwrap();
+    assert_eq!(sum.values, ["42"]);
+}
+
+/// Questions are answered.
+fn answers() {
+    computes(Lane::Query);
     let answer = bank().describe_symbol("*print-base*", "CL").unwrap();
     assert_eq!(answer.description.unwrap().variable.unwrap().value.as_deref(), Some("10"));
     assert!(bank().who_calls("mapcar", "CL").unwrap().count > 300);
@@ -22,15 +37,20 @@ fn fails(source: &str, kind: FaultKind) -> String {
     fault.message
 }
 
-/// Gives `source` half a second. Whether it could be stopped.
+/// Gives `source` half a second, on each of Lisp's threads. Whether it could be stopped.
 fn runs_out_of_time(source: &str) -> bool {
-    match bank().evaluate(source, Duration::from_millis(500)) {
-        Err(Error::Lisp(LispError::DeadlinePassed { milliseconds: 500, stopped })) => {
-            sound();
-            stopped
+    let [query, work] = [Lane::Query, Lane::Work].map(|lane| {
+        let control = Control::new(Duration::from_millis(500));
+        match EvaluateRequest::new(source).answer(bank().lisp(), lane, &control) {
+            Err(Error::Lisp(LispError::DeadlinePassed { milliseconds: 500, stopped })) => {
+                sound();
+                stopped
+            }
+            other => panic!("{source}: {other:?}"),
         }
-        other => panic!("{source}: {other:?}"),
-    }
+    });
+    assert_eq!(query, work);
+    query
 }
 
 /// The value of the variable as describe-symbol prints it, its error, and whether it was cut.
@@ -58,7 +78,7 @@ fn loop_in_a_cleanup_form() {
 #[test]
 fn loop_without_interrupts() {
     assert!(!runs_out_of_time("(sb-sys:without-interrupts (loop))"));
-    assert!(bank().status().abandoned_threads >= 1);
+    assert!(bank().status().abandoned_threads >= 2);
     assert!(bank().status().reports.iter().any(|report| report.contains("did not stop")));
 }
 
@@ -139,9 +159,11 @@ fn throws_to_the_tags_of_others() {
         "(invoke-restart 'abort)",
         "(abort)",
     ] {
-        let fault = fault(form);
-        assert!(matches!(fault.kind, FaultKind::Error | FaultKind::ExitRefused), "{form}: {fault:?}");
-        sound();
+        for lane in [Lane::Query, Lane::Work] {
+            let fault = fault_on(lane, form);
+            assert!(matches!(fault.kind, FaultKind::Error | FaultKind::ExitRefused), "{form}: {fault:?}");
+            sound();
+        }
     }
 }
 
@@ -252,7 +274,14 @@ fn values_that_are_huge() {
 
 #[test]
 fn output_is_kept_up_to_a_limit() {
-    for stream in ["*standard-output*", "*error-output*", "*trace-output*", "*terminal-io*", "*query-io*"] {
+    for stream in [
+        "*standard-output*",
+        "*error-output*",
+        "*trace-output*",
+        "*terminal-io*",
+        "*query-io*",
+        "uiop:*stdout*",
+    ] {
         let answer = bank()
             .evaluate(
                 &format!(
@@ -342,7 +371,7 @@ fn a_job_that_waits_too_long_is_answered() {
     let error = waiting.wait().unwrap_err();
     assert!(matches!(error, LispError::DeadlinePassed { milliseconds: 200, .. }), "{error:?}");
     // Questions are answered beside the work.
-    sound();
+    answers();
     blocker.interrupt().stop();
     assert_eq!(blocker.wait().unwrap_err(), LispError::Cancelled);
 }
@@ -364,6 +393,25 @@ fn questions_never_intern() {
         assert_eq!(evaluate(&format!("(find-symbol (string {name:?}) :cl-user)")), ["NIL", "NIL"]);
         assert_eq!(evaluate(&format!("(find-symbol (string {name:?}) :keyword)")), ["NIL", "NIL"]);
     }
+}
+
+#[test]
+fn timers_reach_lisp() {
+    let fault = fault("(sb-ext:with-timeout 0.2 (loop))");
+    assert_eq!(fault.condition.as_deref(), Some("SB-EXT::TIMEOUT"));
+    sound();
+}
+
+#[test]
+fn child_processes_are_waited_for() {
+    // SBCL looks for ended children every ten seconds if it is not told: then the deadline passes.
+    let answer = bank()
+        .evaluate(
+            "(dotimes (i 5) (sb-ext:run-program \"/bin/sh\" '(\"-c\" \"echo heard; sleep 0.1\") :output *standard-output*))",
+            Duration::from_secs(9),
+        )
+        .unwrap();
+    assert_eq!(answer.output, "heard\n".repeat(5));
 }
 
 #[test]

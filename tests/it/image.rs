@@ -4,8 +4,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use steelbank::Steelbank;
-use steelbank::engine::Fault;
+use steelbank::engine::{Fault, Lane, LispError};
 use steelbank::query::Error;
+use steelbank::query::control::Control;
+use steelbank::query::evaluate::EvaluateRequest;
 
 /// The image. Tests run side by side in it: each defines what it needs in a package of its own.
 pub(crate) fn bank() -> &'static Steelbank {
@@ -21,10 +23,18 @@ pub(crate) fn evaluate(source: &str) -> Vec<String> {
         .values
 }
 
-/// The fault that `source` ends in.
+/// The fault that `source` ends in, on the main thread of Lisp and on another: it is the same.
 pub(crate) fn fault(source: &str) -> Fault {
-    match bank().evaluate(source, Duration::from_secs(60)) {
-        Err(Error::Lisp(steelbank::engine::LispError::Fault(fault))) => fault,
+    let [query, work] = [Lane::Query, Lane::Work].map(|lane| fault_on(lane, source));
+    assert_eq!((&query.kind, &query.output), (&work.kind, &work.output), "{query:?} {work:?}");
+    query
+}
+
+/// The fault that `source` ends in on one lane.
+pub(crate) fn fault_on(lane: Lane, source: &str) -> Fault {
+    let control = Control::new(Duration::from_secs(60));
+    match EvaluateRequest::new(source).answer(bank().lisp(), lane, &control) {
+        Err(Error::Lisp(LispError::Fault(fault))) => fault,
         other => panic!("{source}: {other:?}"),
     }
 }
