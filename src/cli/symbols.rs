@@ -28,6 +28,7 @@ impl Symbol {
         ]);
         if tool.starts_with("who-") {
             arguments.insert("limit".to_owned(), Value::from(ALL));
+            arguments.insert("places".to_owned(), Value::from(self.json));
         }
         call::call(shell, tool, arguments, self.json)
     }

@@ -8,7 +8,7 @@ use rmcp::model::{
     ErrorCode, ErrorData, Implementation, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
     ServerCapabilities, ServerConfig,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, ServerInitializeError};
 use rmcp::{RoleServer, ServerHandler, ServiceExt};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
@@ -81,7 +81,11 @@ pub fn serve_on(
         let running = match server.serve(wire).await {
             Ok(running) => running,
             // The client left before it began.
-            Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+            Err(
+                ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::TransportError { .. },
+            ) => {
+                return Ok(());
+            }
             Err(error) => return Err(ServeError::Protocol(error.to_string())),
         };
         running.waiting().await.map_err(|error| ServeError::Protocol(error.to_string()))?;

@@ -38,6 +38,9 @@ struct WhoArguments {
     #[serde(default = "default_limit")]
     #[schemars(range(min = 1, max = 1_000_000))]
     limit: usize,
+    /// Give the places also when the list is long: lists of more than 100 functions leave them out of structuredContent.
+    #[serde(default)]
+    places: bool,
 }
 
 fn default_package() -> String {
@@ -46,6 +49,19 @@ fn default_package() -> String {
 
 fn default_limit() -> usize {
     DEFAULT_LIMIT
+}
+
+/// The longest list that has places unless they are asked for. They are ten times as long as the names, and some hosts
+/// hand all of it to the model.
+const LONGEST_WITH_PLACES: usize = 100;
+
+/// An answer of the who-calls family.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Listed {
+    #[serde(flatten)]
+    limited: Limited<WhoAnswer>,
+    /// Whether the places were left out: ask again with `places`, or with a smaller `limit`.
+    places_left_out: bool,
 }
 
 /// An answer that may have been cut.
@@ -72,7 +88,8 @@ const WHO_TOOLS: [WhoTool; 6] = [
         description: "Lists every function, method and macro whose compiled code calls the given function, as the \
             compiler recorded it; text matches, comments and strings do not count. Use it before changing a signature \
             or a behaviour, or to see how a function is used. Calls of (setf name), of compiler macros and of methods \
-            are included. structuredContent has the file and the form of each call.",
+            are included. structuredContent has the file and the form of each call; \
+            for lines and columns in your project's own code ask code-find-references.",
     },
     WhoTool {
         name: "who-references",
@@ -124,7 +141,7 @@ pub(super) fn tools() -> Vec<Tool> {
     )];
     tools.extend(WHO_TOOLS.iter().map(|tool| {
         let kind = tool.kind;
-        Tool::new::<WhoArguments, Limited<WhoAnswer>>(
+        Tool::new::<WhoArguments, Listed>(
             tool.name,
             tool.title,
             tool.description,
@@ -151,9 +168,15 @@ fn who(session: &Session, kind: Kind, arguments: WhoArguments) -> Result<Answer,
         answer.users.truncate(arguments.limit);
         truncated = true;
     }
-    session.bank.locate(&mut answer);
+    let places_left_out = answer.users.len() > LONGEST_WITH_PLACES && !arguments.places;
+    if places_left_out {
+        answer.users.iter_mut().for_each(|user| user.places.clear());
+    } else {
+        session.bank.locate(&mut answer);
+    }
+    let text = text::who(&answer);
     let outcome = outcome(answer.status);
-    Answer::new(text::who(&answer), &Limited { answer, truncated }, outcome)
+    Answer::new(text, &Listed { limited: Limited { answer, truncated }, places_left_out }, outcome)
 }
 
 fn outcome(status: LookupStatus) -> Outcome {

@@ -174,6 +174,20 @@ fn long_lists_are_cut_at_the_limit_and_say_so() {
 }
 
 #[test]
+fn long_lists_have_places_when_asked_for() {
+    let mut client = client();
+    let mut ask = |arguments: Value| client.call("who-calls", arguments)["structuredContent"].clone();
+    let long = ask(json!({ "name": "cl:mapcar" }));
+    assert_eq!((&long["places_left_out"], &long["users"][9]["places"]), (&json!(true), &json!([])));
+    let whole = ask(json!({ "name": "cl:mapcar", "places": true }));
+    let short = ask(json!({ "name": "cl:mapcar", "limit": 10 }));
+    for answer in [whole, short] {
+        assert_eq!(answer["places_left_out"], false);
+        assert!(answer["users"][9]["places"][0]["form_number"].is_u64(), "{}", answer["users"][9]);
+    }
+}
+
+#[test]
 fn wrong_arguments_are_told_by_name() {
     let mut client = client();
     assert_eq!(

@@ -111,7 +111,9 @@ fn tools_lists_what_the_server_offers() {
     let (text, _, code) = said(&run(&["tools"]));
     assert_eq!(code, Some(0));
     assert!(
-        text.lines().any(|line| line.starts_with("who-calls") && line.contains("(name, [package], [limit])"))
+        text.lines().any(
+            |line| line.starts_with("who-calls") && line.contains("(name, [package], [limit], [places])")
+        )
     );
     let (json, _, _) = said(&run(&["tools", "--json"]));
     let json: Value = serde_json::from_str(&json).unwrap();

@@ -28,6 +28,8 @@ pub(crate) enum Streams {
     Pipes,
     /// As hosts on Node do it: one socket pair for each direction.
     SocketPairs,
+    /// The same, when the server's ends do not block.
+    NonBlocking,
 }
 
 /// Starts a server, and a client of it.
@@ -38,9 +40,13 @@ pub(crate) fn serve(mut command: Command, streams: Streams) -> (Child, Client) {
             let client = Client::new(child.stdin.take().unwrap(), child.stdout.take().unwrap());
             (child, client)
         }
-        Streams::SocketPairs => {
+        Streams::SocketPairs | Streams::NonBlocking => {
             let (our_output, their_input) = UnixStream::pair().unwrap();
             let (our_input, their_output) = UnixStream::pair().unwrap();
+            if matches!(streams, Streams::NonBlocking) {
+                their_input.set_nonblocking(true).unwrap();
+                their_output.set_nonblocking(true).unwrap();
+            }
             let child = command
                 .stdin(Stdio::from(OwnedFd::from(their_input)))
                 .stdout(Stdio::from(OwnedFd::from(their_output)))

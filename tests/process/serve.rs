@@ -9,7 +9,7 @@ use crate::program::{STEELBANK, Streams, ends, serve, server};
 
 #[test]
 fn pipes_and_socket_pairs_are_served_until_the_client_leaves() {
-    for streams in [Streams::Pipes, Streams::SocketPairs] {
+    for streams in [Streams::Pipes, Streams::SocketPairs, Streams::NonBlocking] {
         let (child, mut client) = serve(server(), streams);
         client.initialize();
         let text = client.text("describe-symbol", json!({ "name": "cl:car" }));
@@ -62,7 +62,7 @@ fn the_server_ends_when_its_client_stops_reading_in_the_middle_of_an_answer() {
                 leave(command, keep.try_clone().unwrap(), output);
                 child
             }
-            Streams::SocketPairs => {
+            Streams::SocketPairs | Streams::NonBlocking => {
                 let (output, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
                 let child = command.stdout(std::os::fd::OwnedFd::from(theirs)).spawn().unwrap();
                 leave(command, keep.try_clone().unwrap(), output);
