@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::{arguments, schema};
 use crate::Steelbank;
-use crate::source::text::TextIndex;
 use crate::query::Error;
 use crate::query::control::{Cancellation, Control};
+use crate::source::text::TextIndex;
 
 /// What every tool can use. Shared by all calls; cheap to clone.
 #[derive(Clone)]

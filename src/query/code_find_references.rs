@@ -445,7 +445,13 @@ impl Search<'_> {
     /// Adds a use whose line is not known.
     fn unknown(&mut self, shown: &str, use_type: UseType, caller: Option<String>) {
         let line = self.lines.entry((shown.to_owned(), None)).or_default();
-        line.found.insert(Found { certainty: Certainty::Approximate, column: 0, use_type, caller, via: None });
+        line.found.insert(Found {
+            certainty: Certainty::Approximate,
+            column: 0,
+            use_type,
+            caller,
+            via: None,
+        });
     }
 
     #[allow(clippy::too_many_arguments)]

@@ -214,8 +214,8 @@ fn position(project: &Project, sought: &Sought, kind: Kind, place: &Place) -> Op
             return at(found.line, found.column, Certainty::Approximate, None);
         }
     };
-    let placements = file.place(sought, Recorded { kind, form, number: place.form_number? });
-    let surest = placements.into_iter().min_by_key(|placement| match placement.evidence {
+    let placements = file.place(sought, &[Recorded { kind, form, number: place.form_number? }]);
+    let surest = placements.into_iter().flatten().min_by_key(|placement| match placement.evidence {
         Evidence::Exact => 0,
         Evidence::Approximate => 1,
         Evidence::Via(_) => 2,

@@ -296,12 +296,7 @@ impl PositionedFile {
         found
     }
 
-    fn place_by_tap(
-        &self,
-        tapped: &Tapped,
-        sought: &Sought,
-        recorded: &[Recorded],
-    ) -> Vec<Vec<Placement>> {
+    fn place_by_tap(&self, tapped: &Tapped, sought: &Sought, recorded: &[Recorded]) -> Vec<Vec<Placement>> {
         let name = tapped.symbol(sought);
         let sure: Vec<Option<Vec<usize>>> = recorded
             .iter()
@@ -313,9 +308,7 @@ impl PositionedFile {
         let taken: HashSet<(u32, usize)> = recorded
             .iter()
             .zip(&sure)
-            .flat_map(|(recorded, events)| {
-                events.iter().flatten().map(move |&event| (recorded.form, event))
-            })
+            .flat_map(|(recorded, events)| events.iter().flatten().map(move |&event| (recorded.form, event)))
             .collect();
         recorded
             .iter()
@@ -359,7 +352,10 @@ impl PositionedFile {
         match possible[..] {
             [only] => exact(vec![only]),
             [first, ..] => vec![Placement { place: at(first), evidence: Evidence::Approximate }],
-            [] => vec![Placement { place: at(around), evidence: Evidence::Via(self.operator(sidecar, form, around)) }],
+            [] => vec![Placement {
+                place: at(around),
+                evidence: Evidence::Via(self.operator(sidecar, form, around)),
+            }],
         }
     }
 
@@ -498,7 +494,8 @@ fn possibly_meant(
         .filter(|&event| match (calls, local) {
             // Where a local variable has the same name, only an operator or a function designator can be meant.
             (true, true) => {
-                form.events[event].place == 1 || matches!(operator(event), Operator::Quote | Operator::Function)
+                form.events[event].place == 1
+                    || matches!(operator(event), Operator::Quote | Operator::Function)
             }
             (true, false) => true,
             (false, _) => operator(event) != Operator::Quote,
