@@ -252,7 +252,9 @@ pub fn code_find_references(index: &Index, project: &Project, request: &Request)
     for ((path, date), records) in &recorded {
         search.file(path, *date, records, lookup.of.is_none(), is_macro, &means);
     }
-    Ok(search.finish(index.symbol_text(symbol), request))
+    let text = index.symbol_text(symbol);
+    let text = lookup.of.map_or_else(|| text.clone(), |of| format!("({} {text})", of.text()));
+    Ok(search.finish(text, request))
 }
 
 /// Whether a used name belongs to what was asked for, as in the who-family.

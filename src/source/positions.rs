@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::lines::Lines;
 use super::lisp::{Dialect, Features, LispText};
 use super::sidecar::{EventKind, Name, Operator, Sidecar, TopLevelForm, UseKind};
-use super::sidecar_roles::{Role, is_certain_call, is_symbol_macro, package_role, role};
+use super::sidecar_roles::{Role, is_certain_call, is_locally_redefined, package_role, role};
 
 /// How sure a position is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -284,7 +284,7 @@ impl PositionedFile {
                 let event = &form.events[index];
                 // Where only a variable of this name is bound, what is called for certain is the function.
                 let local = Some(name) == symbol
-                    && (is_symbol_macro(sidecar, form, index)
+                    && (is_locally_redefined(sidecar, form, index)
                         || sidecar.is_local_function(form.number, name)
                         || (sidecar.is_local_variable(form.number, name)
                             && !(role == Role::Operator && is_certain_call(sidecar, form, index))));

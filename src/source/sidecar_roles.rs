@@ -80,9 +80,9 @@ pub fn is_certain_call(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> 
     Walk { sidecar, form }.is_certain_call(event)
 }
 
-/// Whether a `with-slots` or the like around `event` makes its symbol stand for something else.
-pub fn is_symbol_macro(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
-    Walk { sidecar, form }.is_symbol_macro(event)
+/// Whether a `with-slots`, a `macrolet` or the like around `event` makes its symbol stand for something local.
+pub fn is_locally_redefined(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
+    Walk { sidecar, form }.is_locally_redefined(event)
 }
 
 /// The role that `event`, a string, keyword or uninterned symbol in a package definition, has for a symbol of the same
@@ -232,15 +232,18 @@ impl<'a> Walk<'a> {
         first.is_some_and(|first| place >= first) && self.is_evaluated(around)
     }
 
-    /// Whether a form around `event` makes a symbol macro of its name.
-    fn is_symbol_macro(&self, event: usize) -> bool {
+    /// Whether a form around `event` makes a symbol macro, a local macro or a local function of its name.
+    fn is_locally_redefined(&self, event: usize) -> bool {
         let name = self.form.events[event].kind;
         let binds = |binding: usize| {
             let binding = self.form.child(binding, 1).unwrap_or(binding);
             self.form.events[binding].kind == name
         };
         self.form.ancestors(event).any(|list| {
-            matches!(self.standard_operator(list), "WITH-SLOTS" | "WITH-ACCESSORS" | "SYMBOL-MACROLET")
+            matches!(
+                self.standard_operator(list),
+                "WITH-SLOTS" | "WITH-ACCESSORS" | "SYMBOL-MACROLET" | "MACROLET" | "FLET" | "LABELS"
+            )
                 && self.form.child(list, 2).is_some_and(|bindings| {
                     (1..).map_while(|place| self.form.child(bindings, place)).any(binds)
                 })
@@ -302,6 +305,7 @@ impl<'a> Walk<'a> {
             }
             ("DEFSTRUCT", 2) if self.place(event) == 1 => return Some(Role::Structure),
             ("DEFSTRUCT", 3..) if self.place(event) == 1 => return Some(Role::Slot),
+            ("DEFSTRUCT", 3..) if self.option(event, parent) == Some("TYPE") => return Some(Role::Type),
             ("DEFCLASS" | "DEFINE-CONDITION", 3) => return Some(Role::Class),
             ("DEFCLASS" | "DEFINE-CONDITION", 4) => return Some(Role::Slot),
             ("WITH-SLOTS", 2) => return Some(Role::Slot),
@@ -313,6 +317,12 @@ impl<'a> Walk<'a> {
         self.option_role(event, parent, outer)
     }
 
+    /// The option that `event`, an element of `list`, is the value of.
+    fn option(&self, event: usize, list: usize) -> Option<&'a str> {
+        let key = self.form.child(list, self.place(event).checked_sub(1)?)?;
+        self.name(key).filter(|name| name.is("KEYWORD", name.name())).map(Name::name)
+    }
+
     /// Slot options, structure options and method parameters: two lists below the definition.
     fn option_role(&self, event: usize, parent: usize, outer: usize) -> Option<Role> {
         let definition = self.parent(outer)?;
@@ -320,7 +330,7 @@ impl<'a> Walk<'a> {
         match (self.standard_operator(definition), self.place(outer)) {
             ("DEFCLASS" | "DEFINE-CONDITION", 4) if place == 1 => Some(Role::Slot),
             ("DEFCLASS" | "DEFINE-CONDITION", 4) if place % 2 == 1 => {
-                match self.form.child(parent, place - 1).and_then(|key| self.name(key))?.name() {
+                match self.option(event, parent)? {
                     "READER" | "WRITER" | "ACCESSOR" => Some(Role::Definition),
                     "TYPE" => Some(Role::Type),
                     _ => None,

@@ -10,4 +10,6 @@ mod freshness;
 mod image;
 mod mcp;
 mod oracle;
+mod positions;
+mod project;
 mod who_places;

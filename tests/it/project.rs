@@ -1,0 +1,198 @@
+//! Projects: loading them, what goes wrong with them, and that questions are answered meanwhile.
+//!
+//! In processes of their own, for a process has one project.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use steelbank::query::code_find_references::{Certainty, Request};
+use steelbank::query::control::Control;
+use steelbank::query::load_system::{LoadAnswer, LoadNews, LoadStatus, Severity};
+use steelbank::{ProjectSettings, Steelbank};
+
+const LONG: Duration = Duration::from_secs(600);
+
+/// Runs the ignored test `name` of this binary alone, and shows the lines that it prints after "seen: ".
+pub(crate) fn in_a_process_of_its_own(name: &str, environment: &[(&str, &Path)]) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--ignored", "--nocapture"]);
+    command.envs(environment.iter().copied());
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    for line in text.lines().filter(|line| line.starts_with("seen: ")) {
+        println!("{line}");
+    }
+}
+
+/// A new folder for a test's files.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("steelbank-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder.canonicalize().unwrap()
+}
+
+/// An image with the project at `root`.
+pub(crate) fn project(root: &Path, cache: &Path) -> Steelbank {
+    let settings = ProjectSettings { root: root.to_owned(), cache: cache.to_owned(), userinit: None };
+    Steelbank::builder().project(settings).start().unwrap()
+}
+
+/// Loads `system`.
+pub(crate) fn load(bank: &Steelbank, system: &str) -> LoadAnswer {
+    bank.load_system(system, false, &Control::new(LONG), None).unwrap()
+}
+
+fn write(folder: &Path, files: &[(&str, &str)]) {
+    for (name, text) in files {
+        fs::write(folder.join(name), text).unwrap();
+    }
+}
+
+#[test]
+fn a_project_is_loaded_and_asked() {
+    in_a_process_of_its_own("project::loaded_and_asked", &[]);
+}
+
+#[test]
+#[ignore = "run by a_project_is_loaded_and_asked"]
+fn loaded_and_asked() {
+    let root = folder("project");
+    write(
+        &root,
+        &[
+            (
+                "shop.asd",
+                "(asdf:defsystem \"shop\" :serial t :components ((:file \"a\") (:file \"b\")))
+                 (asdf:defsystem \"shop/wrong\" :components ((:file \"wrong\")))
+                 (asdf:defsystem \"shop/unread\" :components ((:file \"unread\")))
+                 (asdf:defsystem \"shop/open\" :components ((:file \"open\")))
+                 (asdf:defsystem \"shop/runs\" :components ((:file \"runs\")))
+                 (asdf:defsystem \"shop/needs\" :depends-on (\"no-such-library\"))
+                 (asdf:defsystem \"shop/one\" :depends-on (\"shop/two\"))
+                 (asdf:defsystem \"shop/two\" :depends-on (\"shop/one\"))
+                 (asdf:defsystem \"shop/slow\" :components ((:file \"slow\")))",
+            ),
+            ("broken.asd", "(asdf:defsystem \"broken\" :components ((:file"),
+            ("a.lisp", "(defpackage :shop (:use :cl))\n(in-package :shop)\n(defun price (x) x)\n"),
+            ("b.lisp", "(in-package :shop)\n(defun total (xs)\n  (list (price 1)\n\t(mapcar #'price xs)))\n"),
+            ("wrong.lisp", "(defun wrong (x)\n  (let ((unused 1))\n    (if)\n    (+ x \"é\" *no-such*)))\n"),
+            ("unread.lisp", "(defun fine () 1)\n(defun unread ()\n  (no-package:name 1))\n"),
+            ("open.lisp", "(defun fine () 1)\n\n  (defun open-ended (x\n  (list x))\n"),
+            ("runs.lisp", "(defun fails (x)\n  (car x))\n(fails 3)\n"),
+            ("slow.lisp", "(eval-when (:compile-toplevel) (sleep 600))\n"),
+        ],
+    );
+    let bank = project(&root, &root.join("cache"));
+
+    let systems = bank.list_systems(&Control::default()).unwrap();
+    let names: Vec<&str> = systems.systems.iter().map(|system| system.name.as_str()).collect();
+    assert_eq!(names, ["broken", "shop"], "definitions are not read for the asking");
+
+    let news = Arc::new(AtomicUsize::new(0));
+    let heard = Arc::clone(&news);
+    let listener = Arc::new(move |news: LoadNews| {
+        assert!(news.done <= news.total, "{news:?}");
+        heard.fetch_add(1, Ordering::SeqCst);
+    });
+    let answer = bank.load_system("shop", false, &Control::new(LONG), Some(listener)).unwrap();
+    assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
+    assert_eq!(answer.compiled.len(), 2);
+    assert_eq!(news.load(Ordering::SeqCst), 4, "each file is compiled and loaded");
+
+    let found = bank.code_find_references(&Request::new("shop::price")).unwrap();
+    let lines: Vec<_> = found.refs.iter().map(|found| (found.line, found.columns.clone())).collect();
+    assert_eq!(lines, [(Some(3), vec![10]), (Some(4), vec![12])]);
+
+    failures(&bank);
+    stale(&bank, &root);
+    questions_beside_a_load(&bank);
+    fs::remove_dir_all(&root).unwrap();
+}
+
+fn failures(bank: &Steelbank) {
+    let places = |answer: &LoadAnswer, severity| -> Vec<(Option<u32>, Option<u32>)> {
+        let of = answer.diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity);
+        of.map(|diagnostic| (diagnostic.line, diagnostic.column)).collect()
+    };
+    let failed = |system: &str, kind: &str, named: &str| {
+        let answer = load(bank, system);
+        assert_eq!(answer.status, LoadStatus::Failed, "{answer:?}");
+        let failure = answer.failure.clone().unwrap();
+        assert_eq!(failure.kind, kind, "{failure:?}");
+        assert!(failure.message.contains(named), "{failure:?}");
+        assert!(!failure.remedies.is_empty());
+        answer
+    };
+    let wrong = failed("shop/wrong", "compile", "wrong.lisp");
+    assert_eq!(places(&wrong, Severity::Error), [(Some(3), Some(5))]);
+    assert_eq!(places(&wrong, Severity::StyleWarning), [(Some(2), Some(9))]);
+    assert!(places(&wrong, Severity::Warning).contains(&(Some(4), Some(5))), "{wrong:?}");
+    let unread = failed("shop/unread", "compile", "unread.lisp");
+    assert_eq!(places(&unread, Severity::ReadError), [(Some(3), Some(19))]);
+    let open = failed("shop/open", "compile", "open.lisp");
+    assert_eq!(places(&open, Severity::ReadError), [(Some(3), Some(3))]);
+    let runs = failed("shop/runs", "load", "3 is not of type");
+    assert_eq!(places(&runs, Severity::Error), [(Some(2), Some(3))]);
+    failed("shop/needs", "missing-dependency", "no-such-library");
+    failed("shop/one", "circular-dependency", "shop/two");
+    failed("no-such-system", "unknown-system", "no-such-system");
+    failed("broken", "system-definition", "broken");
+    assert_eq!(load(bank, "shop").status, LoadStatus::Loaded, "the image is usable after all that");
+}
+
+fn stale(bank: &Steelbank, root: &Path) {
+    let text = fs::read_to_string(root.join("b.lisp")).unwrap();
+    fs::write(root.join("b.lisp"), format!("\n\n\n{text}")).unwrap();
+    let found = bank.code_find_references(&Request::new("shop::price")).unwrap();
+    assert_eq!(found.stale, ["b.lisp"]);
+    for found in &found.refs {
+        assert!(found.stale && found.evidence != Certainty::Exact && found.columns.is_empty(), "{found:?}");
+    }
+    // The same text at another date is not another text.
+    fs::write(root.join("b.lisp"), &text).unwrap();
+    let found = bank.code_find_references(&Request::new("shop::price")).unwrap();
+    assert_eq!(found.stale, [""; 0]);
+    assert!(found.refs.iter().all(|found| found.evidence == Certainty::Exact));
+
+    fs::write(root.join("a.lisp"), "(defpackage :shop (:use :cl))\n(in-package :shop)\n\n(defun price (x) (list x))\n")
+        .unwrap();
+    let changed = |system: &steelbank::query::load_system::SystemEntry| system.name == "shop" && !system.changed.is_empty();
+    // File dates count seconds.
+    let date = std::time::SystemTime::now() + Duration::from_secs(5);
+    fs::File::options().write(true).open(root.join("a.lisp")).unwrap().set_modified(date).unwrap();
+    assert!(bank.list_systems(&Control::default()).unwrap().systems.iter().any(changed));
+    assert_eq!(load(bank, "shop").compiled.len(), 2, "a file that changed, and those after it, are compiled again");
+    assert!(!bank.list_systems(&Control::default()).unwrap().systems.iter().any(changed));
+    let definition = bank.find_definition("shop::price", "CL-USER", &Control::default()).unwrap();
+    assert_eq!(definition.definitions[0].line, Some(4));
+    assert_eq!(definition.definitions[0].column, Some(8));
+}
+
+fn questions_beside_a_load(bank: &Steelbank) {
+    let control = Control::new(LONG);
+    let (begun, begins) = std::sync::mpsc::channel();
+    let loading = {
+        let (bank, control) = (bank.clone(), control.clone());
+        let listener = Arc::new(move |_: LoadNews| begun.send(()).unwrap_or(()));
+        std::thread::spawn(move || bank.load_system("shop/slow", false, &control, Some(listener)))
+    };
+    begins.recv().unwrap();
+    let found = bank.code_find_references(&Request::new("shop::price")).unwrap();
+    assert!(found.loading && !found.refs.is_empty(), "answered, and it says that the image is moving");
+    assert!(bank.describe_symbol("shop::price", "CL-USER").unwrap().description.is_some());
+    control.cancellation().cancel();
+    // Either its asker hears at once that it was called off, or Lisp was faster to say so.
+    match loading.join().unwrap() {
+        Err(error) => assert!(error.to_string().contains("cancel"), "{error}"),
+        Ok(answer) => assert_eq!(answer.status, LoadStatus::Cancelled),
+    }
+    assert!(!bank.is_loading());
+    assert_eq!(load(bank, "shop").status, LoadStatus::Loaded, "the image is usable after a load was called off");
+}
