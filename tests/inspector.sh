@@ -95,6 +95,8 @@ for era in legacy modern; do
             load-file) call "$tool" "{\"path\": \"$scratch/project/sample.lisp\"}" '"isError": false' ;;
             list-systems) call "$tool" '{}' 'sample' ;;
             code-find-references) call "$tool" '{"symbol": "cl:mapcar", "project_only": false, "limit": 3}' 'MAPCAR' ;;
+            index_project) call "$tool" '{}' '"isError": false' ;;
+            check_index_status) call "$tool" '{}' '"isError": false' ;;
             find_references) call "$tool" "{\"pattern\": \"callee\"}" 'sample.lisp' ;;
             *)
                 failed=$((failed + 1))

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{arguments, schema};
 use crate::Steelbank;
+use crate::engine::State;
 use crate::query::Error;
 use crate::query::control::{Cancellation, Control};
 use crate::source::text::TextIndex;
@@ -258,9 +259,20 @@ impl Tool {
         match (self.body)(session, arguments, call) {
             Ok(answer) => Ok(Answer { text: cut(answer.text, MOST_TEXT), ..answer }),
             Err(Failure::Arguments(why)) => Err(Failure::Arguments(cut(why, MOST_ERROR))),
-            Err(Failure::Engine(why)) => Err(Failure::Engine(cut(why, MOST_ERROR))),
+            Err(Failure::Engine(why)) => {
+                Err(Failure::Engine(cut(not_started(&session.bank).unwrap_or(why), MOST_ERROR)))
+            }
         }
     }
+}
+
+/// Why SBCL has never been ready, if it has not: that sentence has the remedy, which the later ones lack.
+fn not_started(bank: &Steelbank) -> Option<String> {
+    let status = bank.status();
+    if status.start_microseconds.is_some() || !matches!(status.state, State::Dead { .. }) {
+        return None;
+    }
+    bank.lisp().wait_until_ready().err().map(|error| sentence(&error.to_string()))
 }
 
 /// The most characters of an answer's text, and of an error.

@@ -243,10 +243,10 @@ impl<'a> Walk<'a> {
             matches!(
                 self.standard_operator(list),
                 "WITH-SLOTS" | "WITH-ACCESSORS" | "SYMBOL-MACROLET" | "MACROLET" | "FLET" | "LABELS"
-            )
-                && self.form.child(list, 2).is_some_and(|bindings| {
-                    (1..).map_while(|place| self.form.child(bindings, place)).any(binds)
-                })
+            ) && self
+                .form
+                .child(list, 2)
+                .is_some_and(|bindings| (1..).map_while(|place| self.form.child(bindings, place)).any(binds))
         })
     }
 
@@ -329,13 +329,11 @@ impl<'a> Walk<'a> {
         let place = self.place(event);
         match (self.standard_operator(definition), self.place(outer)) {
             ("DEFCLASS" | "DEFINE-CONDITION", 4) if place == 1 => Some(Role::Slot),
-            ("DEFCLASS" | "DEFINE-CONDITION", 4) if place % 2 == 1 => {
-                match self.option(event, parent)? {
-                    "READER" | "WRITER" | "ACCESSOR" => Some(Role::Definition),
-                    "TYPE" => Some(Role::Type),
-                    _ => None,
-                }
-            }
+            ("DEFCLASS" | "DEFINE-CONDITION", 4) if place % 2 == 1 => match self.option(event, parent)? {
+                "READER" | "WRITER" | "ACCESSOR" => Some(Role::Definition),
+                "TYPE" => Some(Role::Type),
+                _ => None,
+            },
             ("DEFSTRUCT", 2) if place == 2 => match self.operator(parent)?.name() {
                 "INCLUDE" => Some(Role::Class),
                 "CONSTRUCTOR" | "COPIER" | "PREDICATE" => Some(Role::Definition),

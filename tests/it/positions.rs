@@ -68,7 +68,11 @@ fn torture() {
     if std::env::var_os("STEELBANK_BLESS").is_some() {
         fs::write(&goldens, &text).unwrap();
     }
-    assert_eq!(text, fs::read_to_string(&goldens).unwrap(), "STEELBANK_BLESS=1 rewrites the goldens; read them");
+    assert_eq!(
+        text,
+        fs::read_to_string(&goldens).unwrap(),
+        "STEELBANK_BLESS=1 rewrites the goldens; read them"
+    );
     fs::remove_dir_all(&cache).unwrap();
 }
 
@@ -86,7 +90,10 @@ fn line(found: &Reference) -> String {
 
 #[test]
 fn the_tap_and_the_structural_reader_agree() {
-    in_a_process_of_its_own("positions::two_roads", &[("CL_SOURCE_REGISTRY", Path::new("/usr/share/common-lisp/source//"))]);
+    in_a_process_of_its_own(
+        "positions::two_roads",
+        &[("CL_SOURCE_REGISTRY", Path::new("/usr/share/common-lisp/source//"))],
+    );
 }
 
 /// Libraries whose every numbered form is compared, those that are installed.
@@ -164,7 +171,10 @@ impl Tally {
                     _ => None,
                 })
                 .collect();
-            let top = read.toplevel().get(form.number as usize).filter(|top| comparable && top.exact && top.counted);
+            let top = read
+                .toplevel()
+                .get(form.number as usize)
+                .filter(|top| comparable && top.exact && top.counted);
             let Some(top) = top else {
                 self.aside += 1;
                 self.aside_forms += numbered.len();
@@ -177,8 +187,9 @@ impl Tally {
                         .entry(byte)
                         .or_insert_with(|| characters(&text.as_bytes()[..byte as usize]) as u32)
                 };
-                let other =
-                    read.numbered(top, number).map(|form| (position(form.span.start), position(form.span.end)));
+                let other = read
+                    .numbered(top, number)
+                    .map(|form| (position(form.span.start), position(form.span.end)));
                 if other == Some((start, end)) {
                     self.same += 1;
                 } else {

@@ -161,14 +161,23 @@ fn stale(bank: &Steelbank, root: &Path) {
     assert_eq!(found.stale, [""; 0]);
     assert!(found.refs.iter().all(|found| found.evidence == Certainty::Exact));
 
-    fs::write(root.join("a.lisp"), "(defpackage :shop (:use :cl))\n(in-package :shop)\n\n(defun price (x) (list x))\n")
-        .unwrap();
-    let changed = |system: &steelbank::query::load_system::SystemEntry| system.name == "shop" && !system.changed.is_empty();
+    fs::write(
+        root.join("a.lisp"),
+        "(defpackage :shop (:use :cl))\n(in-package :shop)\n\n(defun price (x) (list x))\n",
+    )
+    .unwrap();
+    let changed = |system: &steelbank::query::load_system::SystemEntry| {
+        system.name == "shop" && !system.changed.is_empty()
+    };
     // File dates count seconds.
     let date = std::time::SystemTime::now() + Duration::from_secs(5);
     fs::File::options().write(true).open(root.join("a.lisp")).unwrap().set_modified(date).unwrap();
     assert!(bank.list_systems(&Control::default()).unwrap().systems.iter().any(changed));
-    assert_eq!(load(bank, "shop").compiled.len(), 2, "a file that changed, and those after it, are compiled again");
+    assert_eq!(
+        load(bank, "shop").compiled.len(),
+        2,
+        "a file that changed, and those after it, are compiled again"
+    );
     assert!(!bank.list_systems(&Control::default()).unwrap().systems.iter().any(changed));
     let definition = bank.find_definition("shop::price", "CL-USER", &Control::default()).unwrap();
     assert_eq!(definition.definitions[0].line, Some(4));
@@ -194,5 +203,9 @@ fn questions_beside_a_load(bank: &Steelbank) {
         Ok(answer) => assert_eq!(answer.status, LoadStatus::Cancelled),
     }
     assert!(!bank.is_loading());
-    assert_eq!(load(bank, "shop").status, LoadStatus::Loaded, "the image is usable after a load was called off");
+    assert_eq!(
+        load(bank, "shop").status,
+        LoadStatus::Loaded,
+        "the image is usable after a load was called off"
+    );
 }

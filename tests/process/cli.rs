@@ -87,6 +87,15 @@ fn a_folder_without_an_image_exits_with_3_and_names_file_and_remedy() {
 }
 
 #[test]
+fn no_memory_for_the_heap_exits_with_3_and_names_the_option() {
+    let script =
+        format!("ulimit -v 2000000; exec '{STEELBANK}' --dynamic-space-size 8192 describe-symbol car");
+    let (text, errors, code) = said(&Command::new("sh").args(["-c", &script]).output().unwrap());
+    assert_eq!((text.as_str(), code), ("", Some(3)), "{errors}");
+    assert!(errors.contains("8192 MiB") && errors.contains("--dynamic-space-size"), "{errors}");
+}
+
+#[test]
 fn the_split_form_answers_as_the_embedded_one() {
     let output = Command::new(STEELBANK)
         .args(["describe-symbol", "cl:mapcar"])
