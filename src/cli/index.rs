@@ -92,7 +92,10 @@ impl Index {
         let request = Request { force: self.force, languages: self.languages.clone() };
         self.tell(&followed(|control| index_project(&index, &request, control))?, shell)?;
         let again = Request { force: false, ..request };
-        while self.watch {
+        if !self.watch {
+            return Ok(Exit::Answered);
+        }
+        loop {
             if index.wait_for_change(Duration::from_secs(if watched { 3600 } else { 1 })) {
                 // Editors and builds change many files at once.
                 std::thread::sleep(Duration::from_millis(100));
@@ -102,7 +105,6 @@ impl Index {
                 }
             }
         }
-        Ok(Exit::Answered)
     }
 
     fn tell(&self, indexed: &Indexed, shell: &Shell) -> Result<(), Trouble> {
