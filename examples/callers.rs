@@ -1,5 +1,7 @@
 //! Prints who calls a function: `cargo run --example callers -- mapcar CL`.
 
+#![allow(clippy::print_stdout)]
+
 use steelbank::Steelbank;
 use steelbank::query::Error;
 
