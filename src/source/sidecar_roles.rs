@@ -371,19 +371,19 @@ impl<'a> Walk<'a> {
                 ("LAMBDA" | "LET" | "LET*" | "PROGN" | "DEFUN", _) => return None,
                 _ => {}
             }
-            if place == 1 {
-                if let Some(outer) = self.parent(list) {
-                    match (self.standard_operator(outer), self.place(list)) {
-                        ("TYPECASE" | "ETYPECASE" | "CTYPECASE", 3..) => return Some(Role::Type),
-                        ("HANDLER-CASE", 3..) => return Some(Role::Class),
-                        _ => {}
-                    }
-                    if let Some(bind) = self.parent(outer)
-                        && self.standard_operator(bind) == "HANDLER-BIND"
-                        && self.place(outer) == 2
-                    {
-                        return Some(Role::Class);
-                    }
+            if place == 1
+                && let Some(outer) = self.parent(list)
+            {
+                match (self.standard_operator(outer), self.place(list)) {
+                    ("TYPECASE" | "ETYPECASE" | "CTYPECASE", 3..) => return Some(Role::Type),
+                    ("HANDLER-CASE", 3..) => return Some(Role::Class),
+                    _ => {}
+                }
+                if let Some(bind) = self.parent(outer)
+                    && self.standard_operator(bind) == "HANDLER-BIND"
+                    && self.place(outer) == 2
+                {
+                    return Some(Role::Class);
                 }
             }
             // A compound type specifier such as (or null x) or (cons x y) leads on; any other list does not.

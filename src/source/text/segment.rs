@@ -232,6 +232,11 @@ pub(super) struct Segment {
     trigrams: Vec<(u32, u64)>,
 }
 
+/// Takes an entry of a block: its key, its hits, and the ranges of its posts and definitions. False ends the reading.
+type BlockVisitor<'a> = dyn FnMut(&[u8], u64, Range<u64>, Range<u64>) -> bool + 'a;
+/// Takes a key and its entry.
+type KeyVisitor<'a> = dyn FnMut(&[u8], KeyEntry) -> Result<(), PageError> + 'a;
+
 impl Segment {
     pub(super) fn open(path: &Path) -> Result<Segment, PageError> {
         let (pages, table) = Pages::open(path)?;
@@ -315,11 +320,7 @@ impl Segment {
     }
 
     /// Goes through the entries of a block while `more` says so.
-    fn read_block(
-        &self,
-        block: &[u8],
-        more: &mut dyn FnMut(&[u8], u64, Range<u64>, Range<u64>) -> bool,
-    ) -> Result<(), PageError> {
+    fn read_block(&self, block: &[u8], more: &mut BlockVisitor<'_>) -> Result<(), PageError> {
         let mut read = || {
             let mut decoder = Decoder::new(block);
             let mut key = Vec::new();
@@ -339,10 +340,7 @@ impl Segment {
         read().ok_or(PageError::Damaged)
     }
 
-    fn for_each_key(
-        &self,
-        each: &mut dyn FnMut(&[u8], KeyEntry) -> Result<(), PageError>,
-    ) -> Result<(), PageError> {
+    fn for_each_key(&self, each: &mut KeyVisitor<'_>) -> Result<(), PageError> {
         for index in 0..self.keys.len() {
             let block = self.block(0, &self.keys, index)?;
             let mut entries = Vec::new();
