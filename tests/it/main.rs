@@ -12,4 +12,5 @@ mod mcp;
 mod oracle;
 mod positions;
 mod project;
+mod rename;
 mod who_places;

@@ -1,0 +1,56 @@
+;;;; Loading files and systems: outcomes, diagnostics, safe points.
+
+(in-package :steelbank-tests)
+
+(defun load-text (text &rest options)
+  "The outcome of loading a file that holds TEXT."
+  (call-with-file "loaded.lisp" text
+                  (lambda (path)
+                    (apply #'steelbank::load-file (sb-ext:native-namestring path) options))))
+
+(defun places (outcome)
+  "Severity, line and column of each diagnostic of OUTCOME."
+  (loop for diagnostic in (getf outcome :diagnostics)
+        collect (list (getf diagnostic :severity) (getf diagnostic :line) (getf diagnostic :column))))
+
+(deftest a-file-is-loaded
+    (let ((outcome (load-text "(in-package :cl-user) (list 1)")))
+      (list (getf outcome :status) (length (getf outcome :compiled)) (places outcome)))
+  ("loaded" 1 nil))
+
+(deftest warnings-have-lines
+    (let ((outcome (load-text (format nil "(in-package :cl-user)~%(defun warned-of (x)~%  (let ((y 1))~%    x))~%"))))
+      (list (getf outcome :status) (places outcome)))
+  ("loaded" (("style-warning" 3 9))))
+
+(deftest unreadable-files-are-not-loaded
+    (let ((outcome (load-text (format nil "(list 1)~%(no-such-package:name)~%"))))
+      (list (getf outcome :status) (getf (getf outcome :failure) :kind) (places outcome)))
+  ("failed" "compile" (("read-error" 2 22))))
+
+(deftest a-failing-form-is-located
+    (let ((outcome (load-text (format nil "(defun failing-form (x)~%  (car x))~%(failing-form 3)~%"))))
+      (list (getf outcome :status) (getf (getf outcome :failure) :kind) (places outcome)))
+  ("failed" "load" (("error" 2 3))))
+
+(deftest a-load-stops-when-it-is-told
+    (getf (load-text "(list 1)" :stop (constantly t)) :status)
+  "cancelled")
+
+(deftest a-load-stops-when-its-time-is-over
+    (getf (load-text "(eval-when (:compile-toplevel) (sleep 0.2)) (list 2) (list 3)" :timeout-seconds 0) :status)
+  "timed-out")
+
+(deftest an-unknown-system-is-named
+    (let* ((steelbank::*cache-directory* nil)
+           (failure (getf (steelbank::load-system "no-such-system-anywhere") :failure)))
+      (list (getf failure :kind) (getf failure :name)))
+  ("unknown-system" "no-such-system-anywhere"))
+
+(deftest recording-uses-does-not-depend-on-space
+    (progn
+      (load-text "(declaim (optimize (space 3)))
+                  (defun cl-user::used-in-space () 1)
+                  (defun cl-user::user-in-space () (cl-user::used-in-space))")
+      (mapcar #'car (sb-introspect:who-calls 'cl-user::used-in-space)))
+  (cl-user::user-in-space))

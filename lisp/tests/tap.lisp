@@ -1,0 +1,87 @@
+;;;; The tap: what is recorded of a file, by way of positions and sidecars.
+
+(in-package :steelbank-tests)
+
+(defun call-with-file (name text function)
+  "Call FUNCTION with the pathname of a new file called NAME that holds TEXT, in a new folder."
+  (let* ((folder (merge-pathnames (format nil "steelbank-~36R/" (random (expt 2 64) (make-random-state t)))
+                                  (uiop:temporary-directory)))
+         (path (merge-pathnames name folder)))
+    (ensure-directories-exist path)
+    (unwind-protect
+         (progn
+           (with-open-file (stream path :direction :output :external-format :utf-8)
+             (write-string text stream))
+           (funcall function path))
+      (uiop:delete-directory-tree folder :validate t))))
+
+(defun tapped (text function)
+  "Compile a file that holds TEXT, and call FUNCTION with its tap and its sidecar."
+  (steelbank::install-tap)
+  (call-with-file
+   "tapped.lisp" text
+   (lambda (path)
+     (let ((result nil)
+           (sink (make-broadcast-stream)))
+       (let ((steelbank::*tap-sink* (lambda (tap sidecar)
+                                      (setf result (funcall function tap sidecar))))
+             (*standard-output* sink) (*error-output* sink)
+             (*compile-verbose* nil) (*compile-print* nil))
+         (handler-bind ((warning #'muffle-warning))
+           (compile-file path :output-file (merge-pathnames "tapped.fasl" path))))
+       result))))
+
+(defun position-of (text toplevel-form form-number)
+  "Line and column of a form of TEXT, and whether it is that very form."
+  (tapped text
+          (lambda (tap sidecar)
+            (declare (ignore sidecar))
+            (multiple-value-bind (position exact) (steelbank::tap-position tap toplevel-form form-number)
+              (append (multiple-value-list (steelbank::tap-line-and-column tap position))
+                      (list exact))))))
+
+(deftest forms-have-lines-and-columns
+    (let ((text (format nil "(defvar *a* 1)~%~%(defun f (x)~%~C(list \"é\" (car x)))~%" #\Tab)))
+      (loop for number from 0 to 3 collect (position-of text 1 number)))
+  ((3 1 t) (3 10 t) (4 2 t) (4 12 t)))
+
+(deftest what-the-reader-leaves-out-has-no-number
+    (position-of (format nil "(list #+(or) (never) #|(nor)|# (car ()))~%") 0 1)
+  (1 32 t))
+
+(deftest a-form-made-by-evaluation-gives-the-nearest
+    (position-of (format nil "(list '(a) #.(list 'car (list 'quote nil)) (cdr ()))~%") 0 3)
+  (1 6 nil))
+
+(deftest a-sidecar-says-what-it-is
+    (tapped (format nil "(list 'a)~%")
+            (lambda (tap sidecar)
+              (declare (ignore tap))
+              (list (map 'string #'code-char (subseq sidecar 0 5))
+                    (aref sidecar 5)
+                    (= (aref sidecar 6) steelbank::+sidecar-version+)
+                    (loop for index below 8
+                          sum (ash (aref sidecar (+ 7 index)) (* 8 index)) into hash
+                          finally (return (= hash (steelbank::fnv-1a
+                                                   (coerce (map 'vector #'char-code (format nil "(list 'a)~%"))
+                                                           '(simple-array (unsigned-byte 8) (*))))))))))
+  ("SBTAP" 0 t t))
+
+(deftest top-level-calls-are-recorded
+    (tapped (format nil "(defun called-at-top () 1)~%(print (called-at-top))~%")
+            (lambda (tap sidecar)
+              (declare (ignore sidecar))
+              (loop for (kind name form number) in (steelbank::tap-uses tap)
+                    when (and (symbolp name) (string= name "CALLED-AT-TOP"))
+                      collect (list kind form number))))
+  ((1 1 1)))
+
+(deftest without-a-sink-nothing-is-recorded
+    (let ((steelbank::*tap-sink* nil))
+      (steelbank::install-tap)
+      (call-with-file "plain.lisp" "(list 1)"
+                      (lambda (path)
+                        (let ((*standard-output* (make-broadcast-stream)))
+                          (load path)
+                          steelbank::*tap*))))
+  nil)
