@@ -51,7 +51,7 @@
 
 (deftest a-form-made-by-evaluation-gives-the-nearest
     (position-of (format nil "(list '(a) #.(list 'car (list 'quote nil)) (cdr ()))~%") 0 3)
-  (1 6 nil))
+  (1 12 nil))
 
 (deftest a-sidecar-says-what-it-is
     (tapped (format nil "(list 'a)~%")
