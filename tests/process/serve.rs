@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use crate::program::{STEELBANK, Streams, ends, serve, server};
+use crate::program::{Folder, STEELBANK, Streams, ends, serve, server};
 
 #[test]
 fn pipes_and_socket_pairs_are_served_until_the_client_leaves() {
@@ -99,4 +99,76 @@ fn signals_end_the_server() {
         assert!(killed.success());
         assert_eq!(ends(child).signal(), Some(number));
     }
+}
+
+/// A server over a project that defines the system `name`, of one file.
+fn server_over(folder: &Folder, name: &str, code: &str) -> Command {
+    let definition = format!("(defsystem {name:?} :components ((:file \"code\")))\n");
+    let project = folder.0.join("project");
+    std::fs::create_dir(&project).unwrap();
+    std::fs::write(project.join(format!("{name}.asd")), definition).unwrap();
+    std::fs::write(project.join("code.lisp"), code).unwrap();
+    let mut command = server();
+    command
+        .arg("--project")
+        .arg(&project)
+        .arg("--no-userinit")
+        .env("STEELBANK_CACHE", folder.0.join("cache"));
+    command
+}
+
+#[test]
+fn a_long_call_tells_its_progress_to_those_who_ask() {
+    let folder = Folder::new("progress");
+    let command =
+        server_over(&folder, "steelbank-progress", "(defun cl-user::steelbank-progress () (print 1))");
+    let (child, mut client) = serve(command, Streams::Pipes);
+    client.initialize();
+    let call =
+        json!({ "name": "load-system", "arguments": { "system": "steelbank-progress", "force": true } });
+    let mut asking = call.clone();
+    asking["_meta"] = json!({ "progressToken": "news" });
+    assert_eq!(client.request("tools/call", asking)["result"]["isError"], false);
+    let news: Vec<f64> = client
+        .others
+        .drain(..)
+        .map(|notification| {
+            assert_eq!(notification["method"], "notifications/progress");
+            assert_eq!(notification["params"]["progressToken"], "news");
+            assert!(!notification["params"]["message"].as_str().unwrap().is_empty());
+            notification["params"]["progress"].as_f64().unwrap()
+        })
+        .collect();
+    assert!(!news.is_empty() && news.is_sorted(), "{news:?}");
+    assert_eq!(client.request("tools/call", call)["result"]["isError"], false);
+    assert!(client.others.is_empty(), "nobody asked: {:?}", client.others);
+    drop(client);
+    assert_eq!(ends(child).code(), Some(0));
+}
+
+#[test]
+fn a_cancelled_load_stops_and_lisp_goes_on() {
+    let folder = Folder::new("cancelled");
+    let command = server_over(&folder, "steelbank-endless", "(loop (sleep 0.01))");
+    let (child, mut client) = serve(command, Streams::SocketPairs);
+    client.initialize();
+    let call = json!({ "name": "load-system", "arguments": { "system": "steelbank-endless" } });
+    let id = client.begin("tools/call", call);
+    while client.call("status", json!({}))["structuredContent"]["lisp"] != "busy" {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    client.send(&json!({
+        "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id },
+    }));
+    while client.call("status", json!({}))["structuredContent"]["lisp"] != "ready" {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(!client.has_response(id));
+    assert!(
+        client
+            .text("describe-symbol", json!({ "name": "cl:car" }))
+            .starts_with("COMMON-LISP::CAR [FUNCTION]")
+    );
+    drop(client);
+    assert_eq!(ends(child).code(), Some(0));
 }
