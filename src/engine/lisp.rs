@@ -80,7 +80,19 @@ impl Lisp {
     }
 }
 
-/// Proof that the code that holds it runs on a Lisp thread. Lent to jobs.
+/// Proof that the code that holds it runs on a Lisp thread. Lent to jobs, and of no use elsewhere:
+///
+/// ```compile_fail
+/// fn takes_away<T: Send>() {}
+/// takes_away::<steelbank::engine::OnLisp<'static>>();
+/// ```
+///
+/// ```compile_fail
+/// # fn keep(lisp: steelbank::engine::Lisp) {
+/// let allowed = std::time::Duration::from_secs(1);
+/// let kept = lisp.run(allowed, |on_lisp| Ok(on_lisp)).unwrap();
+/// # }
+/// ```
 pub struct OnLisp<'a> {
     entry_points: &'a ffi::steelbank_entry_points,
     shared: &'static Shared,
