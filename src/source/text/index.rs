@@ -228,9 +228,10 @@ impl TextIndex {
         match (loaded, self.freshness) {
             (Ok(Some(snapshot)), freshness) => {
                 let generation = self.watch.lock().as_ref().map(Watch::generation);
-                let changed = snapshot.changes(&self.tree, control)?.count();
-                match (changed, freshness) {
-                    (0, _) => {
+                let changes = snapshot.changes(&self.tree, control)?;
+                match (changes.count(), freshness) {
+                    // Folders may have come or gone without a file: then others are to be watched.
+                    (0, _) if !changes.walk || freshness == Freshness::Manual => {
                         *self.current.lock() = Some(Arc::clone(&snapshot));
                         self.settle(generation, &snapshot);
                         Ok(snapshot)

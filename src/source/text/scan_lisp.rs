@@ -76,7 +76,7 @@ fn prose(text: &[u8], dialect: Dialect, token: &Token, role: Role, emit: &mut dy
 fn prose_length(bytes: &[u8], dialect: Dialect) -> usize {
     match bytes.first() {
         Some(byte) if byte.is_ascii() => {
-            let splits = matches!(byte, b'|' | b'\\' | b'\'' | b'`' | b'"' | b',' | b';');
+            let splits = matches!(byte, b'|' | b'\\' | b'\'' | b'`' | b'"' | b',' | b';' | b'~');
             usize::from(dialect.is_constituent(*byte) && !splits)
         }
         _ => match first_character(bytes) {
@@ -86,13 +86,16 @@ fn prose_length(bytes: &[u8], dialect: Dialect) -> usize {
     }
 }
 
+/// What prose and format strings put around words.
+const PUNCTUATION: [char; 13] = ['.', '!', '?', '[', ']', '{', '}', '<', '>', '%', '&', '@', '='];
+
 /// One run of such characters: a symbol, perhaps with a package prefix, perhaps with punctuation at either end.
 fn word(run: &[u8], start: u32, dialect: Dialect, role: Role, emit: &mut dyn FnMut(Occurrence<'_>)) {
     let Ok(run) = std::str::from_utf8(run) else { return };
     let mut at = start as usize;
     for piece in run.split(':') {
         let full = piece.trim_matches('.');
-        let bare = full.trim_matches(['.', '!', '?', '[', ']', '{', '}', '<', '>']);
+        let bare = full.trim_matches(PUNCTUATION);
         for (index, word) in [full, bare].into_iter().enumerate() {
             let repeated = index == 1 && bare == full;
             let number = word.bytes().all(|byte| byte.is_ascii_digit());
@@ -102,7 +105,7 @@ fn word(run: &[u8], start: u32, dialect: Dialect, role: Role, emit: &mut dyn FnM
             let lead = if index == 0 {
                 piece.len() - piece.trim_start_matches('.').len()
             } else {
-                piece.len() - piece.trim_start_matches(['.', '!', '?', '[', ']', '{', '}', '<', '>']).len()
+                piece.len() - piece.trim_start_matches(PUNCTUATION).len()
             };
             let offset = (at + lead) as u32;
             if dialect.folds_case() {

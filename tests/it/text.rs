@@ -1,0 +1,522 @@
+//! find_references, index_project and check_index_status on trees made for the purpose.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use steelbank::query::find_references::{Error, References, Request, Status, find_references};
+use steelbank::query::index_project::{self, State, check_index_status, index_project};
+use steelbank::source::text::{Control, Freshness, Role, TextError, TextIndex};
+use tempfile::TempDir;
+
+/// A project and a cache, both gone after the test.
+pub(crate) struct World {
+    folder: TempDir,
+    pub(crate) index: TextIndex,
+}
+
+impl World {
+    fn new(files: &[(&str, &str)]) -> World {
+        World::with(files, Freshness::Automatic)
+    }
+
+    fn with(files: &[(&str, &str)], freshness: Freshness) -> World {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("project")).unwrap();
+        let index =
+            TextIndex::open(&folder.path().join("project"), &folder.path().join("cache"), freshness).unwrap();
+        let world = World { folder, index };
+        files.iter().for_each(|(path, text)| world.write(path, text));
+        world
+    }
+
+    fn path(&self, path: &str) -> std::path::PathBuf {
+        self.folder.path().join("project").join(path)
+    }
+
+    fn write(&self, path: &str, text: impl AsRef<[u8]>) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// The same project and cache, as another process would open them.
+    fn reopened(&self, freshness: Freshness) -> TextIndex {
+        TextIndex::open(self.index.root(), &self.folder.path().join("cache"), freshness).unwrap()
+    }
+
+    fn ask(&self, request: &Request) -> Result<References, Error> {
+        find_references(&self.index, request, None, &Control::none())
+    }
+
+    fn find(&self, pattern: &str) -> References {
+        self.ask(&Request { force: true, ..Request::new(pattern) }).unwrap()
+    }
+
+    /// Path, line and column of every reference.
+    fn places(&self, pattern: &str) -> Vec<String> {
+        let found = self.find(pattern);
+        found.references.iter().map(|each| format!("{}:{}:{}", each.path, each.line, each.column)).collect()
+    }
+
+    fn build(&self, force: bool) -> index_project::Indexed {
+        let request = index_project::Request { force, languages: Vec::new() };
+        index_project(&self.index, &request, &Control::none()).unwrap()
+    }
+}
+
+#[test]
+fn a_definition_and_all_uses_come_in_one_answer() {
+    let world = World::new(&[
+        (
+            "src/cache.rs",
+            "/// A CacheManager.\npub struct CacheManager;\nfn f() { CacheManager::new(\"CacheManager\") }\n",
+        ),
+        ("README.md", "Use CacheManager, not CacheManagers.\n"),
+        ("web/app.ts", "const x = new CacheManager();\nlet $CacheManager = 1;\n"),
+    ]);
+    let found = world.find("CacheManager");
+    let definition = found.definition.unwrap();
+    assert_eq!((definition.path.as_str(), definition.line, definition.column), ("src/cache.rs", 2, 12));
+    assert_eq!((definition.kind.as_str(), definition.symbol.as_str()), ("struct", "CacheManager"));
+    assert_eq!(definition.preview, "pub struct CacheManager;");
+    assert_eq!((definition.span.start_line, definition.span.end_line), (2, 2));
+    let shown: Vec<_> = found
+        .references
+        .iter()
+        .map(|each| (each.path.as_str(), each.line, each.column, each.role.map(Role::name)))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            ("README.md", 1, 5, Some("reference")),
+            ("src/cache.rs", 1, 7, Some("comment")),
+            ("src/cache.rs", 2, 12, Some("definition")),
+            ("src/cache.rs", 3, 10, Some("reference")),
+            ("src/cache.rs", 3, 29, Some("string")),
+            ("web/app.ts", 1, 15, Some("call")),
+        ]
+    );
+    assert_eq!((found.total_references, found.pagination.total, found.pagination.has_more), (6, 6, false));
+    assert_eq!(found.status, Status::Fresh);
+}
+
+#[test]
+fn an_answer_has_the_contracts_shape() {
+    let world = World::new(&[("a.py", "def thing():\n    pass\n")]);
+    let value = serde_json::to_value(world.find("thing")).unwrap();
+    assert_eq!(
+        value,
+        serde_json::json!({
+            "definition": {
+                "path": "a.py", "line": 1, "column": 5, "kind": "function", "symbol": "thing",
+                "span": {"start_line": 1, "start_column": 1, "end_line": 2, "end_column": 9},
+                "preview": "def thing():"
+            },
+            "definitions": [],
+            "total_definitions": 1,
+            "references": [{"path": "a.py", "line": 1, "column": 5, "role": "definition", "preview": "def thing():"}],
+            "total_references": 1,
+            "pagination": {"total": 1, "count": 1, "offset": 0, "limit": 100, "has_more": false},
+            "status": "fresh"
+        })
+    );
+    let nothing = serde_json::to_value(world.find("nowhere")).unwrap();
+    assert_eq!(
+        (&nothing["definition"], &nothing["references"]),
+        (&serde_json::Value::Null, &serde_json::json!([]))
+    );
+}
+
+#[test]
+fn identifiers_are_whole_in_their_own_language_and_text_elsewhere() {
+    let world = World::new(&[
+        (
+            "a.lisp",
+            "(defvar *level* 1)\n(defun set-level (x) (setf *level* x)) ; *level*.\n(defconstant +k+ 2)\n(foo! 1) (foo 2)\n",
+        ),
+        ("b.c", "int r = *level* 2;\nint s = a->b; char *level;\n"),
+        ("c.scm", "(define (a->b x) (set! y x))\n(a->b (a->bc))\n"),
+        ("d.rs", "fn m() { json!(1); json(2); x != json; }\nmacro_rules! json { () => {} }\n"),
+        ("e.php", "<?php $count = 1; $this->count; $counter;\n"),
+        ("f.js", "let $x = 1; let x = $x;\n"),
+    ]);
+    assert_eq!(world.places("*level*"), ["a.lisp:1:9", "a.lisp:2:28", "a.lisp:2:42", "b.c:1:9"]);
+    assert_eq!(world.places("level"), ["b.c:1:10", "b.c:2:21"]);
+    assert_eq!(world.places("+k+"), ["a.lisp:3:14"]);
+    assert_eq!(world.places("foo!"), ["a.lisp:4:2"]);
+    assert_eq!(world.places("foo"), ["a.lisp:4:11"]);
+    assert_eq!(world.places("a->b"), ["b.c:2:9", "c.scm:1:10", "c.scm:2:2"]);
+    assert_eq!(world.places("set!"), ["c.scm:1:19"]);
+    assert_eq!(world.places("json!"), ["d.rs:1:10"]);
+    assert_eq!(world.find("json!").definition.unwrap().kind, "macro");
+    assert_eq!(world.places("json"), ["d.rs:1:10", "d.rs:1:20", "d.rs:1:34", "d.rs:2:14"]);
+    assert_eq!(world.places("$count"), ["e.php:1:7"]);
+    assert_eq!(world.places("count"), ["e.php:1:8", "e.php:1:26"]);
+    assert_eq!(world.places("$x"), ["f.js:1:5", "f.js:1:21"]);
+    assert_eq!(world.places("x = "), ["f.js:1:6", "f.js:1:17"]);
+}
+
+#[test]
+fn lisp_symbols_fold_case_and_know_packages() {
+    let world = World::new(&[
+        (
+            "package.lisp",
+            "(defpackage #:app (:use #:cl) (:nicknames #:a) (:export #:run))\n(defpackage #:other (:use #:cl))\n",
+        ),
+        ("app.lisp", "(in-package #:app)\n(defun run () (RUN))\n#+nope (run)\n"),
+        ("other.lisp", "(in-package #:other)\n(defun run () 1)\n(app:run) (a::run) (b:run) '(:run |run|)\n"),
+    ]);
+    assert_eq!(world.places("run").len(), 9);
+    assert_eq!(
+        world.places("app:run"),
+        ["app.lisp:2:8", "app.lisp:2:16", "app.lisp:3:9", "other.lisp:3:6", "other.lisp:3:15"]
+    );
+    assert_eq!(world.places("app::run"), world.places("a:run"));
+    assert_eq!(world.find("other:run").definition.unwrap().path, "other.lisp");
+    assert_eq!(world.find("APP:RUN").definition.unwrap().path, "app.lisp");
+    assert_eq!(world.places(":run"), ["other.lisp:3:31"]);
+    assert_eq!(world.places("|run|"), ["other.lisp:3:35"]);
+    let roles: Vec<_> = world.find("other:run").references.iter().map(|each| each.role.unwrap()).collect();
+    assert_eq!(roles, [Role::Definition]);
+}
+
+#[test]
+fn the_first_definition_is_the_real_one_of_the_project() {
+    let world = World::new(&[
+        ("a/thing.h", "int thing(void);\n"),
+        ("node_modules/x/thing.c", "int thing(void) { return 1; }\n"),
+        ("tests/thing.c", "int thing(void) { return 2; }\n"),
+        ("z/thing.c", "int thing(void) { return 3; }\n"),
+        ("z/thing.py", "class thing: pass\n"),
+    ]);
+    let found = world.find("thing");
+    let order: Vec<_> =
+        found.definition.iter().chain(&found.definitions).map(|each| each.path.as_str()).collect();
+    assert_eq!(order, ["z/thing.c", "z/thing.py", "tests/thing.c", "node_modules/x/thing.c", "a/thing.h"]);
+    assert!(found.definitions.last().unwrap().declaration);
+    let class = world.ask(&Request { kind: Some("Class".to_owned()), ..Request::new("thing") }).unwrap();
+    assert_eq!((class.definition.unwrap().path.as_str(), class.total_references), ("z/thing.py", 5));
+    let none = world.ask(&Request { kind: Some("macro".to_owned()), ..Request::new("thing") }).unwrap();
+    assert_eq!(none.definition, None);
+}
+
+#[test]
+fn files_are_chosen_by_language_and_glob() {
+    let world = World::new(&[
+        ("src/a.rs", "fn name() {}\n"),
+        ("src/deep/b.rs", "name();\n"),
+        ("tests/c.rs", "name();\n"),
+        ("d.py", "name()\n"),
+    ]);
+    let paths = |request: &Request| -> Vec<_> {
+        world.ask(request).unwrap().references.into_iter().map(|each| each.path).collect()
+    };
+    let globs = |globs: &[&str]| globs.iter().map(|&glob| glob.to_owned()).collect::<Vec<_>>();
+    let all = Request::new("name");
+    assert_eq!(paths(&all), ["d.py", "src/a.rs", "src/deep/b.rs", "tests/c.rs"]);
+    assert_eq!(paths(&Request { lang: Some("py".to_owned()), ..all.clone() }), ["d.py"]);
+    assert_eq!(
+        paths(&Request { glob: globs(&["src/**/*.rs"]), ..all.clone() }),
+        ["src/a.rs", "src/deep/b.rs"]
+    );
+    assert_eq!(
+        paths(&Request { exclude: globs(&["tests/**", "*.py"]), ..all.clone() }),
+        ["src/a.rs", "src/deep/b.rs"]
+    );
+    let mut both = Request { glob: globs(&["*.rs"]), exclude: globs(&["src/deep"]), ..all };
+    assert_eq!(paths(&both), ["src/a.rs", "tests/c.rs"]);
+    both.lang = Some("go".to_owned());
+    assert_eq!(paths(&both), [""; 0]);
+}
+
+#[test]
+fn pages_are_stable_and_whole() {
+    let text: String = (0..250).map(|line| format!("name {line} name\n")).collect();
+    let world = World::new(&[("a.txt", &text), ("b.rs", "fn name() {}\n")]);
+    let whole = world.ask(&Request { limit: 10_000, ..Request::new("name") }).unwrap();
+    assert_eq!(whole.total_references, 501);
+    let mut paged = Vec::new();
+    let mut offset = 0;
+    loop {
+        let page = world.ask(&Request { limit: 77, offset, ..Request::new("name") }).unwrap();
+        assert_eq!((page.pagination.offset, page.pagination.limit, page.pagination.total), (offset, 77, 501));
+        assert_eq!(page.definition, whole.definition);
+        offset += page.pagination.count;
+        assert_eq!(page.pagination.count, page.references.len() as u64);
+        paged.extend(page.references);
+        if !page.pagination.has_more {
+            break;
+        }
+    }
+    assert_eq!(paged, whole.references);
+    let past = world.ask(&Request { offset: 1000, ..Request::new("name") }).unwrap();
+    assert_eq!((past.references.len(), past.total_references, past.pagination.has_more), (0, 501, false));
+    let far = world.ask(&Request { offset: u64::MAX, ..Request::new("name") }).unwrap();
+    assert_eq!(far.pagination.count, 0);
+}
+
+#[test]
+fn broad_questions_need_force() {
+    let text = "some name here\n".repeat(6000);
+    let world = World::new(&[("many.txt", &text), ("x.rs", "fn if_() { ab(); }\n")]);
+    let error = world.ask(&Request::new("name")).unwrap_err().to_string();
+    assert!(
+        error.starts_with("\"name\" has 6000 references: more than 5000 are a broad query. Narrow it"),
+        "{error}"
+    );
+    assert!(error.ends_with("Most are in many.txt (6000)."), "{error}");
+    let forced = world.ask(&Request { force: true, offset: 5990, ..Request::new("name") }).unwrap();
+    assert_eq!((forced.total_references, forced.references.len()), (6000, 10));
+    assert_eq!((forced.references[9].line, forced.references[9].column), (6000, 6));
+    let error = world.ask(&Request::new("ab")).unwrap_err().to_string();
+    assert!(
+        error.starts_with("\"ab\" has 1 references: the pattern has fewer than 3 characters."),
+        "{error}"
+    );
+    assert_eq!(world.find("ab").total_references, 1);
+    assert_eq!(world.find("e n").total_references, 6000);
+    assert!(matches!(world.ask(&Request::new(" ")), Err(Error::EmptyPattern)));
+}
+
+#[test]
+fn changes_are_seen_at_once() {
+    let world = World::new(&[("a.rs", "fn first() {}\n"), ("sub/b.rs", "first();\n")]);
+    assert_eq!(world.places("first"), ["a.rs:1:4", "sub/b.rs:1:1"]);
+    world.write("a.rs", "\nfn first() {}\n");
+    assert_eq!(world.places("first"), ["a.rs:2:4", "sub/b.rs:1:1"]);
+    world.write("new/c.rs", "first()");
+    assert_eq!(world.places("first"), ["a.rs:2:4", "new/c.rs:1:1", "sub/b.rs:1:1"]);
+    fs::remove_file(world.path("a.rs")).unwrap();
+    fs::rename(world.path("sub"), world.path("moved")).unwrap();
+    assert_eq!(world.places("first"), ["moved/b.rs:1:1", "new/c.rs:1:1"]);
+    assert_eq!(world.find("first").definition, None);
+    world.write(".gitignore", "new/\n");
+    assert_eq!(world.places("first"), ["moved/b.rs:1:1"]);
+    world.write(".gitignore", "moved/\n");
+    assert_eq!(world.places("first"), ["new/c.rs:1:1"]);
+    // The same length within the clock's grain.
+    world.write("new/c.rs", "fxrst()");
+    world.write("new/c.rs", "first()");
+    assert_eq!(world.places("first"), ["new/c.rs:1:1"]);
+    for round in 0..40 {
+        world.write("new/c.rs", format!("first();\nword{round}();\n"));
+        assert_eq!(world.places(&format!("word{round}")), ["new/c.rs:2:1"]);
+        assert_eq!(world.places(&format!("word{}", round + 1)), [""; 0]);
+        world.write(&format!("many/{round}.rs"), format!("each({round});\n"));
+        assert_eq!(world.places("each").len(), round + 1);
+    }
+    let segments = fs::read_dir(world.index.folder()).unwrap().count();
+    assert!(segments < 16, "{segments} files: small segments are made one");
+}
+
+#[test]
+fn a_watched_tree_is_never_stale() {
+    let world = World::new(&[("a.rs", "fn first() {}\n")]);
+    assert!(world.index.watch());
+    assert_eq!(world.places("first"), ["a.rs:1:4"]);
+    assert_eq!(world.places("first"), ["a.rs:1:4"]);
+    world.write("a.rs", "\nfn first() {}\n");
+    assert!(world.index.wait_for_change(Duration::from_secs(30)));
+    assert_eq!(world.places("first"), ["a.rs:2:4"]);
+    fs::create_dir(world.path("sub")).unwrap();
+    assert!(world.index.wait_for_change(Duration::from_secs(30)));
+    assert_eq!(world.places("first"), ["a.rs:2:4"]);
+    assert_eq!(world.places("first"), ["a.rs:2:4"]);
+    world.write("sub/b.rs", "first();\n");
+    assert!(world.index.wait_for_change(Duration::from_secs(30)));
+    assert_eq!(world.places("first"), ["a.rs:2:4", "sub/b.rs:1:1"]);
+}
+
+#[test]
+fn without_automatic_indexing_the_errors_are_the_contracts() {
+    let world = World::with(&[("a.rs", "fn first() {}\n")], Freshness::Manual);
+    let status = || check_index_status(&world.index, &Control::none()).unwrap();
+    let error = world.ask(&Request::new("first")).unwrap_err();
+    assert!(error.to_string().starts_with("Index not found for "), "{error}");
+    assert_eq!(status().status, State::Missing);
+    assert_eq!(status().action_required.as_deref(), Some("Call index_project."));
+    assert_eq!(world.build(false).files_indexed, 1);
+    assert_eq!((status().status, status().files_modified), (State::Fresh, None));
+    assert_eq!(world.places("first"), ["a.rs:1:4"]);
+    world.write("a.rs", "\nfn first() {}\n");
+    world.write("b.rs", "first();\n");
+    let error = world.ask(&Request::new("first")).unwrap_err();
+    assert!(error.to_string().contains("is stale: 2 of its files were changed"), "{error}");
+    assert_eq!((status().status, status().files_modified), (State::Stale, Some(2)));
+    assert!(status().reason.unwrap().starts_with("2 files were changed"));
+    let indexed = world.build(false);
+    assert_eq!((indexed.files_indexed, indexed.files_updated), (2, 2));
+    assert_eq!(world.places("first"), ["a.rs:2:4", "b.rs:1:1"]);
+    assert_eq!(world.build(false).files_updated, 0);
+    assert_eq!(world.build(true).files_updated, 2);
+}
+
+#[test]
+fn only_some_languages_are_indexed_if_asked() {
+    let world = World::new(&[("a.rs", "name\n"), ("b.py", "name\n"), ("c.txt", "name\n")]);
+    let request =
+        index_project::Request { force: false, languages: vec!["Python".to_owned(), "rs".to_owned()] };
+    let indexed = index_project(&world.index, &request, &Control::none()).unwrap();
+    assert_eq!((indexed.files_indexed, indexed.files_skipped), (2, 1));
+    assert_eq!(indexed.skipped.get("language"), Some(&1));
+    world.write("d.txt", "name\n");
+    assert_eq!(world.places("name"), ["a.rs:1:1", "b.py:1:1"]);
+    assert_eq!(world.build(false).files_indexed, 4);
+    assert_eq!(world.places("name").len(), 4);
+    let request = index_project::Request { languages: vec!["cobol".to_owned()], ..request };
+    let error = index_project(&world.index, &request, &Control::none()).unwrap_err().to_string();
+    assert!(error.starts_with("There is no language \"cobol\". The languages are"), "{error}");
+}
+
+#[test]
+fn what_is_no_text_is_left_out_and_said_so() {
+    let world = World::new(&[("a.txt", "needle\n"), ("hidden/.x", "needle\n"), ("ignored.txt", "needle\n")]);
+    world.write(".gitignore", "ignored.txt\n");
+    world.write("binary.dat", b"needle\0needle");
+    world.write("huge.txt", "needle\n".repeat(3 << 20));
+    let indexed = world.build(false);
+    assert_eq!((indexed.files_indexed, indexed.files_skipped), (1, 2));
+    let skipped: Vec<_> =
+        indexed.skipped_files.iter().map(|file| (file.path.as_str(), file.reason.name())).collect();
+    assert_eq!(skipped, [("binary.dat", "binary"), ("huge.txt", "huge")]);
+    assert_eq!(world.places("needle"), ["a.txt:1:1"]);
+}
+
+#[test]
+fn nothing_outside_the_root_is_read() {
+    let world = World::new(&[("real/a.txt", "needle\n")]);
+    let outside = world.folder.path().join("outside.txt");
+    fs::write(&outside, "needle outside\n").unwrap();
+    symlink(&outside, world.path("link.txt")).unwrap();
+    symlink(world.folder.path(), world.path("up")).unwrap();
+    symlink(world.path("real"), world.path("real/loop")).unwrap();
+    symlink("nowhere", world.path("dangling")).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, world.path("pipe"), rustix::fs::Mode::RWXU).unwrap();
+    assert_eq!(world.places("needle"), ["real/a.txt:1:1"]);
+    // A file that was indexed becomes a link to somewhere else.
+    fs::remove_file(world.path("real/a.txt")).unwrap();
+    symlink(&outside, world.path("real/a.txt")).unwrap();
+    assert_eq!(world.places("needle"), [""; 0]);
+    // So does a folder.
+    fs::remove_file(world.path("real/a.txt")).unwrap();
+    world.write("real/a.txt", "needle\n");
+    assert_eq!(world.places("needle"), ["real/a.txt:1:1"]);
+    fs::rename(world.path("real"), world.folder.path().join("elsewhere")).unwrap();
+    symlink(world.folder.path().join("elsewhere"), world.path("real")).unwrap();
+    assert_eq!(world.places("needle"), [""; 0]);
+}
+
+#[test]
+fn odd_files_break_nothing() {
+    let world = World::new(&[("a.txt", "needle\n")]);
+    let odd = world.path("").join(Path::new(std::ffi::OsStr::from_bytes(b"od\xffd.txt")));
+    fs::write(odd, "needle\n").unwrap();
+    world.write("latin.txt", b"caf\xe9 needle \xe9t\xe9\n");
+    world.write("utf8.txt", "\u{feff}é needle\n");
+    world.write("closed.txt", "needle\n");
+    fs::set_permissions(world.path("closed.txt"), fs::Permissions::from_mode(0)).unwrap();
+    // Root may read everything.
+    let readable = fs::File::open(world.path("closed.txt")).is_ok();
+    let mut expect = vec!["a.txt:1:1", "latin.txt:1:6", "od\u{fffd}d.txt:1:1", "utf8.txt:1:4"];
+    if readable {
+        expect.insert(1, "closed.txt:1:1");
+    }
+    assert_eq!(world.places("needle"), expect);
+    assert_eq!(world.find("needle").references[if readable { 2 } else { 1 }].preview, "café needle été");
+    let indexed = world.build(true);
+    assert_eq!(indexed.skipped.get("unreadable"), if readable { None } else { Some(&1) });
+}
+
+#[test]
+fn a_damaged_index_is_built_anew() {
+    let world = World::new(&[("a.rs", "fn first() {}\n"), ("b.rs", "first(second)\n")]);
+    assert_eq!(world.places("first"), ["a.rs:1:4", "b.rs:1:1"]);
+    let files: Vec<_> =
+        fs::read_dir(world.index.folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let names = files.iter().filter(|path| !path.ends_with("lock"));
+    for (round, path) in names.cycle().take(12).enumerate() {
+        let Ok(mut bytes) = fs::read(path) else { continue };
+        match round % 3 {
+            0 => bytes.truncate(bytes.len() / 2),
+            1 => bytes.iter_mut().step_by(7).for_each(|byte| *byte ^= 0x55),
+            _ => bytes.clear(),
+        }
+        fs::write(path, bytes).unwrap();
+        let fresh =
+            World { folder: tempfile::tempdir().unwrap(), index: world.reopened(Freshness::Automatic) };
+        assert_eq!(fresh.places("first"), ["a.rs:1:4", "b.rs:1:1"], "round {round}: {path:?}");
+        assert_eq!(world.places("second"), ["b.rs:1:7"]);
+    }
+    fs::remove_dir_all(world.index.folder()).unwrap();
+    assert_eq!(world.places("first"), ["a.rs:1:4", "b.rs:1:1"]);
+}
+
+#[test]
+fn processes_share_an_index() {
+    let world = World::new(&[("a.rs", "fn first() {}\n")]);
+    world.build(false);
+    let done = AtomicBool::new(false);
+    let asked = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let other = world.reopened(Freshness::Automatic);
+                while !done.load(Ordering::SeqCst) || asked.load(Ordering::SeqCst) < 10 {
+                    let found =
+                        find_references(&other, &Request::new("first"), None, &Control::none()).unwrap();
+                    assert_eq!(found.definition.unwrap().path, "a.rs");
+                    asked.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        for round in 0..25 {
+            world.write(&format!("{round}.rs"), "first();\n");
+            assert_eq!(world.find("first").total_references, round + 2);
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(world.find("first").total_references, 26);
+}
+
+#[test]
+fn work_can_be_called_off_and_tells_how_far_it_is() {
+    let world = World::new(&[]);
+    for file in 0..600 {
+        world.write(&format!("{file}.txt"), "needle\n");
+    }
+    let cancelled = Control { cancelled: &|| true, progress: &|_, _| {} };
+    let error = find_references(&world.index, &Request::new("needle"), None, &cancelled).unwrap_err();
+    assert!(matches!(error, Error::Text(TextError::Cancelled)));
+    let news = std::sync::Mutex::new(Vec::new());
+    let told =
+        Control { cancelled: &|| false, progress: &|done, total| news.lock().unwrap().push((done, total)) };
+    let found = find_references(&world.index, &Request::new("needle"), None, &told).unwrap();
+    assert_eq!(found.total_references, 600);
+    let news = news.into_inner().unwrap();
+    assert!(news.len() > 2 && news.is_sorted() && news.last() == Some(&(600, 600)), "{news:?}");
+}
+
+#[test]
+fn a_root_that_is_no_folder_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), "").unwrap();
+    for name in ["file", "nowhere"] {
+        let error =
+            TextIndex::open(&folder.path().join(name), folder.path(), Freshness::Automatic).unwrap_err();
+        assert!(error.to_string().starts_with("the project root "), "{error}");
+    }
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("cache"), "").unwrap();
+    let index = TextIndex::open(folder.path(), &folder.path().join("cache"), Freshness::Automatic).unwrap();
+    let error =
+        find_references(&index, &Request::new("needle"), None, &Control::none()).unwrap_err().to_string();
+    assert!(error.contains("cannot be written under"), "{error}");
+}
