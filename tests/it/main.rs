@@ -13,4 +13,6 @@ mod oracle;
 mod positions;
 mod project;
 mod rename;
+mod text;
+mod text_ripgrep;
 mod who_places;

@@ -418,7 +418,7 @@ fn odd_files_break_nothing() {
     world.write("latin.txt", b"caf\xe9 needle \xe9t\xe9\n");
     world.write("utf8.txt", "\u{feff}é needle\n");
     world.write("closed.txt", "needle\n");
-    fs::set_permissions(world.path("closed.txt"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(world.path("closed.txt"), fs::Permissions::from_mode(0o000)).unwrap();
     // Root may read everything.
     let readable = fs::File::open(world.path("closed.txt")).is_ok();
     let mut expect = vec!["a.txt:1:1", "latin.txt:1:6", "od\u{fffd}d.txt:1:1", "utf8.txt:1:4"];

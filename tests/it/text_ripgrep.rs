@@ -92,7 +92,7 @@ fn explained(language: Language, line: &str, name: &str) -> bool {
                 let goes_on = |each: Option<char>| each.is_some_and(|each| !stops(each) && each != ':');
                 // A full stop after a name in prose is not the name's.
                 let stopped = line[end..].trim_start_matches('.');
-                if stopped.chars().next().is_none_or(|each| stops(each)) {
+                if stopped.chars().next().is_none_or(stops) {
                     after = stopped.chars().next();
                 }
                 // After these a symbol starts anew.
