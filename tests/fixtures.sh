@@ -1,10 +1,12 @@
 #!/bin/sh
-# Fetches the trees that the tests compare with ripgrep on, each from its language's package registry, through the
-# registry's own client. What is there is not fetched again. The last line of the output is the trees' folder.
+# Fetches the code that nobody here wrote and the tests run on, each tree from its language's package registry, through the
+# registry's own client, and ripgrep where there is none. What is there is not fetched again. Needs cargo and, as
+# bootstrap does, apt; npm and pip are used if they are there, else Debian's packages of JavaScript and Python are taken.
+# The last line of the output is the trees' folder; in it, bin/ has ripgrep if it had to be fetched.
 set -eu
 
 : "${XDG_CACHE_HOME:=${HOME:-/nonexistent}/.cache}"
-folder=${STEELBANK_FIXTURES:-${STEELBANK_CACHE:-$XDG_CACHE_HOME/steelbank}/fixtures-3}
+folder=${STEELBANK_FIXTURES:-${STEELBANK_CACHE:-$XDG_CACHE_HOME/steelbank}/fixtures-4}
 mkdir -p "$folder"
 work=$(mktemp -d "$folder/fetching.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -19,7 +21,33 @@ done_with() {
   mv "$work/$1" "$folder/$1" 2>/dev/null || [ -d "$folder/$1" ]
 }
 
-need rg 'nothing, but to compare with'
+# debs FOLDER PACKAGE...: unpacks Debian packages into FOLDER. Needs no rights: nothing is installed.
+debs() {
+  need apt-get "Debian's packages"
+  need dpkg-deb "Debian's packages"
+  into=$1
+  shift
+  mkdir -p "$work/debs"
+  (
+    cd "$work/debs"
+    rm -f ./*.deb
+    apt-get download -qq -o APT::Sandbox::User=root "$@" >&2 || {
+      # No lists of packages yet, or old ones.
+      sudo=
+      [ "$(id -u)" = 0 ] || sudo=sudo
+      $sudo apt-get update -qq >&2
+      apt-get download -qq -o APT::Sandbox::User=root "$@" >&2
+    }
+  )
+  for archive in "$work"/debs/*.deb; do dpkg-deb -x "$archive" "$into"; done
+}
+
+if ! command -v rg >/dev/null 2>&1 && [ ! -x "$folder/bin/rg" ]; then
+  debs "$work/ripgrep" ripgrep
+  mkdir -p "$work/bin"
+  cp "$work/ripgrep/usr/bin/rg" "$work/bin/rg"
+  done_with bin
+fi
 
 if [ ! -d "$folder/crates" ]; then
   need cargo 'crate sources'
@@ -45,37 +73,41 @@ END
 fi
 
 if [ ! -d "$folder/npm" ]; then
-  need npm 'npm packages'
   mkdir -p "$work/npm"
-  for package in rxjs@7.8.1 express@4.21.2; do
-    (cd "$work/npm" && archive=$(npm pack --silent "$package") && tar -xzf "$archive" && rm "$archive" \
-      && mv package "${package%@*}")
-  done
+  if command -v npm >/dev/null 2>&1; then
+    for package in rxjs@7.8.1 express@4.21.2; do
+      (cd "$work/npm" && archive=$(npm pack --silent "$package") && tar -xzf "$archive" && rm "$archive" \
+        && mv package "${package%@*}")
+    done
+  else
+    debs "$work/node" node-rxjs node-express
+    cp -RL "$work/node/usr/share/nodejs/." "$work/npm"
+  fi
   # The same code compiled five times.
   rm -rf "$work/npm/rxjs/dist"
   done_with npm
 fi
 
 if [ ! -d "$folder/pypi" ]; then
-  need pip 'Python source distributions'
   mkdir -p "$work/pypi"
-  for package in click==8.1.7 flask==3.0.3 jinja2==3.1.4; do
-    pip download -q --disable-pip-version-check --no-deps --no-binary :all: -d "$work/sdists" "$package" >&2
-  done
-  for archive in "$work"/sdists/*.tar.gz; do tar -xzf "$archive" -C "$work/pypi"; done
+  if command -v pip >/dev/null 2>&1; then
+    for package in click==8.1.7 flask==3.0.3 jinja2==3.1.4; do
+      pip download -q --disable-pip-version-check --no-deps --no-binary :all: -d "$work/sdists" "$package" >&2
+    done
+    for archive in "$work"/sdists/*.tar.gz; do tar -xzf "$archive" -C "$work/pypi"; done
+  else
+    debs "$work/python" python3-click python3-flask python3-jinja2
+    cp -RL "$work/python/usr/lib/python3/dist-packages/." "$work/pypi"
+  fi
   done_with pypi
 fi
 
 if [ ! -d "$folder/lisp" ]; then
-  need apt-get "Debian's Lisp sources"
-  need dpkg-deb "Debian's Lisp sources"
-  mkdir -p "$work/debs" "$work/lisp"
-  for package in cl-alexandria cl-ppcre cl-flexi-streams cl-iterate cl-cffi cl-hunchentoot; do
-    (cd "$work/debs" && apt-get download -qq -o APT::Sandbox::User=root "$package" >&2)
-  done
-  for archive in "$work"/debs/*.deb; do
-    dpkg-deb -x "$archive" "$work/unpacked"
-  done
+  debs "$work/unpacked" cl-alexandria cl-anaphora cl-asdf-flv cl-babel cl-bordeaux-threads cl-cffi cl-chunga \
+    cl-closer-mop cl-fad cl-fiveam cl-flexi-streams cl-hunchentoot cl-interpol cl-iterate cl-local-time \
+    cl-named-readtables cl-nibbles cl-parse-number cl-ppcre cl-ptester cl-puri cl-rt cl-split-sequence \
+    cl-trivial-backtrace cl-trivial-features cl-trivial-gray-streams cl-unicode cl-usocket cl-who cl-yason
+  mkdir -p "$work/lisp"
   cp -RL "$work/unpacked/usr/share/common-lisp/source/." "$work/lisp"
   done_with lisp
 fi

@@ -6,6 +6,7 @@
 mod client;
 mod describe;
 mod faults;
+mod fixtures;
 mod freshness;
 mod image;
 mod mcp;

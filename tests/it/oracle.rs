@@ -82,11 +82,10 @@ fn load(bank: &Steelbank, source: &Path, folder: &Path) {
     run(bank, &format!("(load (compile-file {source:?} :output-file {fasl:?}))"));
 }
 
-/// System definitions of Debian's Lisp libraries, those that are installed.
+/// System definitions of some of Debian's Lisp libraries.
 fn libraries() -> Vec<PathBuf> {
     ["alexandria/alexandria.asd", "cl-ppcre/cl-ppcre.asd", "closer-mop/closer-mop.asd"]
         .iter()
-        .map(|path| Path::new("/usr/share/common-lisp/source").join(path))
-        .filter(|path| path.exists())
+        .map(|path| crate::fixtures::lisp_libraries().join(path))
         .collect()
 }

@@ -11,6 +11,7 @@ use steelbank::source::lines::characters;
 use steelbank::source::lisp::{Dialect, Features, LispText};
 use steelbank::source::sidecar::{EventKind, Sidecar, sidecar_name};
 
+use crate::fixtures::lisp_libraries;
 use crate::project::{folder, in_a_process_of_its_own, load, project};
 
 /// What is asked about the torture project.
@@ -92,11 +93,11 @@ fn line(found: &Reference) -> String {
 fn the_tap_and_the_structural_reader_agree() {
     in_a_process_of_its_own(
         "positions::two_roads",
-        &[("CL_SOURCE_REGISTRY", Path::new("/usr/share/common-lisp/source//"))],
+        &[("CL_SOURCE_REGISTRY", Path::new(&format!("{}//", lisp_libraries().display())))],
     );
 }
 
-/// Libraries whose every numbered form is compared, those that are installed.
+/// Libraries whose every numbered form is compared.
 const LIBRARIES: [&str; 12] = [
     "alexandria",
     "cl-ppcre",

@@ -16,11 +16,10 @@ use steelbank::query::find_definition::{ImageDefinitions, find_definition, resol
 use steelbank::query::load_system::LoadStatus;
 use steelbank::source::lines::decode;
 
+use crate::fixtures::lisp_libraries;
 use crate::project::{folder, in_a_process_of_its_own, load, project};
 
-const SOURCES: &str = "/usr/share/common-lisp/source";
-
-/// Systems that are renamed, those that are installed.
+/// Systems that are renamed.
 const SYSTEMS: [&str; 20] = [
     "alexandria",
     "cl-ppcre",
@@ -45,22 +44,25 @@ const SYSTEMS: [&str; 20] = [
 ];
 
 /// Systems that test them. Those that cannot be loaded where this runs are left out of both runs.
-const TESTS: [&str; 6] =
-    ["split-sequence/tests", "parse-number/tests", "anaphora/test", "iterate/tests", "cl-ppcre/test", "nibbles/tests"];
+const TESTS: [&str; 6] = [
+    "split-sequence/tests",
+    "parse-number/tests",
+    "anaphora/test",
+    "iterate/tests",
+    "cl-ppcre/test",
+    "nibbles/tests",
+];
 
 /// Names that their library looks up by a string when it is loaded; no reader of code can know that.
 const LOOKED_UP: [&str; 1] = ["TRIVIAL-GRAY-STREAMS::STREAM-FILE-POSITION"];
 
 #[test]
 fn renamed_libraries_load_and_test_as_before() {
-    if !Path::new(SOURCES).is_dir() {
-        println!("rename: no libraries are installed at {SOURCES}; nothing is renamed");
-        return;
-    }
     let work = folder("rename");
-    copy(Path::new(SOURCES), &work.join("before"));
-    copy(Path::new(SOURCES), &work.join("after"));
-    let environment = [("STEELBANK_RENAME", work.as_path()), ("CL_SOURCE_REGISTRY", Path::new("/nonexistent//"))];
+    copy(&lisp_libraries(), &work.join("before"));
+    copy(&lisp_libraries(), &work.join("after"));
+    let environment =
+        [("STEELBANK_RENAME", work.as_path()), ("CL_SOURCE_REGISTRY", Path::new("/nonexistent//"))];
     in_a_process_of_its_own("rename::rename", &environment);
     in_a_process_of_its_own("rename::load_renamed", &environment);
     let report = |name: &str| fs::read_to_string(work.join(name)).unwrap();
@@ -181,7 +183,8 @@ fn report(bank: &Steelbank) -> String {
     let mut report = String::new();
     for system in SYSTEMS {
         let answer = load(bank, system);
-        report += &format!("{system}: {:?} {:?}\n", answer.status, answer.failure.map(|failure| failure.kind));
+        report +=
+            &format!("{system}: {:?} {:?}\n", answer.status, answer.failure.map(|failure| failure.kind));
         let mut said: Vec<String> = answer
             .diagnostics
             .iter()

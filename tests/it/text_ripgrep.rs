@@ -4,32 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
+use crate::fixtures::{fixtures, rg};
 use steelbank::query::find_references::{Request, find_references};
 use steelbank::source::text::{Control, Freshness, Globs, Language, Pattern, Rule, Search, TextIndex};
-
-/// The folder of the trees, which tests/fixtures.sh fetches if they are not there.
-pub(crate) fn fixtures() -> &'static Path {
-    static FIXTURES: OnceLock<PathBuf> = OnceLock::new();
-    FIXTURES.get_or_init(|| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures.sh");
-        let output = Command::new("sh").arg(&script).output().unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "sh {} failed; correct this and run it again:\n{errors}",
-            script.display()
-        );
-        PathBuf::from(String::from_utf8(output.stdout).unwrap().lines().last().unwrap())
-    })
-}
 
 type Lines = BTreeSet<(String, u64)>;
 
 /// What `rg` finds: path and line, with the line.
 fn ripgrep(root: &Path, flags: &[&str], pattern: &str) -> BTreeMap<(String, u64), String> {
-    let output = Command::new("rg")
+    let output = Command::new(rg())
         .args([
             "--no-config",
             "--no-require-git",
@@ -164,7 +148,7 @@ fn compare(tree: &str, texts: &[&str]) {
 /// Names that occur in the tree, of every frequency: from files in order, every so many words.
 fn names_in(root: &Path) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    let files = Command::new("rg")
+    let files = Command::new(rg())
         .args(["--no-config", "--no-require-git", "--files", "--sort=path"])
         .current_dir(root)
         .output()

@@ -1,0 +1,32 @@
+//! Code that nobody here wrote, and ripgrep: tests/fixtures.sh fetches what is not there.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The folder of the trees.
+pub(crate) fn fixtures() -> &'static Path {
+    static FIXTURES: OnceLock<PathBuf> = OnceLock::new();
+    FIXTURES.get_or_init(|| {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures.sh");
+        let output = Command::new("sh").arg(&script).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "sh {} failed; correct this and run it again:\n{errors}",
+            script.display()
+        );
+        PathBuf::from(String::from_utf8(output.stdout).unwrap().lines().last().unwrap())
+    })
+}
+
+/// The folder of Debian's Lisp libraries, one folder a library.
+pub(crate) fn lisp_libraries() -> PathBuf {
+    fixtures().join("lisp")
+}
+
+/// The program to compare with.
+pub(crate) fn rg() -> PathBuf {
+    let fetched = fixtures().join("bin/rg");
+    if fetched.exists() { fetched } else { PathBuf::from("rg") }
+}
