@@ -60,8 +60,9 @@
 
 (load-lisp-half)
 
+;; Immutable: a mere preloaded system gives way to an .asd that ASDF finds, and would be loaded a second time.
 (dolist (name *preloaded*)
-  (asdf:register-preloaded-system name))
+  (asdf:register-immutable-system name))
 
 (setf steelbank::*contribs* (contribs))
 (push 'steelbank::provide-contrib sb-ext:*module-provider-functions*)

@@ -326,6 +326,10 @@ variables. (A function may be defined in a file that was not reached.)"
 (defun tap-sink (session)
   "A sink that writes each sidecar into the cache, and keeps the tap's positions for late diagnostics."
   (lambda (tap sidecar)
+    ;; System definitions, too, name symbols.
+    (when (tap-source-load tap)
+      (setf (gethash (sb-ext:native-namestring (truename (tap-stream tap))) *loaded-files*)
+            (sb-c::file-info-write-date (tap-file-info tap))))
     (setf (gethash (namestring (sb-c::file-info-pathname (tap-file-info tap))) (load-session-taps session))
           tap
           (tap-buffer tap) (make-array 0 :element-type '(unsigned-byte 8)))

@@ -39,9 +39,11 @@
   "The version of the format described at the top of this file.")
 
 (defstruct (tap (:constructor %make-tap))
-  "What has been recorded of one file. FILE-INFO and STREAM say whose events these are."
+  "What has been recorded of one file. FILE-INFO and STREAM say whose events these are; SOURCE-LOAD, that it was
+loaded as source and not compiled."
   (file-info nil)
   (stream nil)
+  (source-load nil)
   (starts (make-array 512 :element-type 'fixnum) :type (simple-array fixnum (*)))
   (ends (make-array 512 :element-type 'fixnum) :type (simple-array fixnum (*)))
   (objects (make-array 512) :type simple-vector)
@@ -453,7 +455,7 @@ nearest one before it. NIL when TAP knows nothing of the top-level form."
   (if (or (null *tap-sink*) (not (sb-impl::form-tracking-stream-p stream)))
       (let ((*tap* nil))
         (apply function stream arguments))
-      (let ((*tap* (%make-tap :stream stream)))
+      (let ((*tap* (%make-tap :stream stream :source-load t)))
         (setf (sb-impl::form-tracking-stream-observer stream) (make-tap-observer *tap*))
         ;; A form that fails ends the load; what was loaded before it is known all the same.
         (unwind-protect (apply function stream arguments)

@@ -82,7 +82,7 @@ impl Steelbank {
         &self,
         request: &code_find_references::Request,
     ) -> Result<code_find_references::Answer, Error> {
-        let mut answer = code_find_references(&self.index(), self.project(), request)?;
+        let mut answer = code_find_references(&self.index(), self.project(), self.sources(), request)?;
         answer.loading = self.is_loading();
         Ok(answer)
     }

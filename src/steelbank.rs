@@ -253,6 +253,11 @@ impl Steelbank {
         &self.inner.project
     }
 
+    /// SBCL's own sources.
+    pub(crate) fn sources(&self) -> &SbclSources {
+        &self.inner.sources
+    }
+
     /// The Lisp behind the questions, for jobs of one's own.
     pub fn lisp(&self) -> Lisp {
         self.inner.lisp

@@ -13,6 +13,7 @@ use super::designator::{DesignatorError, Operator};
 use super::lookup::{DEFAULT_PACKAGE, Lookup, LookupStatus};
 use super::project::Project;
 use crate::source::positions::{Evidence, Occurrence, Place, Placement, PositionedFile, Recorded, Sought};
+use crate::source::sbcl::{SbclSources, SourceFile};
 use crate::source::sidecar::UseKind;
 use crate::source::sidecar_roles::Role as TextRole;
 use crate::xref::{FunctionKind, Index, Kind, Role};
@@ -190,7 +191,12 @@ pub struct Answer {
 ///
 /// # Errors
 /// When the symbol or package does not exist, or there is no project to limit the answer to.
-pub fn code_find_references(index: &Index, project: &Project, request: &Request) -> Result<Answer, Error> {
+pub fn code_find_references(
+    index: &Index,
+    project: &Project,
+    sbcl: &SbclSources,
+    request: &Request,
+) -> Result<Answer, Error> {
     let lookup = Lookup::new(index, &request.symbol, &request.package)?;
     let symbol = match lookup.found {
         Ok((symbol, _)) => symbol,
@@ -218,6 +224,7 @@ pub fn code_find_references(index: &Index, project: &Project, request: &Request)
     };
     let mut search = Search {
         project,
+        sbcl,
         sought: &sought,
         only: request.project_only,
         seen: Seen::default(),
@@ -236,6 +243,7 @@ pub fn code_find_references(index: &Index, project: &Project, request: &Request)
                     kind,
                     form: found.toplevel_form,
                     number: found.form,
+                    offset: found.offset,
                     caller: caller(found.kind, &found.function),
                 });
             }
@@ -275,6 +283,7 @@ struct Record {
     kind: Kind,
     form: Option<u32>,
     number: Option<u32>,
+    offset: Option<u32>,
     caller: Option<String>,
 }
 
@@ -319,6 +328,7 @@ impl Seen {
 
 struct Search<'a> {
     project: &'a Project,
+    sbcl: &'a SbclSources,
     sought: &'a Sought,
     only: bool,
     seen: Seen,
@@ -339,6 +349,9 @@ impl Search<'_> {
         is_macro: bool,
         means: &dyn Fn(&str) -> bool,
     ) {
+        if let Some(logical) = path.to_str().filter(|path| path.starts_with("SYS:")) {
+            return self.sbcl_file(logical, records);
+        }
         let shown = self.project.shown(path);
         let Ok(file) = self.project.positions(path, date) else {
             for record in records {
@@ -376,6 +389,31 @@ impl Search<'_> {
                 let certainty = if file.is_fresh() { Certainty::Exact } else { Certainty::Approximate };
                 self.add(&shown, &file, occurrence.place, certainty, use_type, None, None);
             }
+        }
+    }
+
+    /// A file of SBCL itself, of which only the top-level forms' places are known.
+    fn sbcl_file(&mut self, logical: &str, records: &[Record]) {
+        let source = self.sbcl.native(logical).and_then(|path| SourceFile::read(&path));
+        for record in records {
+            let place = source.as_ref().and_then(|source| {
+                let form = source.form_after(record.offset?.into())?;
+                let (line, column) = (u32::try_from(form.line).ok()?, u32::try_from(form.column).ok()?);
+                Some((line, column, source.line_text(form.line)))
+            });
+            let Some((line, column, context)) = place else {
+                self.unplaced(logical, record);
+                continue;
+            };
+            let line = self.lines.entry((logical.to_owned(), Some(line))).or_default();
+            line.context.get_or_insert(context);
+            line.found.insert(Found {
+                certainty: Certainty::Approximate,
+                column,
+                use_type: use_kind(record.kind).map_or(UseType::Specialize, use_type),
+                caller: record.caller.clone(),
+                via: None,
+            });
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::lines::{Lines, characters};
+use super::lines::{Lines, characters, decode};
 use super::positions::universal_write_date;
 
 /// Where the sources are that SBCL was built from, if they are at hand.
@@ -68,7 +68,13 @@ impl SourceFile {
         Some(Self { text, lines })
     }
 
-    /// The form after `octets` octets of the file and the white space and comments that follow.
+    /// The text of `line`, from 1, without what surrounds it.
+    pub fn line_text(&self, line: u64) -> String {
+        let line = u32::try_from(line).unwrap_or(u32::MAX);
+        decode(self.lines.bytes(&self.text, line)).trim().to_owned()
+    }
+
+    /// The form after `octets` octets and the white space and comments that follow.
     pub fn form_after(&self, octets: u64) -> Option<FormPlace> {
         let start = skip_blanks(&self.text, usize::try_from(octets).ok()?)?;
         let (line, column) = self.lines.position(&self.text, u32::try_from(start).ok()?);

@@ -43,13 +43,13 @@ const SYSTEMS: [&str; 20] = [
     "cl-interpol",
 ];
 
-/// Systems that test them. Those that cannot be loaded where this runs are left out of both runs.
-const TESTS: [&str; 6] = [
+/// Systems that test them. Those that cannot be loaded where this runs are left out of both runs. cl-ppcre's are not
+/// among them: they read a file of forms as data, in which nobody can see code.
+const TESTS: [&str; 5] = [
     "split-sequence/tests",
     "parse-number/tests",
     "anaphora/test",
     "iterate/tests",
-    "cl-ppcre/test",
     "nibbles/tests",
 ];
 
