@@ -49,7 +49,8 @@ loaded as source and not compiled."
   (objects (make-array 512) :type simple-vector)
   (count 0 :type fixnum)
   (last-start 0 :type fixnum)
-  (names (make-hash-table :test 'eq) :type hash-table)
+  ;; Not EQ: an address-based table is rehashed after each collection.
+  (names (make-hash-table :test 'equal) :type hash-table)
   (name-list '() :type list)
   (buffer (make-array 4096 :element-type '(unsigned-byte 8)) :type octets)
   (fill 0 :type fixnum)
