@@ -1,5 +1,7 @@
 //! The tools that read a tree's text: find_references, index_project, check_index_status.
 
+use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::tool::{Answer, Call, Effect, Failure, News, Outcome, Session, Tool};
 use crate::query::find_references::{self, References, find_references};
 use crate::query::index_project::{self, IndexStatus, Indexed, check_index_status, index_project};
-use crate::source::text::{Control, TextIndex};
+use crate::source::text::{Control, Pattern, TextIndex};
 
 /// No arguments.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -83,13 +85,31 @@ fn answer<T: Serialize>(answer: &T, outcome: Outcome) -> Result<Answer, Failure>
 
 fn references(session: &Session, request: find_references::Request, call: &Call) -> Result<Answer, Failure> {
     let index = text_of(session)?;
-    let found = controlled(call, |control| find_references(index, &request, None, control));
+    let resolver = resolver(session, index, &request);
+    let found = controlled(call, |control| find_references(index, &request, Some(&resolver), control));
     let found = found.map_err(|error| match error.is_about_the_request() {
         true => Failure::Arguments(error.to_string()),
         false => Failure::Engine(error.to_string()),
     })?;
     let nothing = found.total_references == 0 && found.definition.is_none();
     answer(&found, if nothing { Outcome::NotFound } else { Outcome::Answered })
+}
+
+/// Tells which symbol stands at a place, where the image has loaded the file as it is now.
+fn resolver<'a>(
+    session: &'a Session,
+    index: &'a TextIndex,
+    request: &find_references::Request,
+) -> impl Fn(&Path, u32, u32) -> Option<String> + use<'a> {
+    let name = Pattern::new(&request.pattern).and_then(|pattern| pattern.common_lisp_name());
+    let project = session.bank.project();
+    let loaded: HashMap<_, _> = if name.is_some() { project.loaded().into_iter().collect() } else { HashMap::new() };
+    move |path, line, column| {
+        let path = index.root().join(path);
+        let file = project.positions(&path, *loaded.get(&path)?).ok().filter(|file| file.is_fresh())?;
+        let (package, name) = file.symbol_at(name.as_deref()?, line, column)?;
+        Some(format!("{package}::{name}"))
+    }
 }
 
 fn index(session: &Session, request: index_project::Request, call: &Call) -> Result<Answer, Failure> {

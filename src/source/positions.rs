@@ -296,6 +296,22 @@ impl PositionedFile {
         found
     }
 
+    /// The package and name of the symbol called `name` that stands at a line and column, as SBCL's reader resolved it.
+    pub fn symbol_at(&self, name: &str, line: u32, column: u32) -> Option<(&str, &str)> {
+        let Reading::Tap(tapped) = &self.reading else { return None };
+        for &index in tapped.by_name.get(name)? {
+            let Name::Symbol { package, name } = &tapped.sidecar.names[index as usize] else { continue };
+            for &(form, event) in &tapped.events[index as usize] {
+                let event = &tapped.sidecar.forms[form as usize].events[event as usize];
+                let place = self.tap_place(&tapped.sidecar, event.start, event.end);
+                if place.line == line && (place.column..place.end_column).contains(&column) {
+                    return Some((package, name));
+                }
+            }
+        }
+        None
+    }
+
     fn place_by_tap(&self, tapped: &Tapped, sought: &Sought, recorded: &[Recorded]) -> Vec<Vec<Placement>> {
         let name = tapped.symbol(sought);
         let sure: Vec<Option<Vec<usize>>> = recorded

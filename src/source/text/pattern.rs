@@ -50,6 +50,14 @@ impl Pattern {
         self.text.trim().chars().count()
     }
 
+    /// The name of the Common Lisp symbol that this is, as Lisp reads it.
+    pub fn common_lisp_name(&self) -> Option<String> {
+        match self.meaning(Language::named("commonlisp")?) {
+            Meaning::Identifier(key, _) => String::from_utf8(key.get(1..)?.to_vec()).ok(),
+            Meaning::Literal => None,
+        }
+    }
+
     pub(super) fn meaning(&self, language: Language) -> Meaning {
         if self.text.len() > LONGEST {
             return Meaning::Literal;
