@@ -1,5 +1,5 @@
 //! `steelbank serve` as its client sees it: process start to first answer, and each tool's round trip, beside what the
-//! pipes cost without it (`awk` sends the same answer). Run with `cargo bench --bench stdio`.
+//! pipes cost without it (a process that only repeats the answer). Run with `cargo bench --bench stdio`.
 
 // Clippy takes only functions marked #[test] for tests.
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -10,8 +10,28 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use divan::Bencher;
 use serde_json::{Value, json};
 
+const ECHO: &str = "STEELBANK_BENCH_ECHO";
+
 fn main() {
+    if std::env::var_os(ECHO).is_some() {
+        return repeat_first_line();
+    }
     divan::main();
+}
+
+/// The process that the pipes are measured with: it answers each line with the first one.
+fn repeat_first_line() {
+    let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
+    let (mut first, mut line) = (String::new(), String::new());
+    input.read_line(&mut first).unwrap();
+    loop {
+        output.write_all(first.as_bytes()).unwrap();
+        output.flush().unwrap();
+        line.clear();
+        if input.read_line(&mut line).unwrap() == 0 {
+            return;
+        }
+    }
 }
 
 /// A process that answers lines with lines.
@@ -110,8 +130,7 @@ fn echo(bencher: Bencher<'_, '_>, question: &str) {
     let mut server = Lines::server();
     let answer = server.ask(&call(tool, &arguments(name))).to_owned();
     server.end();
-    let mut echo =
-        Lines::start(Command::new("awk").arg("NR == 1 { answer = $0 } { print answer; fflush() }"));
+    let mut echo = Lines::start(Command::new(std::env::current_exe().unwrap()).env(ECHO, "1"));
     assert_eq!(echo.ask(&answer), answer);
     let request = call(tool, &arguments(name));
     bencher.bench_local(|| echo.ask(&request).len());
