@@ -331,11 +331,11 @@ variables. (A function may be defined in a file that was not reached.)"
       (setf (gethash (sb-ext:native-namestring (truename (tap-stream tap))) *loaded-files*)
             (sb-c::file-info-write-date (tap-file-info tap))))
     (setf (gethash (namestring (sb-c::file-info-pathname (tap-file-info tap))) (load-session-taps session))
-          tap
-          (tap-buffer tap) (make-array 0 :element-type '(unsigned-byte 8)))
+          tap)
     (when *cache-directory*
       (handler-case (write-sidecar tap sidecar (sidecar-directory))
-        ((or file-error stream-error) () nil)))))
+        ((or file-error stream-error) () nil)))
+    (trim-tap tap)))
 
 (defun sidecar-directory ()
   "Where sidecars are kept."

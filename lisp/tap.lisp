@@ -247,7 +247,7 @@ or -1 for an event whose object was reported before (#+, #n= and the like)."
           (incf kept))))
     (tap-unsigned tap number)
     (tap-unsigned tap kept)
-    (let ((positions (make-array (1+ largest) :element-type 'fixnum :initial-element -1)))
+    (let ((positions (make-array (1+ largest) :element-type '(signed-byte 32) :initial-element -1)))
       (dotimes (event count)
         (let ((kind (aref kinds event)) (start (aref starts event)))
           (unless (minusp kind)
@@ -362,7 +362,7 @@ nearest one before it. NIL when TAP knows nothing of the top-level form."
              (tap-octet head 1)
              (tap-text head (symbol-name name)))))
     (tap-unsigned head (tap-form-count tap))
-    (loop for octet across events do (tap-octet head octet))
+    (loop for octet across (the octets events) do (tap-octet head octet))
     (tap-unsigned head (length uses))
     (loop for (kind name toplevel number) in uses
           do (tap-octet head kind)
@@ -404,6 +404,20 @@ nearest one before it. NIL when TAP knows nothing of the top-level form."
   (when (and *tap-sink* (tap-stream tap) (tap-file-info tap))
     (setf (tap-count tap) 0)
     (funcall *tap-sink* tap (tap-sidecar tap (truename (tap-stream tap)) complete))))
+
+(defun trim-tap (tap)
+  "Let go of all that TAP holds, the positions of forms excepted."
+  (declare (type tap tap))
+  (setf (tap-starts tap) (make-array 0 :element-type 'fixnum)
+        (tap-ends tap) (make-array 0 :element-type 'fixnum)
+        (tap-objects tap) (vector)
+        (tap-buffer tap) (make-array 0 :element-type '(unsigned-byte 8))
+        (tap-fill tap) 0
+        (tap-names tap) (make-hash-table :test 'equal :size 7)
+        (tap-name-list tap) '()
+        (tap-locals tap) (make-hash-table :size 7)
+        (tap-uses tap) '()
+        (tap-context tap) nil))
 
 ;;; What the compiler sees
 
