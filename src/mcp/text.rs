@@ -103,7 +103,8 @@ fn resolver<'a>(
 ) -> impl Fn(&Path, u32, u32) -> Option<String> + use<'a> {
     let name = Pattern::new(&request.pattern).and_then(|pattern| pattern.common_lisp_name());
     let project = session.bank.project();
-    let loaded: HashMap<_, _> = if name.is_some() { project.loaded().into_iter().collect() } else { HashMap::new() };
+    let loaded: HashMap<_, _> =
+        if name.is_some() { project.loaded().into_iter().collect() } else { HashMap::new() };
     move |path, line, column| {
         let path = index.root().join(path);
         let file = project.positions(&path, *loaded.get(&path)?).ok().filter(|file| file.is_fresh())?;
