@@ -520,3 +520,37 @@ fn a_cache_that_cannot_be_written_is_an_error() {
         find_references(&index, &Request::new("needle"), None, &Control::none()).unwrap_err().to_string();
     assert!(error.contains("cannot be written under"), "{error}");
 }
+
+#[test]
+fn loaded_references_carry_their_symbol() {
+    super::project::in_a_process_of_its_own("text::loaded_and_resolved", &[]);
+}
+
+#[test]
+#[ignore = "run by loaded_references_carry_their_symbol"]
+fn loaded_and_resolved() {
+    use steelbank::mcp::{Call, Session, Tools};
+    let root = super::project::folder("text");
+    let cache = super::project::folder("text-cache");
+    fs::write(root.join("app.asd"), "(defsystem \"app\" :components ((:file \"app\")))").unwrap();
+    let text =
+        "(defpackage #:app (:use #:cl))\n(in-package #:app)\n(defun greet () (print 'greet)) ; greet\n";
+    fs::write(root.join("app.lisp"), text).unwrap();
+    let bank = super::project::project(&root, &cache);
+    let index = TextIndex::open(&root, &cache, Freshness::Automatic).unwrap();
+    let session = Session::new(bank).with_text(Ok(index));
+    let symbols = || {
+        let arguments = serde_json::json!({"pattern": "greet"});
+        let tools = Tools::all();
+        let tool = tools.get("find_references").unwrap();
+        let answer = tool.call(&session, arguments.as_object().unwrap().clone(), &Call::default()).unwrap();
+        let references = answer.structured["references"].as_array().unwrap().clone();
+        references.into_iter().map(|each| each["symbol"].as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    assert_eq!(symbols(), [None, None, None]);
+    super::project::load(&session.bank, "app");
+    let symbol = Some("APP::GREET".to_owned());
+    assert_eq!(symbols(), [symbol.clone(), symbol, None]);
+    fs::write(root.join("app.lisp"), text.replace("greet ()", "greet (x)")).unwrap();
+    assert_eq!(symbols(), [None, None, None], "what was loaded is not what the file says now");
+}
