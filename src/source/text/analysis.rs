@@ -139,3 +139,43 @@ fn trigrams(text: &[u8]) -> Vec<u32> {
         found
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What must hold of any text: nothing panics, and what the index leaves out is found again.
+    fn check(text: &[u8]) {
+        for language in Language::all() {
+            let analysis = Analysis::of(text, language, &|| false);
+            for key in &analysis.keys {
+                let mut list = vec![0];
+                list.extend_from_slice(&key.hits);
+                let kept = super::super::postings::files(&list, false).unwrap().remove(0);
+                let defined: Vec<_> = super::super::definitions::definitions(text, language, &|| false);
+                assert_eq!(kept.count, key.count);
+                assert_eq!(
+                    kept.hits.unwrap(),
+                    hits_of(text, language, &key.key[1..], &defined),
+                    "{}",
+                    language.name()
+                );
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn any_bytes_are_analysed(text in proptest::collection::vec(any::<u8>(), 0..120)) {
+            check(&text);
+        }
+
+        #[test]
+        fn any_soup_of_code_is_analysed(text in r#"([()'`,@.;"|\\#+:ab \n?\[\]{}^~_!1=$/*<>é]|fn a|def b|class c|defun |//|/\*|\$\{){0,40}"#) {
+            check(text.as_bytes());
+        }
+    }
+}
