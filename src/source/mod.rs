@@ -8,5 +8,6 @@ pub mod lisp;
 pub mod positions;
 pub mod sbcl;
 pub mod sidecar;
+mod sidecar_operators;
 pub mod sidecar_roles;
 pub mod text;

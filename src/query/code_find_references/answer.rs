@@ -1,0 +1,176 @@
+//! The question, its answer, and why there may be none.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::query::designator::DesignatorError;
+use crate::query::lookup::DEFAULT_PACKAGE;
+
+/// The question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The name, as [`crate::query::designator`] reads it.
+    pub symbol: String,
+    /// The package in which the name is looked up.
+    pub package: String,
+    /// Only uses in files below the project's root.
+    pub project_only: bool,
+    /// How many entries to give at most.
+    pub limit: usize,
+    /// How many entries to leave out first.
+    pub offset: usize,
+}
+
+impl Request {
+    /// The question about `symbol` in CL-USER, for the project only, the first 200 entries.
+    pub fn new(symbol: impl Into<String>) -> Request {
+        Request {
+            symbol: symbol.into(),
+            package: DEFAULT_PACKAGE.to_owned(),
+            project_only: true,
+            limit: 200,
+            offset: 0,
+        }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The name cannot be read.
+    #[error(transparent)]
+    Designator(#[from] DesignatorError),
+    /// There is no such package.
+    #[error("Package {package} not found. Load the system that defines it, or name another package.")]
+    NoPackage {
+        /// What was asked for.
+        package: String,
+    },
+    /// There is no such symbol.
+    #[error(
+        "Symbol {name} not found in package {package}. Load the system that defines it, or correct the name."
+    )]
+    NoSymbol {
+        /// What was asked for.
+        name: String,
+        /// Where.
+        package: String,
+    },
+    /// `project_only` without a project.
+    #[error(
+        "There is no project, so project_only has no meaning: start steelbank with --project DIR, or pass project_only=false."
+    )]
+    NoProject,
+}
+
+/// What a use does with the symbol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum UseType {
+    /// Calls the function, or refers to it by `#'`.
+    Call,
+    /// Is expanded from the macro.
+    Macro,
+    /// Binds the special variable.
+    Bind,
+    /// Writes the variable.
+    Set,
+    /// Reads the variable or constant.
+    Reference,
+    /// A method that specializes on the class.
+    Specialize,
+    /// Names it as a class, structure or condition.
+    Class,
+    /// Names it as a type, or within a type specifier.
+    Type,
+    /// Names it as a slot.
+    Slot,
+    /// Names it as a function without the compiler having recorded a call.
+    Function,
+    /// Names it in a declaration.
+    Declaration,
+    /// Exports it, in a package definition.
+    Export,
+    /// Imports or shadows it, in a package definition.
+    Import,
+    /// Names a block, as in `(return-from x)`: a function's name does so within it.
+    Block,
+    /// Stands in quoted data.
+    Quoted,
+    /// Stands in a backquoted form, from which a macro makes code.
+    Template,
+    /// Is read while the file is read, inside `#.` or the like.
+    ReadTime,
+    /// Stands in the arguments of a macro, or where the compiler dropped the code.
+    Mention,
+}
+
+/// How sure a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Certainty {
+    /// The symbol stands there: a rename replaces it there.
+    Exact,
+    /// The form is right, but not which of several places in it; or the file has changed since it was loaded.
+    Approximate,
+    /// The symbol does not stand there: an operator that does (`via`) expands into its use.
+    Via,
+}
+
+/// One line with uses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Reference {
+    /// The file, relative to the project's root if it is below it.
+    pub path: String,
+    /// The line, from 1; absent where the source cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub line: Option<u32>,
+    /// The column of the first use in the line, from 1, in characters.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub column: Option<u32>,
+    /// The columns of all uses in the line that are exact.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub columns: Vec<u32>,
+    /// What the first use does.
+    #[serde(rename = "type")]
+    pub use_type: UseType,
+    /// The line's text.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub context: Option<String>,
+    /// The function, method or macro that contains the use, if it is in one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub caller: Option<String>,
+    /// How sure the line is.
+    pub evidence: Certainty,
+    /// For evidence `via`: the operator whose expansion makes the use.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub via: Option<String>,
+    /// The file has changed since it was loaded, so that lines may have moved.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub stale: bool,
+}
+
+/// The answer: one entry per file and line, sorted by them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Answer {
+    /// The symbol as it is printed, with its home package.
+    pub symbol: String,
+    /// The entries.
+    pub refs: Vec<Reference>,
+    /// How many entries are listed.
+    pub count: usize,
+    /// How many there are in all.
+    pub total: usize,
+    /// Whether some were left out because of `limit`.
+    pub truncated: bool,
+    /// A system is being loaded just now: the answer may soon be another.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub loading: bool,
+    /// What a rename must know beyond the entries: names made from this one, uses made by macros, and the like.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub cautions: Vec<String>,
+    /// The files that have changed since they were loaded.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub stale: Vec<String>,
+}

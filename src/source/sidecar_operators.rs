@@ -1,0 +1,223 @@
+//! What the standard operators do with their elements, as far as the roles of symbols depend on it.
+
+/// The place from which on the elements of a standard form are evaluated; None where that is not so simple.
+pub(super) fn first_evaluated(operator: &str) -> Option<u32> {
+    match operator {
+        "IF"
+        | "PROGN"
+        | "PROG1"
+        | "PROG2"
+        | "WHEN"
+        | "UNLESS"
+        | "AND"
+        | "OR"
+        | "SETF"
+        | "SETQ"
+        | "PSETF"
+        | "PSETQ"
+        | "RETURN"
+        | "MULTIPLE-VALUE-CALL"
+        | "MULTIPLE-VALUE-LIST"
+        | "MULTIPLE-VALUE-PROG1"
+        | "NTH-VALUE"
+        | "UNWIND-PROTECT"
+        | "CATCH"
+        | "THROW"
+        | "PUSH"
+        | "PUSHNEW"
+        | "POP"
+        | "INCF"
+        | "DECF"
+        | "IGNORE-ERRORS"
+        | "LOCALLY"
+        | "PROGV"
+        | "TIME"
+        | "ASSERT" => Some(2),
+        "LET"
+        | "LET*"
+        | "LAMBDA"
+        | "DOLIST"
+        | "DOTIMES"
+        | "MULTIPLE-VALUE-BIND"
+        | "DESTRUCTURING-BIND"
+        | "FLET"
+        | "LABELS"
+        | "MACROLET"
+        | "SYMBOL-MACROLET"
+        | "EVAL-WHEN"
+        | "THE"
+        | "RETURN-FROM"
+        | "BLOCK"
+        | "DEFVAR"
+        | "DEFPARAMETER"
+        | "DEFCONSTANT"
+        | "WITH-OPEN-FILE"
+        | "WITH-SLOTS"
+        | "WITH-ACCESSORS"
+        | "WITH-OUTPUT-TO-STRING"
+        | "WITH-INPUT-FROM-STRING"
+        | "PRINT-UNREADABLE-OBJECT" => Some(3),
+        "DEFUN" | "DEFMACRO" => Some(4),
+        _ if operator.starts_with('&') || STANDARD_MACROS.contains(&operator) => None,
+        _ => Some(2),
+    }
+}
+
+/// The other standard macros and special operators; what remains of COMMON-LISP's operators are functions.
+const STANDARD_MACROS: &[&str] = &[
+    "CALL-METHOD",
+    "CASE",
+    "CCASE",
+    "CHECK-TYPE",
+    "COND",
+    "CTYPECASE",
+    "DECLAIM",
+    "DECLARE",
+    "DEFCLASS",
+    "DEFGENERIC",
+    "DEFINE-COMPILER-MACRO",
+    "DEFINE-CONDITION",
+    "DEFINE-METHOD-COMBINATION",
+    "DEFINE-MODIFY-MACRO",
+    "DEFINE-SETF-EXPANDER",
+    "DEFINE-SYMBOL-MACRO",
+    "DEFMETHOD",
+    "DEFPACKAGE",
+    "DEFSETF",
+    "DEFSTRUCT",
+    "DEFTYPE",
+    "DO",
+    "DO*",
+    "DO-ALL-SYMBOLS",
+    "DO-EXTERNAL-SYMBOLS",
+    "DO-SYMBOLS",
+    "ECASE",
+    "ETYPECASE",
+    "FORMATTER",
+    "FUNCTION",
+    "GO",
+    "HANDLER-BIND",
+    "HANDLER-CASE",
+    "IN-PACKAGE",
+    "LOAD-TIME-VALUE",
+    "LOOP",
+    "LOOP-FINISH",
+    "MULTIPLE-VALUE-SETQ",
+    "PPRINT-EXIT-IF-LIST-EXHAUSTED",
+    "PPRINT-LOGICAL-BLOCK",
+    "PPRINT-POP",
+    "PROG",
+    "PROG*",
+    "QUOTE",
+    "REMF",
+    "RESTART-BIND",
+    "RESTART-CASE",
+    "ROTATEF",
+    "SHIFTF",
+    "STEP",
+    "TAGBODY",
+    "TRACE",
+    "TYPECASE",
+    "UNTRACE",
+    "WITH-COMPILATION-UNIT",
+    "WITH-CONDITION-RESTARTS",
+    "WITH-HASH-TABLE-ITERATOR",
+    "WITH-OPEN-STREAM",
+    "WITH-PACKAGE-ITERATOR",
+    "WITH-SIMPLE-RESTART",
+    "WITH-STANDARD-IO-SYNTAX",
+];
+
+/// What LOOP compares by name.
+pub(super) const LOOP_KEYWORDS: &[&str] = &[
+    "ABOVE",
+    "ACROSS",
+    "ALWAYS",
+    "AND",
+    "APPEND",
+    "APPENDING",
+    "AS",
+    "BEING",
+    "BELOW",
+    "BY",
+    "COLLECT",
+    "COLLECTING",
+    "COUNT",
+    "COUNTING",
+    "DO",
+    "DOING",
+    "DOWNFROM",
+    "DOWNTO",
+    "EACH",
+    "ELSE",
+    "END",
+    "EXTERNAL-SYMBOL",
+    "EXTERNAL-SYMBOLS",
+    "FINALLY",
+    "FOR",
+    "FROM",
+    "HASH-KEY",
+    "HASH-KEYS",
+    "HASH-VALUE",
+    "HASH-VALUES",
+    "IF",
+    "IN",
+    "INITIALLY",
+    "INTO",
+    "IT",
+    "MAXIMIZE",
+    "MAXIMIZING",
+    "MINIMIZE",
+    "MINIMIZING",
+    "NAMED",
+    "NCONC",
+    "NCONCING",
+    "NEVER",
+    "OF",
+    "OF-TYPE",
+    "ON",
+    "PRESENT-SYMBOL",
+    "PRESENT-SYMBOLS",
+    "REPEAT",
+    "RETURN",
+    "SUM",
+    "SUMMING",
+    "SYMBOL",
+    "SYMBOLS",
+    "THE",
+    "THEN",
+    "THEREIS",
+    "TO",
+    "UNLESS",
+    "UNTIL",
+    "UPFROM",
+    "UPTO",
+    "USING",
+    "WHEN",
+    "WHILE",
+    "WITH",
+];
+
+/// Whether the second element of a form with this standard operator is a name that it defines.
+pub(super) fn defines(operator: &str) -> bool {
+    matches!(
+        operator,
+        "DEFUN"
+            | "DEFMACRO"
+            | "DEFGENERIC"
+            | "DEFMETHOD"
+            | "DEFVAR"
+            | "DEFPARAMETER"
+            | "DEFCONSTANT"
+            | "DEFCLASS"
+            | "DEFINE-CONDITION"
+            | "DEFTYPE"
+            | "DEFSTRUCT"
+            | "DEFINE-COMPILER-MACRO"
+            | "DEFSETF"
+            | "DEFINE-SETF-EXPANDER"
+            | "DEFINE-MODIFY-MACRO"
+            | "DEFINE-SYMBOL-MACRO"
+            | "DEFINE-METHOD-COMBINATION"
+    )
+}
