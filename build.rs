@@ -47,8 +47,13 @@ fn save_core(sbcl: &Path, out: &Path, image: &Path) -> Result<()> {
     let output = Command::new(sbcl.join("src/runtime/sbcl"))
         .arg("--core")
         .arg(sbcl.join("output/sbcl.core"))
+        // The width of the collector's card marks is compiled into the core's code, for the heap that it is saved with. A start
+        // with another heap size rewrites all of that code first, which takes 15 ms: so this is the size that
+        // `Settings::new` asks for.
         .args([
             "--noinform",
+            "--dynamic-space-size",
+            "2048MB",
             "--no-sysinit",
             "--no-userinit",
             "--non-interactive",
