@@ -76,13 +76,6 @@ fn loop_in_a_cleanup_form() {
 }
 
 #[test]
-fn loop_without_interrupts() {
-    assert!(!runs_out_of_time("(sb-sys:without-interrupts (loop))"));
-    assert!(bank().status().abandoned_threads >= 2);
-    assert!(bank().status().reports.iter().any(|report| report.contains("did not stop")));
-}
-
-#[test]
 fn deep_recursion() {
     for _ in 0..3 {
         fails("(labels ((f (n) (1+ (f (1+ n))))) (f 0))", FaultKind::StackExhausted);

@@ -5,6 +5,8 @@ use std::time::Duration;
 use steelbank::Steelbank;
 use steelbank::engine::{Lane, LispError, Operation, State};
 use steelbank::query::Error;
+use steelbank::query::control::Control;
+use steelbank::query::evaluate::EvaluateRequest;
 
 use crate::child::{command, in_own_process, is_child, run};
 
@@ -24,7 +26,8 @@ fn dies(form: &str, reason: &str) {
         Error::Lisp(LispError::Dead { reason: why }) => assert!(why.contains(reason), "{why}"),
         other => panic!("{other:?}"),
     };
-    dead(bank.evaluate(form, Duration::from_secs(30)).unwrap_err());
+    let control = Control::new(Duration::from_secs(30));
+    dead(EvaluateRequest::new(form).answer(lisp, Lane::Query, &control).unwrap_err());
     dead(Error::Lisp(working.wait().unwrap_err()));
     dead(Error::Lisp(waiting.wait().unwrap_err()));
     for _ in 0..3 {
@@ -123,6 +126,34 @@ fn a_small_heap_is_survived() {
                 assert_eq!(bank.evaluate("(+ 40 2)", Duration::from_secs(30)).unwrap().values, ["42"]);
             }
         }
+    });
+}
+
+/// Not among the other faults: the loops go on, and would take the processor from every test after them.
+#[test]
+fn loops_without_interrupts() {
+    in_own_process("death::loops_without_interrupts", || {
+        let bank = Steelbank::builder().start().unwrap();
+        let ask = |lane, form, allowed| {
+            EvaluateRequest::new(form).answer(
+                bank.lisp(),
+                lane,
+                &Control::new(Duration::from_millis(allowed)),
+            )
+        };
+        for lane in [Lane::Query, Lane::Work] {
+            let error = ask(lane, "(sb-sys:without-interrupts (loop))", 500).unwrap_err();
+            let Error::Lisp(LispError::DeadlinePassed { milliseconds: 500, stopped: false }) = error else {
+                panic!("{error:?}");
+            };
+            assert!(error.to_string().contains("could not be stopped"), "{error}");
+            // The next job on the same lane gets a thread that is not the stuck one.
+            assert_eq!(ask(lane, "(+ 40 2)", 60_000).unwrap().values, ["42"]);
+            assert!(bank.describe_symbol("car", "CL").unwrap().description.is_some());
+        }
+        let status = bank.status();
+        assert_eq!(status.abandoned_threads, 2);
+        assert!(status.reports.iter().any(|report| report.contains("did not stop")), "{status:?}");
     });
 }
 
