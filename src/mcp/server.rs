@@ -30,6 +30,11 @@ Names are read as Lisp reads them: mapcar and MAPCAR are the same, cl:mapcar nam
 case, (setf name) is understood. Without a prefix a name is looked up in `package`, which is CL-USER unless given. \
 Asking never defines, interns, loads or runs anything, except that printing a variable's value calls its print method.
 
+For the user's own project: load-system loads it, which runs its code; list-systems shows what there is to load. Then \
+code-find-references lists every use of a symbol by line and column, with how sure that is (exact, approximate, or via \
+a macro), and find-definition its definitions. find_references finds names in the text of any source tree, in many \
+languages, without loading anything.
+
 A name that does not exist is an ordinary answer that says so. Long lists are cut at `limit`, and say so. If Lisp has \
 died or does not answer, `status` tells why; the who- tools keep answering.";
 
