@@ -80,6 +80,11 @@
     (steelbank::refuse-exits)
     (steelbank::replace-debugger)
     (setf *package* (find-package :common-lisp-user))
+    ;; A function outlives its package, and would be found among the callers of what it calls.
+    (do-symbols (symbol :steelbank-build)
+      (when (and (eq (symbol-package symbol) (find-package :steelbank-build))
+                 (fboundp symbol))
+        (fmakunbound symbol)))
     (delete-package :steelbank-build)
     (steelbank::write-octets (steelbank::xref-baseline) xref)
     (funcall save-lisp-and-die core :toplevel #'steelbank:main)))
