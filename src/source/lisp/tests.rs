@@ -337,3 +337,18 @@ proptest! {
         DIALECTS.into_iter().for_each(|dialect| check_invariants(text.as_bytes(), dialect));
     }
 }
+
+#[test]
+fn a_block_comment_with_a_number_ends_where_any_other_does() {
+    for (text, comments, balanced) in [
+        ("|##|#+nil #1|#", 1, false),
+        ("#1|#", 1, false),
+        ("#12| a #| b |# |# c", 1, true),
+        ("#|#", 1, false),
+        ("#||#", 1, true),
+    ] {
+        let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+        let found = read.tokens().iter().filter(|token| token.kind == TokenKind::Comment).count();
+        assert_eq!((found, read.balanced()), (comments, balanced), "{text}");
+    }
+}

@@ -38,10 +38,11 @@ impl Reader<'_> {
         self.push_token(TokenKind::Comment, start, start, Marker::None);
     }
 
-    /// `#| … |#`, nested.
+    /// `#| … |#`, nested. There may be a number between the first two characters, which means nothing.
     fn block_comment(&mut self) {
-        let mut depth = 0_usize;
-        let mut end = self.at;
+        let opening = memchr::memchr(b'|', &self.bytes[self.at..]).map_or(0, |length| length + 1);
+        let mut depth = 1_usize;
+        let mut end = self.at + opening;
         while let Some(found) = self.bytes.get(end..).and_then(|rest| memchr::memchr2(b'#', b'|', rest)) {
             end += found;
             match self.bytes.get(end..end + 2) {
