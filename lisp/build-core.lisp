@@ -80,9 +80,11 @@
     (steelbank::refuse-exits)
     (steelbank::replace-debugger)
     (setf *package* (find-package :common-lisp-user))
-    ;; A function outlives its package, and would be found among the callers of what it calls.
+    ;; A function outlives its package, and would be found among the callers of what it calls. This one stays: it runs
+    ;; while the cross references are exported, and the core must have what the export says.
     (do-symbols (symbol :steelbank-build)
       (when (and (eq (symbol-package symbol) (find-package :steelbank-build))
+                 (not (eq symbol 'save))
                  (fboundp symbol))
         (fmakunbound symbol)))
     (delete-package :steelbank-build)
