@@ -249,7 +249,7 @@ impl DescribeSymbolRequest {
     ) -> Result<DescribeSymbolAnswer, Error> {
         let lookup = Lookup::new(index, &self.name, &self.package)?;
         let (name, package) = match &lookup.found {
-            Ok((symbol, _)) => self.home(index, &lookup, *symbol)?,
+            Ok(_) => self.home(index, &lookup)?,
             Err(LookupStatus::NoPackage) => return Ok(missing(lookup.asked, LookupStatus::NoPackage)),
             // A symbol made since the last export is not in the index, so the image decides.
             Err(_) => (lookup.asked.name.clone(), lookup.asked.package.clone()),
@@ -272,12 +272,7 @@ impl DescribeSymbolRequest {
     }
 
     /// The package to ask the image for: the one that was named, so that accessibility is answered from there.
-    fn home(
-        &self,
-        index: &Index,
-        lookup: &Lookup,
-        _symbol: crate::xref::Symbol,
-    ) -> Result<(String, String), Error> {
+    fn home(&self, index: &Index, lookup: &Lookup) -> Result<(String, String), Error> {
         let designator = Designator::parse(&self.name)?;
         let base = super::lookup::find_package(index, &self.package);
         let package = match &designator.package {
