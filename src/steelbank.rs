@@ -207,9 +207,10 @@ impl Steelbank {
         Ok(request.answer(&self.index())?)
     }
 
-    /// Adds lines and columns to the places of `answer`, as far as the sources can be read.
-    pub fn locate(&self, answer: &mut WhoAnswer) {
-        answer.locate(&self.inner.project, &self.inner.sources);
+    /// Adds lines and columns to the places of `answer`, which is the answer to `request`, as far as the sources can
+    /// be read.
+    pub fn locate(&self, request: &WhoRequest, answer: &mut WhoAnswer) {
+        request.locate(answer, &self.index(), &self.inner.project, &self.inner.sources);
     }
 
     /// Evaluates `source`, forms in CL-USER, and brings the index up to date. This runs the code.

@@ -172,7 +172,7 @@ fn who(session: &Session, kind: Kind, arguments: WhoArguments) -> Result<Answer,
     if places_left_out {
         answer.users.iter_mut().for_each(|user| user.places.clear());
     } else {
-        session.bank.locate(&mut answer);
+        session.bank.locate(&request, &mut answer);
     }
     let text = text::who(&answer);
     let outcome = outcome(answer.status);

@@ -8,16 +8,15 @@ mod answer;
 pub use answer::{Answer, Certainty, Error, Reference, Request, UseType};
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::designator::Operator;
 use super::lookup::{Lookup, LookupStatus};
 use super::project::Project;
-use crate::source::positions::{Evidence, Occurrence, Place, Placement, PositionedFile, Recorded, Sought};
+use super::uses::{PlacedUse, RecordedUse, SymbolUses};
+use crate::source::positions::{Evidence, Occurrence, Place, PositionedFile};
 use crate::source::sbcl::{SbclSources, SourceFile};
-use crate::source::sidecar::UseKind;
 use crate::source::sidecar_roles::Role as TextRole;
-use crate::xref::{FunctionKind, Index, Kind, Role};
+use crate::xref::{Index, Kind};
 
 /// Finds the uses of a symbol.
 ///
@@ -40,83 +39,24 @@ pub fn code_find_references(
     if request.project_only && project.root().is_none() {
         return Err(Error::NoProject);
     }
-    let name = index.symbol_name(symbol).into_owned();
-    let sought = Sought {
-        package: index
-            .symbol_package(symbol)
-            .map(|package| index.package_name(package).into_owned())
-            .unwrap_or_default(),
-        name: name.clone(),
-    };
-    let means = |package: &str| {
-        index
-            .find_package(package, None)
-            .and_then(|package| index.find_symbol(&name, package))
-            .is_some_and(|(found, _)| found == symbol)
-    };
-    let mut search = Search {
-        project,
-        sbcl,
-        sought: &sought,
-        only: request.project_only,
-        seen: Seen::default(),
-        lines: BTreeMap::new(),
-    };
-    let mut recorded: BTreeMap<(PathBuf, u64), Vec<Record>> = BTreeMap::new();
-    let mut is_macro = false;
-    for kind in Kind::ALL {
-        let wanted = |role: Role| accepts(lookup.of, role);
-        for found in index.who(kind, symbol, wanted) {
-            is_macro |= kind == Kind::Macroexpands;
-            let Some(file) = &found.file else { continue };
-            let path = PathBuf::from(file.as_ref());
-            if search.wants(&path) {
-                recorded.entry((path, found.file_written)).or_default().push(Record {
-                    kind,
-                    form: found.toplevel_form,
-                    number: found.form,
-                    offset: found.offset,
-                    caller: caller(found.kind, &found.function),
-                });
-            }
-        }
-    }
+    let uses = SymbolUses::new(index, symbol, lookup.of);
+    let wanted = |path: &Path| !request.project_only || project.contains(path);
+    let mut recorded = uses.recorded(|path, _| wanted(path));
     // Files whose text names the symbol without any record.
-    if lookup.of.is_none() {
-        for (path, date) in project.naming(&name) {
-            if search.wants(&path) {
+    if uses.with_text() {
+        for (path, date) in project.naming(&uses.sought().name) {
+            if wanted(&path) {
                 recorded.entry((path, date)).or_default();
             }
         }
     }
-    for ((path, date), records) in &recorded {
-        search.file(path, *date, records, lookup.of.is_none(), is_macro, &means);
+    let is_macro = recorded.values().flatten().any(|found| found.kind == Kind::Macroexpands);
+    let mut search =
+        Search { project, sbcl, uses: &uses, is_macro, seen: Seen::default(), lines: BTreeMap::new() };
+    for ((path, date), records) in recorded {
+        search.file(&path, date, records);
     }
-    let text = index.symbol_text(symbol);
-    let text = lookup.of.map_or_else(|| text.clone(), |of| format!("({} {text})", of.text()));
-    Ok(search.finish(text, request))
-}
-
-/// Whether a used name belongs to what was asked for, as in the who-family.
-fn accepts(of: Option<Operator>, role: Role) -> bool {
-    match of {
-        None => role.denotes_function(),
-        Some(Operator::Setf) => role == Role::Setf,
-        Some(Operator::Cas) => role == Role::Cas,
-        Some(Operator::CompilerMacro) => role == Role::CompilerMacro,
-    }
-}
-
-fn caller(kind: FunctionKind, name: &str) -> Option<String> {
-    (kind != FunctionKind::Lambda).then(|| name.to_owned())
-}
-
-struct Record {
-    kind: Kind,
-    form: Option<u32>,
-    number: Option<u32>,
-    offset: Option<u32>,
-    caller: Option<String>,
+    Ok(search.finish(request))
 }
 
 /// One use on one line, before they are merged.
@@ -161,62 +101,37 @@ impl Seen {
 struct Search<'a> {
     project: &'a Project,
     sbcl: &'a SbclSources,
-    sought: &'a Sought,
-    only: bool,
+    uses: &'a SymbolUses<'a>,
+    is_macro: bool,
     seen: Seen,
     lines: BTreeMap<(String, Option<u32>), Line>,
 }
 
 impl Search<'_> {
-    fn wants(&self, path: &Path) -> bool {
-        !self.only || self.project.contains(path)
-    }
-
-    fn file(
-        &mut self,
-        path: &Path,
-        date: u64,
-        records: &[Record],
-        with_text: bool,
-        is_macro: bool,
-        means: &dyn Fn(&str) -> bool,
-    ) {
+    fn file(&mut self, path: &Path, date: u64, records: Vec<RecordedUse>) {
         if let Some(logical) = path.to_str().filter(|path| path.starts_with("SYS:")) {
-            return self.sbcl_file(logical, records);
+            return self.sbcl_file(logical, &records);
         }
         let shown = self.project.shown(path);
         let Ok(file) = self.project.positions(path, date) else {
-            for record in records {
-                self.unplaced(&shown, record);
+            for record in &records {
+                self.unknown(&shown, record);
             }
             return;
         };
-        if with_text {
-            self.seen.designators += file.unexplained_designators(self.sought, means);
+        if self.uses.with_text() {
+            self.seen.designators +=
+                file.unexplained_designators(self.uses.sought(), &|package| self.uses.means(package));
         }
-        let occurrences = if with_text { file.occurrences(self.sought, means) } else { Vec::new() };
+        let occurrences = self.uses.occurrences(&file);
         let mut claimed = BTreeSet::new();
-        let mut uses: Vec<(Recorded, Option<String>)> = Vec::new();
-        for record in records {
-            match (use_kind(record.kind), record.form, record.number) {
-                (Some(kind), Some(form), Some(number)) => {
-                    uses.push((Recorded { kind, form, number }, record.caller.clone()));
-                }
-                (None, ..) => self.specializer(&shown, &file, record, &occurrences, &mut claimed),
-                _ => self.unplaced(&shown, record),
-            }
-        }
-        if with_text {
-            uses.extend(file.toplevel_uses(self.sought).into_iter().map(|found| (found, None)));
-        }
-        let recorded: Vec<Recorded> = uses.iter().map(|(recorded, _)| *recorded).collect();
-        for ((recorded, caller), placements) in uses.into_iter().zip(file.place(self.sought, &recorded)) {
-            self.placed(&shown, &file, recorded.kind, caller, &placements, &mut claimed);
+        for placed in self.uses.place(&file, &occurrences, records) {
+            self.placed(&shown, &file, &placed, &mut claimed);
         }
         for occurrence in &occurrences {
             self.seen.note(occurrence);
             if !claimed.contains(&(occurrence.place.line, occurrence.place.column))
-                && let Some(use_type) = unrecorded(occurrence, is_macro)
+                && let Some(use_type) = unrecorded(occurrence, self.is_macro)
             {
                 let certainty = if file.is_fresh() { Certainty::Exact } else { Certainty::Approximate };
                 self.add(&shown, &file, occurrence.place, certainty, use_type, None, None);
@@ -225,16 +140,16 @@ impl Search<'_> {
     }
 
     /// A file of SBCL itself, of which only the top-level forms' places are known.
-    fn sbcl_file(&mut self, logical: &str, records: &[Record]) {
+    fn sbcl_file(&mut self, logical: &str, records: &[RecordedUse]) {
         let source = self.sbcl.native(logical).and_then(|path| SourceFile::read(&path));
         for record in records {
             let place = source.as_ref().and_then(|source| {
-                let form = source.form_after(record.offset?.into())?;
+                let form = source.form_after(record.octets?.into())?;
                 let (line, column) = (u32::try_from(form.line).ok()?, u32::try_from(form.column).ok()?);
                 Some((line, column, source.line_text(form.line)))
             });
             let Some((line, column, context)) = place else {
-                self.unplaced(logical, record);
+                self.unknown(logical, record);
                 continue;
             };
             let line = self.lines.entry((logical.to_owned(), Some(line))).or_default();
@@ -242,7 +157,7 @@ impl Search<'_> {
             line.found.insert(Found {
                 certainty: Certainty::Approximate,
                 column,
-                use_type: use_kind(record.kind).map_or(UseType::Specialize, use_type),
+                use_type: use_type(record.kind),
                 caller: record.caller.clone(),
                 via: None,
             });
@@ -254,74 +169,31 @@ impl Search<'_> {
         &mut self,
         shown: &str,
         file: &PositionedFile,
-        kind: UseKind,
-        caller: Option<String>,
-        placements: &[Placement],
+        placed: &PlacedUse,
         claimed: &mut BTreeSet<(u32, u32)>,
     ) {
-        if placements.is_empty() {
-            self.unknown(shown, use_type(kind), caller);
-            return;
+        let recorded = &placed.recorded;
+        if placed.placements.is_empty() {
+            return self.unknown(shown, recorded);
         }
-        for placement in placements {
-            let (certainty, via) = match &placement.evidence {
-                Evidence::Exact => (Certainty::Exact, None),
-                Evidence::Approximate => (Certainty::Approximate, None),
-                Evidence::Via(operator) => (Certainty::Via, Some(operator.clone())),
-            };
+        for placement in &placed.placements {
+            let (certainty, via) = certainty(&placement.evidence);
             if certainty == Certainty::Exact {
                 claimed.insert((placement.place.line, placement.place.column));
             }
-            self.add(shown, file, placement.place, certainty, use_type(kind), caller.clone(), via);
+            let use_type = use_type(recorded.kind);
+            self.add(shown, file, placement.place, certainty, use_type, recorded.caller.clone(), via);
         }
-    }
-
-    /// A method that specializes: its record says no more than the top-level form.
-    fn specializer(
-        &mut self,
-        shown: &str,
-        file: &PositionedFile,
-        record: &Record,
-        occurrences: &[Occurrence],
-        claimed: &mut BTreeSet<(u32, u32)>,
-    ) {
-        let places: Vec<Place> = occurrences
-            .iter()
-            .filter(|found| Some(found.form) == record.form && found.role == TextRole::Class)
-            .map(|found| found.place)
-            .collect();
-        if let Some(place) = places.first() {
-            let certainty = if file.is_fresh() { Certainty::Exact } else { Certainty::Approximate };
-            claimed.insert((place.line, place.column));
-            self.add(shown, file, *place, certainty, UseType::Specialize, record.caller.clone(), None);
-        } else if let Some(place) = record.form.and_then(|form| file.form_place(form, 0)) {
-            self.add(
-                shown,
-                file,
-                place,
-                Certainty::Approximate,
-                UseType::Specialize,
-                record.caller.clone(),
-                None,
-            );
-        } else {
-            self.unplaced(shown, record);
-        }
-    }
-
-    fn unplaced(&mut self, shown: &str, record: &Record) {
-        let use_type = use_kind(record.kind).map_or(UseType::Specialize, use_type);
-        self.unknown(shown, use_type, record.caller.clone());
     }
 
     /// Adds a use whose line is not known.
-    fn unknown(&mut self, shown: &str, use_type: UseType, caller: Option<String>) {
+    fn unknown(&mut self, shown: &str, recorded: &RecordedUse) {
         let line = self.lines.entry((shown.to_owned(), None)).or_default();
         line.found.insert(Found {
             certainty: Certainty::Approximate,
             column: 0,
-            use_type,
-            caller,
+            use_type: use_type(recorded.kind),
+            caller: recorded.caller.clone(),
             via: None,
         });
     }
@@ -345,7 +217,7 @@ impl Search<'_> {
 
     /// Whether the symbol is none of SBCL's own.
     fn of_project(&self) -> bool {
-        let package = self.sought.package.as_str();
+        let package = self.uses.sought().package.as_str();
         !package.starts_with("SB-") && !matches!(package, "COMMON-LISP" | "KEYWORD" | "")
     }
 
@@ -428,7 +300,7 @@ impl Search<'_> {
         }
     }
 
-    fn finish(mut self, symbol: String, request: &Request) -> Answer {
+    fn finish(mut self, request: &Request) -> Answer {
         self.doubt();
         let total = self.lines.len();
         let stale: BTreeSet<String> =
@@ -442,7 +314,7 @@ impl Search<'_> {
             .filter_map(|((path, line), entry)| entry.reference(path, line))
             .collect();
         Answer {
-            symbol,
+            symbol: self.uses.text(),
             count: refs.len(),
             truncated: request.offset + refs.len() < total,
             total,
@@ -480,25 +352,23 @@ impl Line {
     }
 }
 
-/// The kind of use that the compiler records; None for methods that specialize, which the object system knows.
-fn use_kind(kind: Kind) -> Option<UseKind> {
-    match kind {
-        Kind::Calls => Some(UseKind::Calls),
-        Kind::Macroexpands => Some(UseKind::Macroexpands),
-        Kind::Binds => Some(UseKind::Binds),
-        Kind::References => Some(UseKind::References),
-        Kind::Sets => Some(UseKind::Sets),
-        Kind::Specializes => None,
+/// Evidence as answers give it, with the operator for what a macro makes.
+pub(super) fn certainty(evidence: &Evidence) -> (Certainty, Option<String>) {
+    match evidence {
+        Evidence::Exact => (Certainty::Exact, None),
+        Evidence::Approximate => (Certainty::Approximate, None),
+        Evidence::Via(operator) => (Certainty::Via, Some(operator.clone())),
     }
 }
 
-fn use_type(kind: UseKind) -> UseType {
+fn use_type(kind: Kind) -> UseType {
     match kind {
-        UseKind::Calls => UseType::Call,
-        UseKind::Macroexpands => UseType::Macro,
-        UseKind::Binds => UseType::Bind,
-        UseKind::References => UseType::Reference,
-        UseKind::Sets => UseType::Set,
+        Kind::Calls => UseType::Call,
+        Kind::Macroexpands => UseType::Macro,
+        Kind::Binds => UseType::Bind,
+        Kind::References => UseType::Reference,
+        Kind::Sets => UseType::Set,
+        Kind::Specializes => UseType::Specialize,
     }
 }
 

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::code_find_references::{Certainty, Error};
 use super::lookup::{Lookup, LookupStatus};
 use super::project::Project;
+use super::uses::SymbolUses;
 use crate::source::positions::Sought;
 use crate::source::sidecar_roles::Role;
 use crate::xref::{Index, Symbol};
@@ -96,16 +97,7 @@ pub struct Answer {
 pub fn resolve(index: &Index, name: &str, package: &str) -> Result<(Symbol, Sought), Error> {
     let lookup = Lookup::new(index, name, package)?;
     match lookup.found {
-        Ok((symbol, _)) => Ok((
-            symbol,
-            Sought {
-                package: index
-                    .symbol_package(symbol)
-                    .map(|package| index.package_name(package).into_owned())
-                    .unwrap_or_default(),
-                name: index.symbol_name(symbol).into_owned(),
-            },
-        )),
+        Ok((symbol, _)) => Ok((symbol, SymbolUses::new(index, symbol, None).sought().clone())),
         Err(LookupStatus::NoPackage) => Err(Error::NoPackage { package: lookup.asked.package }),
         Err(_) => Err(Error::NoSymbol { name: lookup.asked.name, package: lookup.asked.package }),
     }

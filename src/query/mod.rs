@@ -11,6 +11,7 @@ pub mod index_project;
 pub mod load_system;
 pub mod lookup;
 pub mod project;
+mod uses;
 pub mod who;
 
 use serde::de::DeserializeOwned;

@@ -1,17 +1,16 @@
 //! who-calls, who-references and their family: which code does what to a symbol. Answered from the index alone.
 
-use super::code_find_references::Certainty;
-use super::designator::{DesignatorError, Operator};
+use super::code_find_references::{Certainty, certainty};
+use super::designator::DesignatorError;
 use super::lookup::{Asked, DEFAULT_PACKAGE, Lookup, LookupStatus};
 use super::project::Project;
-use crate::source::positions::{Evidence, Recorded, Sought};
+use super::uses::{SymbolUses, Version};
 use crate::source::sbcl::{SbclSources, SourceFile};
-use crate::source::sidecar::UseKind;
-use crate::xref::{Access, FunctionKind, Index, Kind, Role, Use};
+use crate::xref::{Access, FunctionKind, Index, Kind, Use};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
-use std::path::Path;
+use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,15 +55,15 @@ impl WhoRequest {
                 });
             }
         };
-        let users = group(index.who(self.kind, symbol, |role| accepts(lookup.of, role)));
-        let text = index.symbol_text(symbol);
+        let uses = SymbolUses::new(index, symbol, lookup.of);
+        let users = group(index.who(self.kind, symbol, |role| uses.accepts(role)));
         Ok(WhoAnswer {
             kind: self.kind,
             status: LookupStatus::Found,
             asked: lookup.asked,
             symbol: Some(Subject {
-                text: lookup.of.map_or_else(|| text.clone(), |of| format!("({} {text})", of.text())),
-                name: index.symbol_name(symbol).into_owned(),
+                text: uses.text(),
+                name: uses.sought().name.clone(),
                 package: index.symbol_package(symbol).map(|package| index.package_name(package).into_owned()),
                 accessibility: access,
             }),
@@ -72,15 +71,28 @@ impl WhoRequest {
             users,
         })
     }
-}
 
-/// Whether a used name belongs to what was asked for: F unites F, (SETF F), (CAS F), its compiler macro and its methods.
-fn accepts(of: Option<Operator>, role: Role) -> bool {
-    match of {
-        None => role.denotes_function(),
-        Some(Operator::Setf) => role == Role::Setf,
-        Some(Operator::Cas) => role == Role::Cas,
-        Some(Operator::CompilerMacro) => role == Role::CompilerMacro,
+    /// Adds lines and columns to the places of `answer`, this question's, as far as their files can be read.
+    pub fn locate(&self, answer: &mut WhoAnswer, index: &Index, project: &Project, sbcl: &SbclSources) {
+        let Ok(lookup) = Lookup::new(index, &self.name, &self.package) else { return };
+        let Ok((symbol, _)) = lookup.found else { return };
+        let uses = SymbolUses::new(index, symbol, lookup.of);
+        let places = || answer.users.iter().flat_map(|user| &user.places);
+        let files: BTreeSet<Version> = places().filter_map(Place::version).collect();
+        let found = positions(&uses, project, &files);
+        let mut own = HashMap::new();
+        for place in answer.users.iter_mut().flat_map(|user| &mut user.places) {
+            place.position = match place.version() {
+                Some(version) => {
+                    found.get(&(version, self.kind, place.toplevel_form, place.form_number)).cloned()
+                }
+                None => place.file.as_ref().and_then(|file| {
+                    let source =
+                        own.entry(file.clone()).or_insert_with(|| SourceFile::read(&sbcl.native(file)?));
+                    toplevel_position(source.as_ref()?, place.octet_offset?)
+                }),
+            };
+        }
     }
 }
 
@@ -142,7 +154,7 @@ pub struct Place {
     pub form_number: Option<u32>,
     /// When the file had been written that the code was compiled from, as a universal time.
     pub file_written: Option<u64>,
-    /// The line and column, where [`WhoAnswer::locate`] found them.
+    /// The line and column, where [`WhoRequest::locate`] found them.
     #[serde(flatten)]
     pub position: Option<Position>,
 }
@@ -164,25 +176,51 @@ pub struct Position {
     pub stale: bool,
 }
 
-impl WhoAnswer {
-    /// Adds lines and columns to the places whose files can be read. Reads those files, or their sidecars.
-    pub fn locate(&mut self, project: &Project, sbcl: &SbclSources) {
-        let Some(subject) = &self.symbol else { return };
-        let sought =
-            Sought { package: subject.package.clone().unwrap_or_default(), name: subject.name.clone() };
-        let mut own = HashMap::new();
-        for place in self.users.iter_mut().flat_map(|user| &mut user.places) {
-            let Some(file) = &place.file else { continue };
-            place.position = if file.starts_with("SYS:") {
-                own.entry(file.clone())
-                    .or_insert_with(|| SourceFile::read(&sbcl.native(file)?))
-                    .as_ref()
-                    .and_then(|source| toplevel_position(source, place.octet_offset?))
-            } else {
-                position(project, &sought, self.kind, place)
-            };
+impl Place {
+    /// The version of the user's file that it is in; none for SBCL's own.
+    fn version(&self) -> Option<Version> {
+        let file = self.file.as_ref().filter(|file| !file.starts_with("SYS:"))?;
+        Some((PathBuf::from(file), self.file_written?))
+    }
+}
+
+/// A place by file, kind of use, and numbers of the forms.
+type PlaceKey = (Version, Kind, Option<u32>, Option<u32>);
+
+/// Where all uses in `files` stand: for each the surest place if there are several.
+fn positions(
+    uses: &SymbolUses<'_>,
+    project: &Project,
+    files: &BTreeSet<Version>,
+) -> HashMap<PlaceKey, Position> {
+    let mut positions = HashMap::new();
+    if files.is_empty() {
+        return positions;
+    }
+    for (version, recorded) in uses.recorded(|path, written| files.contains(&(path.to_path_buf(), written))) {
+        let Ok(file) = project.positions(&version.0, version.1) else { continue };
+        let occurrences = uses.occurrences(&file);
+        for placed in uses.place(&file, &occurrences, recorded) {
+            let surest = placed
+                .placements
+                .iter()
+                .map(|placement| (certainty(&placement.evidence), placement.place))
+                .min_by_key(|((certainty, _), _)| *certainty);
+            if let Some(((evidence, via), place)) = surest {
+                let recorded = &placed.recorded;
+                positions.entry((version.clone(), recorded.kind, recorded.form, recorded.number)).or_insert(
+                    Position {
+                        line: place.line,
+                        column: place.column,
+                        evidence,
+                        via,
+                        stale: !file.is_fresh(),
+                    },
+                );
+            }
         }
     }
+    positions
 }
 
 /// Where a top-level form of SBCL's own starts.
@@ -195,37 +233,6 @@ fn toplevel_position(source: &SourceFile, octets: u32) -> Option<Position> {
         via: None,
         stale: false,
     })
-}
-
-/// Where the use itself stands: the surest place if there are several.
-fn position(project: &Project, sought: &Sought, kind: Kind, place: &Place) -> Option<Position> {
-    let file = project.positions(Path::new(place.file.as_ref()?), place.file_written?).ok()?;
-    let stale = !file.is_fresh();
-    let form = place.toplevel_form?;
-    let at = |line, column, evidence, via| Some(Position { line, column, evidence, via, stale });
-    let kind = match kind {
-        Kind::Calls => UseKind::Calls,
-        Kind::Macroexpands => UseKind::Macroexpands,
-        Kind::Binds => UseKind::Binds,
-        Kind::References => UseKind::References,
-        Kind::Sets => UseKind::Sets,
-        Kind::Specializes => {
-            let found = file.form_place(form, 0)?;
-            return at(found.line, found.column, Certainty::Approximate, None);
-        }
-    };
-    let placements = file.place(sought, &[Recorded { kind, form, number: place.form_number? }]);
-    let surest = placements.into_iter().flatten().min_by_key(|placement| match placement.evidence {
-        Evidence::Exact => 0,
-        Evidence::Approximate => 1,
-        Evidence::Via(_) => 2,
-    })?;
-    let (evidence, via) = match surest.evidence {
-        Evidence::Exact => (Certainty::Exact, None),
-        Evidence::Approximate => (Certainty::Approximate, None),
-        Evidence::Via(operator) => (Certainty::Via, Some(operator)),
-    };
-    at(surest.place.line, surest.place.column, evidence, via)
 }
 
 fn group(uses: Vec<Use<'_>>) -> Vec<User> {

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::lines::Lines;
-use super::lisp::{Dialect, Features, LispText};
+use super::lisp::{Dialect, Features, Form, LispText, TopLevelForm as TopLevelText};
 use super::sidecar::{EventKind, Name, Operator, Sidecar, TopLevelForm, UseKind};
 use super::sidecar_roles::{Role, is_certain_call, is_locally_redefined, package_role, role};
 
@@ -61,6 +61,8 @@ pub struct Recorded {
     pub form: u32,
     /// SBCL's number of the sub-form.
     pub number: u32,
+    /// Where the top-level form starts, in octets, counted before the white space in front of it.
+    pub octets: Option<u32>,
 }
 
 /// An occurrence of a symbol in live text.
@@ -119,6 +121,19 @@ impl Tapped {
     }
 }
 
+/// What the structural reader knows of a recorded use.
+struct Structured<'a> {
+    top: &'a TopLevelText,
+    /// The sub-form with the recorded number.
+    form: Option<&'a Form>,
+    /// Whether the numbers are SBCL's for certain.
+    sure: bool,
+    /// The form's operator, if that is the symbol: no other record can mean that token.
+    operator: Option<usize>,
+    /// The symbol's tokens inside the form.
+    inside: Vec<usize>,
+}
+
 /// A source file together with what is known of the positions in it.
 #[derive(Debug)]
 pub struct PositionedFile {
@@ -126,6 +141,8 @@ pub struct PositionedFile {
     text: String,
     lines: Lines,
     has_mark: bool,
+    /// Whether octets of the file are octets of the text.
+    decoded_as_is: bool,
     fresh: bool,
     reading: Reading,
 }
@@ -152,7 +169,9 @@ impl PositionedFile {
     /// The file at `path` with the content `octets`. `fresh` tells whether the image was made from this content.
     pub fn new(path: PathBuf, octets: &[u8], sidecar: Option<Sidecar>, fresh: bool) -> PositionedFile {
         let format = sidecar.as_ref().map_or("UTF-8", |sidecar| sidecar.external_format.as_str());
-        let text = decode_as(octets, format).into_owned();
+        let text = decode_as(octets, format);
+        let decoded_as_is = matches!(text, Cow::Borrowed(_));
+        let text = text.into_owned();
         let lines = Lines::new(text.as_bytes());
         let has_mark = text.starts_with('\u{feff}');
         let reading = match sidecar {
@@ -163,7 +182,7 @@ impl PositionedFile {
                 &Features::sbcl(),
             ))),
         };
-        PositionedFile { path, text, lines, has_mark, fresh, reading }
+        PositionedFile { path, text, lines, has_mark, decoded_as_is, fresh, reading }
     }
 
     /// The file's path, as it was asked for.
@@ -203,13 +222,17 @@ impl PositionedFile {
     /// Where the recorded uses of `sought` stand, in their order. Several places for one only if all of them are that
     /// use; none if the file has no such form any more.
     ///
-    /// All records of the file together, so that what one of them surely means is not taken for another's.
-    pub fn place(&self, sought: &Sought, recorded: &[Recorded]) -> Vec<Vec<Placement>> {
+    /// All records of the file together, so that what one of them surely means is not taken for another's. `means`
+    /// tells whether `sought` is what its name means in the package that it is given, by name or nickname.
+    pub fn place(
+        &self,
+        sought: &Sought,
+        recorded: &[Recorded],
+        means: &dyn Fn(&str) -> bool,
+    ) -> Vec<Vec<Placement>> {
         let mut placements: Vec<Vec<Placement>> = match &self.reading {
             Reading::Tap(tapped) => self.place_by_tap(tapped, sought, recorded),
-            Reading::Structure(text) => {
-                recorded.iter().map(|&recorded| self.place_by_structure(text, sought, recorded)).collect()
-            }
+            Reading::Structure(text) => self.place_by_structure(text, sought, recorded, means),
         };
         if !self.fresh {
             placements.iter_mut().flatten().for_each(outdate);
@@ -258,7 +281,7 @@ impl PositionedFile {
             .uses
             .iter()
             .filter(|found| found.name == name)
-            .map(|found| Recorded { kind: found.kind, form: found.form, number: found.number })
+            .map(|found| Recorded { kind: found.kind, form: found.form, number: found.number, octets: None })
             .collect()
     }
 
@@ -390,49 +413,82 @@ impl PositionedFile {
         }
     }
 
-    fn place_by_structure(&self, text: &LispText, sought: &Sought, recorded: Recorded) -> Vec<Placement> {
+    fn place_by_structure(
+        &self,
+        text: &LispText,
+        sought: &Sought,
+        recorded: &[Recorded],
+        means: &dyn Fn(&str) -> bool,
+    ) -> Vec<Vec<Placement>> {
+        let found: Vec<Option<Structured<'_>>> =
+            recorded.iter().map(|&recorded| self.structured(text, sought, recorded, means)).collect();
+        let taken: HashSet<usize> = found.iter().flatten().filter_map(|found| found.operator).collect();
+        found
+            .into_iter()
+            .map(|found| {
+                found.map_or_else(Vec::new, |found| vec![self.place_structured(text, found, &taken)])
+            })
+            .collect()
+    }
+
+    /// What the structural reader knows of a recorded use; None if the file has no such top-level form any more.
+    fn structured<'a>(
+        &self,
+        text: &'a LispText,
+        sought: &Sought,
+        recorded: Recorded,
+        means: &dyn Fn(&str) -> bool,
+    ) -> Option<Structured<'a>> {
         let octets = self.text.as_bytes();
-        let Some(top) = text.toplevel().get(recorded.form as usize) else { return Vec::new() };
-        let Some(form) = text.numbered(top, recorded.number) else {
-            let place = self.byte_place(top.span.start, top.span.end);
-            return vec![Placement { place, evidence: Evidence::Approximate }];
-        };
-        let sure = top.exact && top.counted;
-        let names = |index: usize| {
-            let token = &text.tokens()[index];
-            token.active && token.is_named(octets, &sought.name)
-        };
-        let around = self.byte_place(form.span.start, form.span.end);
-        let exact = |index: usize| {
-            let span = text.tokens()[index].span;
-            let evidence = if sure { Evidence::Exact } else { Evidence::Approximate };
-            vec![Placement { place: self.byte_place(span.start, span.end), evidence }]
-        };
-        let inside: Vec<usize> = form.tokens().filter(|&index| names(index)).collect();
-        if let Some(head) = text.head(form)
-            && let Some(&first) = inside.first()
-            && text.tokens()[first].span == head.span
-            && matches!(recorded.kind, UseKind::Calls | UseKind::Macroexpands)
-        {
-            return exact(first);
-        }
-        match inside[..] {
-            [only] => exact(only),
-            [first, ..] => {
-                let span = text.tokens()[first].span;
-                vec![Placement {
-                    place: self.byte_place(span.start, span.end),
-                    evidence: Evidence::Approximate,
-                }]
+        // SBCL recorded where the top-level form starts, too: better than a count.
+        let by_start = recorded
+            .octets
+            .filter(|_| self.decoded_as_is)
+            .and_then(|octets| text.toplevel_from(octets).filter(|top| top.span.start >= octets));
+        let (top, counted) = match (by_start, recorded.octets) {
+            (Some(top), _) => (top, true),
+            (None, octets) => {
+                let top = text.toplevel().get(recorded.form as usize)?;
+                (top, top.counted && (octets.is_none() || !self.decoded_as_is))
             }
-            [] if sure => {
-                let head = text
-                    .head(form)
-                    .map_or_else(|| "the form".to_owned(), |token| token.symbol(octets).name.to_lowercase());
-                vec![Placement { place: around, evidence: Evidence::Via(head) }]
+        };
+        let form = text.numbered(top, recorded.number);
+        let names = |index: &usize| {
+            let token = &text.tokens()[*index];
+            token.active && token.is_named(octets, &sought.name) && {
+                let prefix = token.symbol(octets).package;
+                let package = prefix.as_deref().or(top.package.as_deref());
+                package.is_none_or(|package| package == sought.package || means(package))
             }
-            [] => vec![Placement { place: around, evidence: Evidence::Approximate }],
-        }
+        };
+        let inside: Vec<usize> = form.into_iter().flat_map(Form::tokens).filter(names).collect();
+        let calls = matches!(recorded.kind, UseKind::Calls | UseKind::Macroexpands);
+        let head = form.filter(|_| calls).and_then(|form| text.head(form));
+        let operator = inside
+            .first()
+            .copied()
+            .filter(|&first| head.is_some_and(|head| head.span == text.tokens()[first].span));
+        Some(Structured { top, form, sure: top.exact && counted, operator, inside })
+    }
+
+    fn place_structured(&self, text: &LispText, found: Structured<'_>, taken: &HashSet<usize>) -> Placement {
+        let Structured { top, form, sure, operator, inside } = found;
+        let whole = form.map_or(top.span, |form| form.span);
+        let token = |index: usize| text.tokens()[index].span;
+        let free: Vec<usize> = inside.into_iter().filter(|index| !taken.contains(index)).collect();
+        let (span, evidence) = match (operator, &free[..]) {
+            (Some(only), _) | (None, &[only]) if sure => (token(only), Evidence::Exact),
+            (Some(first), _) | (None, &[first, ..]) => (token(first), Evidence::Approximate),
+            (None, []) => match form.filter(|_| sure) {
+                Some(form) => {
+                    let octets = self.text.as_bytes();
+                    let head = text.head(form).map(|token| token.symbol(octets).name.to_lowercase());
+                    (whole, Evidence::Via(head.unwrap_or_else(|| "the form".to_owned())))
+                }
+                None => (whole, Evidence::Approximate),
+            },
+        };
+        Placement { place: self.byte_place(span.start, span.end), evidence }
     }
 
     fn tap_place(&self, sidecar: &Sidecar, start: u32, end: u32) -> Place {

@@ -19,9 +19,10 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     evaluate("(progn (defun places::g (x) x) (defclass places::c () ()) (defgeneric places::m (x)))");
     evaluate(&format!("(progn (load (compile-file {file:?} :external-format :utf-8)) t)"));
 
-    let mut answer = bank().who_calls("places::g", "CL-USER").unwrap();
+    let calls = WhoRequest::new(Kind::Calls, "places::g");
+    let mut answer = bank().who(&calls).unwrap();
     assert!(answer.users.iter().flat_map(|user| &user.places).all(|place| place.position.is_none()));
-    bank().locate(&mut answer);
+    bank().locate(&calls, &mut answer);
     let found: Vec<(&str, u32, u32, Certainty)> = answer
         .users
         .iter()
@@ -38,8 +39,9 @@ fn uses_in_a_file_have_their_own_line_and_column() {
         ]
     );
 
-    let mut answer = bank().who(&WhoRequest::new(Kind::Specializes, "places::c")).unwrap();
-    bank().locate(&mut answer);
+    let specializes = WhoRequest::new(Kind::Specializes, "places::c");
+    let mut answer = bank().who(&specializes).unwrap();
+    bank().locate(&specializes, &mut answer);
     assert_eq!(answer.users[0].name, method);
     assert_eq!(answer.users[0].places[0].position.as_ref().unwrap().line, 6);
 
@@ -47,8 +49,8 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     // Write dates are kept in seconds.
     let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
     fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
-    let mut answer = bank().who_calls("places::g", "CL-USER").unwrap();
-    bank().locate(&mut answer);
+    let mut answer = bank().who(&calls).unwrap();
+    bank().locate(&calls, &mut answer);
     for place in answer.users.iter().flat_map(|user| &user.places) {
         if let Some(position) = &place.position {
             assert!(position.stale, "{place:?}");
@@ -59,9 +61,36 @@ fn uses_in_a_file_have_their_own_line_and_column() {
 }
 
 #[test]
+fn a_place_that_is_surely_one_use_is_not_taken_for_another() {
+    let folder = std::env::temp_dir().join(format!("steelbank-taken-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("taken.lisp");
+    fs::write(&file, "(defun taken::f ()\n  (taken::with (taken::g 1))\n  #+taken-feature (list 1)\n  2)\n(defun taken::h ()\n  (taken::with (taken::g 1)))\n").unwrap();
+    evaluate("(defpackage :taken (:use :cl))");
+    evaluate("(progn (defun taken::g (x) x) (defmacro taken::with (x) `(list (taken::g 0) ,x)))");
+    evaluate(&format!("(progn (load (compile-file {file:?} :external-format :utf-8)) t)"));
+    let request = WhoRequest::new(Kind::Calls, "taken::g");
+    let mut answer = bank().who(&request).unwrap();
+    bank().locate(&request, &mut answer);
+    let found = |name: &str| -> Vec<(u32, u32, Certainty, Option<String>)> {
+        let user = answer.users.iter().find(|user| user.name == name).unwrap();
+        let positions = user.places.iter().map(|place| place.position.clone().unwrap());
+        positions.map(|at| (at.line, at.column, at.evidence, at.via)).collect()
+    };
+    let with = || Some("with".to_owned());
+    assert_eq!(found("TAKEN::H"), [(6, 3, Certainty::Via, with()), (6, 17, Certainty::Exact, None)]);
+    // Whether the feature was there when the file was compiled, the text does not tell: the numbers are not sure.
+    for (line, _, evidence, _) in found("TAKEN::F") {
+        assert_eq!((line, evidence), (2, Certainty::Approximate));
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn sbcls_own_functions_have_the_line_of_their_form() {
-    let mut answer = bank().who_references("*print-base*", "CL").unwrap();
-    bank().locate(&mut answer);
+    let request = WhoRequest::new(Kind::References, "*print-base*").package("CL");
+    let mut answer = bank().who(&request).unwrap();
+    bank().locate(&request, &mut answer);
     let place = &answer.users[0].places[0];
     assert!(place.file.as_deref().unwrap().starts_with("SYS:SRC;"), "{place:?}");
     let position = place.position.as_ref().unwrap();

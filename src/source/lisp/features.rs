@@ -4,26 +4,82 @@ use super::TokenKind;
 use super::text::{Datum, FormKind, LispText};
 use std::collections::HashSet;
 
+/// Other implementations and platforms, as libraries name them: an SBCL on x86-64 Linux has none of these features.
+/// A feature that is neither here nor in [`Features::sbcl`] may have been pushed by a library, or by the user.
+const FOREIGN: [&str; 40] = [
+    "32-bit",
+    "abcl",
+    "allegro",
+    "arm64",
+    "armedbear",
+    "big-endian",
+    "bsd",
+    "ccl",
+    "clasp",
+    "clisp",
+    "clozure",
+    "cmu",
+    "cmucl",
+    "cormanlisp",
+    "darwin",
+    "digitool",
+    "ecl",
+    "excl",
+    "freebsd",
+    "gcl",
+    "genera",
+    "lispworks",
+    "lispworks4",
+    "lispworks5",
+    "lispworks6",
+    "lispworks7",
+    "lispworks8",
+    "macos",
+    "macosx",
+    "mcl",
+    "mezzano",
+    "mkcl",
+    "mswindows",
+    "netbsd",
+    "openbsd",
+    "openmcl",
+    "scl",
+    "win32",
+    "windows",
+    "x86",
+];
+
 /// The keywords on `*features*`, by name.
 #[derive(Debug, Clone, Default)]
 pub struct Features {
     names: HashSet<String>,
+    /// None: every other name is known to be no feature.
+    absent: Option<HashSet<String>>,
+}
+
+/// What a feature expression comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// Whether it is true, if the names that nobody knows are no features.
+    pub(super) holds: bool,
+    /// Whether it would be the same if they were.
+    pub(super) certain: bool,
 }
 
 impl Features {
-    /// The features with these names. Case is folded, a leading colon is dropped.
+    /// The features with these names, and no others. Case is folded, a leading colon is dropped.
     pub fn new<I, S>(names: I) -> Self
     where
         I: IntoIterator<Item = S>,
         S: AsRef<str>,
     {
-        let fold = |name: S| name.as_ref().trim_start_matches(':').to_uppercase();
-        Features { names: names.into_iter().map(fold).collect() }
+        Features { names: folded(names), absent: None }
     }
 
-    /// The features of SBCL on x86-64 Linux with ASDF loaded. Ask the image where there is one.
+    /// The features of SBCL on x86-64 Linux with ASDF loaded. Names that neither SBCL nor another implementation is
+    /// known to have make an expression uncertain.
     pub fn sbcl() -> Self {
-        Features::new([
+        let names = folded([
             "64-bit",
             "ansi-cl",
             "arena-allocator",
@@ -50,35 +106,50 @@ impl Features {
             "sbcl",
             "unix",
             "x86-64",
-        ])
+        ]);
+        Features { names, absent: Some(folded(FOREIGN.into_iter().chain(["nil", "ignore"]))) }
     }
 
-    /// Whether `name` is a feature.
+    /// Whether `name` is known to be a feature.
     pub fn contains(&self, name: &str) -> bool {
         self.names.contains(name)
     }
+
+    fn outcome(&self, name: &str) -> Outcome {
+        let holds = self.contains(name);
+        let absent = self.absent.as_ref().is_none_or(|absent| absent.contains(name));
+        Outcome { holds, certain: holds || absent }
+    }
 }
 
-/// Whether the feature expression that a datum of `text` spells is true. `None`: it is no feature expression, as
-/// `#.(…)` is none before it is evaluated.
-pub(super) fn holds(features: &Features, text: &LispText, bytes: &[u8], datum: Datum) -> Option<bool> {
-    holds_within(features, text, bytes, datum, 64)
+fn folded<I, S>(names: I) -> HashSet<String>
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<str>,
+{
+    names.into_iter().map(|name| name.as_ref().trim_start_matches(':').to_uppercase()).collect()
 }
 
-fn holds_within(
+/// What the feature expression that a datum of `text` spells comes to. `None`: it is no feature expression, as `#.(…)`
+/// is none before it is evaluated.
+pub(super) fn outcome(features: &Features, text: &LispText, bytes: &[u8], datum: Datum) -> Option<Outcome> {
+    outcome_within(features, text, bytes, datum, 64)
+}
+
+fn outcome_within(
     features: &Features,
     text: &LispText,
     bytes: &[u8],
     datum: Datum,
     depth: u32,
-) -> Option<bool> {
+) -> Option<Outcome> {
     let depth = depth.checked_sub(1)?;
     let token = |datum| match datum {
         Datum::Token(index) => text.tokens().get(index).filter(|token| token.kind == TokenKind::Symbol),
         Datum::Form(_) => None,
     };
     let id = match datum {
-        Datum::Token(_) => return Some(features.contains(&token(datum)?.symbol(bytes).name)),
+        Datum::Token(_) => return Some(features.outcome(&token(datum)?.symbol(bytes).name)),
         Datum::Form(id) => id,
     };
     text.form(id).filter(|form| form.kind == FormKind::List)?;
@@ -88,11 +159,18 @@ fn holds_within(
     };
     let mut elements = text.children(id).filter(|&datum| !is_comment(datum));
     let operator = token(elements.next()?)?.symbol(bytes).name;
-    let mut values = elements.map(|element| holds_within(features, text, bytes, element, depth));
+    let mut values = elements.map(|element| outcome_within(features, text, bytes, element, depth));
+    // One certain element that decides makes the whole certain.
+    let junction = |decisive: bool, values: &mut dyn Iterator<Item = Option<Outcome>>| {
+        let values: Vec<Outcome> = values.collect::<Option<_>>()?;
+        let decided = values.iter().any(|value| value.certain && value.holds == decisive);
+        let holds = values.iter().any(|value| value.holds == decisive) == decisive;
+        Some(Outcome { holds, certain: decided || values.iter().all(|value| value.certain) })
+    };
     match operator.as_ref() {
-        "AND" => values.try_fold(true, |all, value| Some(all && value?)),
-        "OR" => values.try_fold(false, |any, value| Some(any || value?)),
-        "NOT" => values.next()?.map(|value| !value),
+        "AND" => junction(false, &mut values),
+        "OR" => junction(true, &mut values),
+        "NOT" => values.next()?.map(|value| Outcome { holds: !value.holds, ..value }),
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 
 mod lexer;
 
-use super::features::holds;
+use super::features::outcome;
 use super::text::{Datum, Form, FormId, FormKind, LispText, NONE, Span, TopLevelForm};
 use super::{Dialect, Features, Marker, Token, TokenKind};
 use std::sync::Arc;
@@ -245,11 +245,12 @@ impl<'a> Reader<'a> {
                     datum = Datum::Form(id);
                 }
                 FrameKind::Feature(sense) => {
-                    let holds = holds(self.features, &self.text, self.bytes, datum);
-                    self.exact &= holds.is_some();
+                    let outcome = outcome(self.features, &self.text, self.bytes, datum);
+                    let certain = outcome.is_some_and(|outcome| outcome.certain);
+                    self.exact &= certain;
                     self.pop();
-                    self.counted &= holds.is_some() || !self.stack.is_empty();
-                    if holds.is_some_and(|holds| holds != sense) {
+                    self.counted &= certain || !self.stack.is_empty();
+                    if outcome.is_some_and(|outcome| outcome.holds != sense) {
                         self.skip();
                     }
                     return;

@@ -193,6 +193,11 @@ fn numbers_are_not_claimed_where_only_evaluation_could_tell() {
     assert_eq!(exact("(a #?\"x\") (b #+nil #.(c) d) (e #+#.(f) g)"), [false, true, false]);
     let counted = |text: &str| read(text).toplevel().iter().map(|form| form.counted).collect::<Vec<_>>();
     assert_eq!(counted("(a #+#.(b) c) #+#.(d) (e) (f)"), [true, false, false]);
+    // A library may have pushed it; another implementation's name nobody pushes.
+    assert_eq!(exact("(a #+cl-unicode (b) (c)) (d #-(or ecl allegro) (e))"), [false, true]);
+    assert_eq!(exact("(a #+(and ccl my-feature) (b)) (c #+(or sbcl my-feature) (d))"), [true, true]);
+    assert_eq!(exact("(a #+(and sbcl my-feature) (b)) (c #-(or ccl my-feature) (d))"), [false, false]);
+    assert_eq!(counted("(a #+my-feature b) #-my-feature (c) (d)"), [true, false, false]);
 }
 
 #[test]

@@ -1,0 +1,193 @@
+//! The uses of one symbol that the compiler recorded, file by file, and where in the file each of them stands.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::designator::Operator;
+use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, Recorded, Sought};
+use crate::source::sidecar::UseKind;
+use crate::source::sidecar_roles::Role as TextRole;
+use crate::xref::{FunctionKind, Index, Kind, Role, Symbol};
+
+/// A symbol whose uses are looked for.
+pub(super) struct SymbolUses<'a> {
+    index: &'a Index,
+    symbol: Symbol,
+    of: Option<Operator>,
+    sought: Sought,
+}
+
+/// A use as the index has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RecordedUse {
+    pub(super) kind: Kind,
+    /// The number of the top-level form in its file.
+    pub(super) form: Option<u32>,
+    /// The number of the sub-form in it.
+    pub(super) number: Option<u32>,
+    /// Where the top-level form starts, in octets, counted before the white space in front of it.
+    pub(super) octets: Option<u32>,
+    /// The function that contains the use; none if it has no name.
+    pub(super) caller: Option<String>,
+}
+
+/// A use, and where it stands: nowhere if the file has no such form any more.
+pub(super) struct PlacedUse {
+    pub(super) recorded: RecordedUse,
+    pub(super) placements: Vec<Placement>,
+}
+
+/// A file as it was at a write date (universal time).
+pub(super) type Version = (PathBuf, u64);
+
+impl<'a> SymbolUses<'a> {
+    /// The uses of `symbol`, or of a function whose name `of` makes from it.
+    pub(super) fn new(index: &'a Index, symbol: Symbol, of: Option<Operator>) -> Self {
+        let package = index.symbol_package(symbol);
+        let sought = Sought {
+            package: package.map(|package| index.package_name(package).into_owned()).unwrap_or_default(),
+            name: index.symbol_name(symbol).into_owned(),
+        };
+        Self { index, symbol, of, sought }
+    }
+
+    pub(super) fn sought(&self) -> &Sought {
+        &self.sought
+    }
+
+    /// The symbol as it is printed, inside a list if one was asked for.
+    pub(super) fn text(&self) -> String {
+        let text = self.index.symbol_text(self.symbol);
+        self.of.map_or_else(|| text.clone(), |of| format!("({} {text})", of.text()))
+    }
+
+    /// Whether every occurrence of the symbol counts, and not only the uses of one function made from it.
+    pub(super) fn with_text(&self) -> bool {
+        self.of.is_none()
+    }
+
+    /// Whether the symbol is what its name means in the package that is given by name or nickname.
+    pub(super) fn means(&self, package: &str) -> bool {
+        let package = self.index.find_package(package, None);
+        package
+            .and_then(|package| self.index.find_symbol(&self.sought.name, package))
+            .is_some_and(|(found, _)| found == self.symbol)
+    }
+
+    /// Whether a used name belongs to what was asked for: F unites F, (SETF F), (CAS F), its compiler macro and its methods.
+    pub(super) fn accepts(&self, role: Role) -> bool {
+        match self.of {
+            None => role.denotes_function(),
+            Some(Operator::Setf) => role == Role::Setf,
+            Some(Operator::Cas) => role == Role::Cas,
+            Some(Operator::CompilerMacro) => role == Role::CompilerMacro,
+        }
+    }
+
+    /// What the compiler recorded in the files that `wanted` accepts by path and write date.
+    pub(super) fn recorded(
+        &self,
+        wanted: impl Fn(&Path, u64) -> bool,
+    ) -> BTreeMap<Version, Vec<RecordedUse>> {
+        let mut recorded: BTreeMap<Version, Vec<RecordedUse>> = BTreeMap::new();
+        for kind in Kind::ALL {
+            for found in self.index.who(kind, self.symbol, |role| self.accepts(role)) {
+                let Some(file) = &found.file else { continue };
+                let path = Path::new(file.as_ref());
+                if wanted(path, found.file_written) {
+                    recorded.entry((path.to_path_buf(), found.file_written)).or_default().push(RecordedUse {
+                        kind,
+                        form: found.toplevel_form,
+                        number: found.form,
+                        octets: found.offset,
+                        caller: (found.kind != FunctionKind::Lambda).then(|| found.function.into_owned()),
+                    });
+                }
+            }
+        }
+        recorded
+    }
+
+    /// Where the symbol stands in live text. From a sidecar only.
+    pub(super) fn occurrences(&self, file: &PositionedFile) -> Vec<Occurrence> {
+        match self.with_text() {
+            true => file.occurrences(&self.sought, &|package| self.means(package)),
+            false => Vec::new(),
+        }
+    }
+
+    /// Where the uses `recorded` of `file` stand, and those by top-level code, of which SBCL keeps no record.
+    ///
+    /// All records of the file are to be given together: what one of them surely means is no other's.
+    pub(super) fn place(
+        &self,
+        file: &PositionedFile,
+        occurrences: &[Occurrence],
+        mut recorded: Vec<RecordedUse>,
+    ) -> Vec<PlacedUse> {
+        if self.with_text() {
+            recorded.extend(file.toplevel_uses(&self.sought).into_iter().map(|found| RecordedUse {
+                kind: kind(found.kind),
+                form: Some(found.form),
+                number: Some(found.number),
+                octets: None,
+                caller: None,
+            }));
+        }
+        let numbered: Vec<Recorded> = recorded.iter().filter_map(numbered).collect();
+        let mut placed = file.place(&self.sought, &numbered, &|package| self.means(package)).into_iter();
+        recorded
+            .into_iter()
+            .map(|recorded| {
+                let placements = match numbered_kind(recorded.kind) {
+                    None => specializer(file, occurrences, &recorded),
+                    Some(_) if self::numbered(&recorded).is_some() => placed.next().unwrap_or_default(),
+                    Some(_) => Vec::new(),
+                };
+                PlacedUse { recorded, placements }
+            })
+            .collect()
+    }
+}
+
+fn numbered(recorded: &RecordedUse) -> Option<Recorded> {
+    Some(Recorded {
+        kind: numbered_kind(recorded.kind)?,
+        form: recorded.form?,
+        number: recorded.number?,
+        octets: recorded.octets,
+    })
+}
+
+/// A method that specializes: its record says no more than the top-level form.
+fn specializer(file: &PositionedFile, occurrences: &[Occurrence], recorded: &RecordedUse) -> Vec<Placement> {
+    let named = occurrences
+        .iter()
+        .find(|found| Some(found.form) == recorded.form && found.role == TextRole::Class)
+        .map(|found| found.place);
+    let evidence = if named.is_some() && file.is_fresh() { Evidence::Exact } else { Evidence::Approximate };
+    let place = named.or_else(|| file.form_place(recorded.form?, 0));
+    place.map(|place| Placement { place, evidence }).into_iter().collect()
+}
+
+/// The kind of use that the compiler numbers; None for methods that specialize, which the object system knows.
+fn numbered_kind(kind: Kind) -> Option<UseKind> {
+    match kind {
+        Kind::Calls => Some(UseKind::Calls),
+        Kind::Macroexpands => Some(UseKind::Macroexpands),
+        Kind::Binds => Some(UseKind::Binds),
+        Kind::References => Some(UseKind::References),
+        Kind::Sets => Some(UseKind::Sets),
+        Kind::Specializes => None,
+    }
+}
+
+fn kind(kind: UseKind) -> Kind {
+    match kind {
+        UseKind::Calls => Kind::Calls,
+        UseKind::Macroexpands => Kind::Macroexpands,
+        UseKind::Binds => Kind::Binds,
+        UseKind::References => Kind::References,
+        UseKind::Sets => Kind::Sets,
+    }
+}
