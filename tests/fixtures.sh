@@ -6,7 +6,7 @@
 set -eu
 
 : "${XDG_CACHE_HOME:=${HOME:-/nonexistent}/.cache}"
-folder=${STEELBANK_FIXTURES:-${STEELBANK_CACHE:-$XDG_CACHE_HOME/steelbank}/fixtures-4}
+folder=${STEELBANK_FIXTURES:-${STEELBANK_CACHE:-$XDG_CACHE_HOME/steelbank}/fixtures-5}
 mkdir -p "$folder"
 work=$(mktemp -d "$folder/fetching.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -104,7 +104,7 @@ fi
 
 if [ ! -d "$folder/lisp" ]; then
   debs "$work/unpacked" cl-alexandria cl-anaphora cl-asdf-flv cl-babel cl-bordeaux-threads cl-cffi cl-chunga \
-    cl-closer-mop cl-fad cl-fiveam cl-flexi-streams cl-hunchentoot cl-interpol cl-iterate cl-local-time \
+    cl-closer-mop cl-fad cl-fiveam cl-flexi-streams cl-hunchentoot cl-interpol cl-ironclad cl-iterate cl-local-time \
     cl-named-readtables cl-nibbles cl-parse-number cl-ppcre cl-ptester cl-puri cl-rt cl-split-sequence \
     cl-trivial-backtrace cl-trivial-features cl-trivial-gray-streams cl-unicode cl-usocket cl-who cl-yason
   mkdir -p "$work/lisp"

@@ -1,0 +1,160 @@
+//! What loading a system through us costs beside the same load in plain SBCL: everything compiled anew, each load in a
+//! process of its own, by turns. Run with `cargo bench --bench load`; `-- PAIRS SYSTEM…` names other systems.
+//!
+//! Ours are with all that we do besides: positions and uses recorded, diagnostics kept, the index brought up to date.
+//! Both have the same SBCL, the same heap and empty caches. The figure to read is the ratio of processor time: it is
+//! what other work on the machine disturbs least.
+
+// Clippy takes only functions marked #[test] for tests.
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, clippy::panic, missing_docs)]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use steelbank::Steelbank;
+use steelbank::query::control::Control;
+use steelbank::query::load_system::LoadStatus;
+use steelbank::query::project::ProjectSettings;
+
+#[allow(dead_code)]
+#[path = "../tests/it/fixtures.rs"]
+mod fixtures;
+
+/// The system that the process is to load through us, and the folder for its cache.
+const CHILD: &str = "STEELBANK_BENCH_LOAD";
+
+const SYSTEMS: [&str; 7] =
+    ["cl-ppcre", "local-time", "cl-unicode", "iterate", "cl-interpol", "cffi", "ironclad"];
+
+/// What a load took.
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    wall: f64,
+    processor: f64,
+}
+
+fn main() {
+    if let Some(child) = std::env::var_os(CHILD) {
+        let child = child.into_string().unwrap();
+        let (cache, system) = child.rsplit_once('|').unwrap();
+        return load_through_us(Path::new(cache), system);
+    }
+    let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with("--"));
+    let pairs: usize = arguments.next().map_or(3, |pairs| pairs.parse().unwrap());
+    let named: Vec<String> = arguments.collect();
+    let systems = if named.is_empty() { SYSTEMS.map(str::to_owned).to_vec() } else { named };
+
+    println!(
+        "{:<14} {:>10} {:>10} {:>7} {:>10} {:>10} {:>7}",
+        "", "plain", "steelbank", "", "plain", "steelbank", ""
+    );
+    println!(
+        "{:<14} {:>10} {:>10} {:>7} {:>10} {:>10} {:>7}",
+        "system", "cpu ms", "cpu ms", "ratio", "wall ms", "wall ms", "ratio"
+    );
+    let mut sum = [Cost { wall: 0.0, processor: 0.0 }; 2];
+    for system in &systems {
+        let mut plain = Vec::new();
+        let mut ours = Vec::new();
+        for pair in 0..pairs {
+            // Whoever comes second finds the sources in the page cache: both do in turn.
+            if pair % 2 == 0 {
+                plain.push(run(system, true));
+                ours.push(run(system, false));
+            } else {
+                ours.push(run(system, false));
+                plain.push(run(system, true));
+            }
+        }
+        let (plain, ours) = (least(&plain), least(&ours));
+        row(system, plain, ours);
+        for (sum, cost) in sum.iter_mut().zip([plain, ours]) {
+            sum.wall += cost.wall;
+            sum.processor += cost.processor;
+        }
+    }
+    row("all", sum[0], sum[1]);
+}
+
+/// The least of each figure: what nothing else disturbed.
+fn least(costs: &[Cost]) -> Cost {
+    let least = |figure: fn(&Cost) -> f64| costs.iter().map(figure).fold(f64::INFINITY, f64::min);
+    Cost { wall: least(|cost| cost.wall), processor: least(|cost| cost.processor) }
+}
+
+fn row(system: &str, plain: Cost, ours: Cost) {
+    println!(
+        "{system:<14} {:>10.0} {:>10.0} {:>7.3} {:>10.0} {:>10.0} {:>7.3}",
+        plain.processor,
+        ours.processor,
+        ours.processor / plain.processor,
+        plain.wall,
+        ours.wall,
+        ours.wall / plain.wall
+    );
+}
+
+/// Loads `system` with nothing compiled before, in plain SBCL or through us, in a process of its own.
+fn run(system: &str, plain: bool) -> Cost {
+    let cache = tempfile::tempdir().unwrap();
+    let mut command = if plain {
+        plain_sbcl(cache.path(), system)
+    } else {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.env(CHILD, format!("{}|{system}", cache.path().display()));
+        command
+    };
+    let output = command
+        .env("CL_SOURCE_REGISTRY", format!("{}//", fixtures::lisp_libraries().display()))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let figures = text.lines().find_map(|line| line.strip_prefix("cost "));
+    let Some(figures) = figures else {
+        panic!("{system} does not load:\n{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let mut figures = figures.split(' ').map(|figure| figure.parse::<f64>().unwrap());
+    Cost { wall: figures.next().unwrap(), processor: figures.next().unwrap() }
+}
+
+/// The SBCL that bootstrap built, as its users run it, with our heap.
+fn plain_sbcl(cache: &Path, system: &str) -> Command {
+    let tree = Path::new(env!("STEELBANK_BUILT_SBCL"));
+    let mut command = Command::new(tree.join("src/runtime/sbcl"));
+    command
+        .arg("--core")
+        .arg(tree.join("output/sbcl.core"))
+        .args(["--noinform", "--dynamic-space-size", "2048MB", "--no-sysinit", "--no-userinit"])
+        .args(["--non-interactive", "--eval", "(require :asdf)", "--eval"])
+        .arg(format!(
+            "(let ((wall (get-internal-real-time)) (processor (get-internal-run-time)))
+               (handler-bind ((warning #'muffle-warning)) (asdf:load-system {system:?}))
+               (flet ((ms (then now) (* 1000.0 (/ (- now then) internal-time-units-per-second))))
+                 (format t \"~&cost ~F ~F~%\" (ms wall (get-internal-real-time)) (ms processor (get-internal-run-time)))))"
+        ))
+        .env("SBCL_HOME", tree.join("obj/sbcl-home"))
+        .env("XDG_CACHE_HOME", cache);
+    command
+}
+
+/// In the child: loads `system`, and prints what it took, all threads of the process together.
+fn load_through_us(cache: &Path, system: &str) {
+    let settings = ProjectSettings { root: PathBuf::from(cache), cache: cache.join("cache"), userinit: None };
+    let bank = Steelbank::builder().project(settings).start().unwrap();
+    let processor = || -> f64 {
+        let answer = bank
+            .evaluate(
+                "(* 1000.0 (/ (get-internal-run-time) internal-time-units-per-second))",
+                Duration::from_secs(5),
+            )
+            .unwrap();
+        answer.values[0].parse().unwrap()
+    };
+    let before = processor();
+    let start = Instant::now();
+    let answer = bank.load_system(system, false, &Control::new(Duration::from_secs(900)), None).unwrap();
+    let wall = start.elapsed().as_secs_f64() * 1000.0;
+    assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
+    println!("cost {wall} {}", processor() - before);
+}

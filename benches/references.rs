@@ -1,0 +1,123 @@
+//! Questions about a user's project: every use of a name with its line, column and evidence, over libraries that are
+//! loaded through us. Run with `cargo bench --bench references`.
+//!
+//! Beside `code_find_references` stand what the same question costs without us: sb-introspect's five questions in the
+//! same image (which answer neither lines nor columns), and ripgrep over the same files (which answers text). The
+//! rarely used names show that the size of what is loaded does not matter; the cost is that of the files in the answer.
+
+// Clippy takes only functions marked #[test] for tests.
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use divan::Bencher;
+use steelbank::Steelbank;
+use steelbank::engine::Operation;
+use steelbank::query::code_find_references::Request;
+use steelbank::query::control::Control;
+use steelbank::query::load_system::LoadStatus;
+use steelbank::query::project::ProjectSettings;
+use steelbank::query::who::WhoRequest;
+use steelbank::xref::Kind;
+
+#[allow(dead_code)]
+#[path = "../tests/it/fixtures.rs"]
+mod fixtures;
+
+const SYSTEMS: [&str; 6] = ["chunga", "local-time", "iterate", "cl-unicode", "cffi", "yason"];
+
+/// Names with few, some and many uses.
+const NAMES: [&str; 4] = ["chunga:read-line*", "alexandria:with-gensyms", "cl-ppcre:scan", "cl:defun"];
+
+fn main() {
+    let bank = bank();
+    for name in NAMES {
+        let answer = bank.code_find_references(&Request { limit: usize::MAX, ..request(name) }).unwrap();
+        let files: std::collections::BTreeSet<&str> =
+            answer.refs.iter().map(|found| found.path.as_str()).collect();
+        println!("{name}: {} lines in {} files", answer.total, files.len());
+    }
+    println!(
+        "{} files are loaded; the index has {} records\n",
+        bank.project().loaded().len(),
+        bank.index().record_count()
+    );
+    divan::main();
+}
+
+fn bank() -> &'static Steelbank {
+    static BANK: OnceLock<Steelbank> = OnceLock::new();
+    BANK.get_or_init(|| {
+        let root = fixtures::lisp_libraries();
+        let cache = std::env::temp_dir().join("steelbank-bench-references");
+        let bank =
+            Steelbank::builder().project(ProjectSettings { root, cache, userinit: None }).start().unwrap();
+        for system in SYSTEMS {
+            let answer =
+                bank.load_system(system, false, &Control::new(Duration::from_secs(600)), None).unwrap();
+            assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
+        }
+        bank
+    })
+}
+
+fn request(name: &str) -> Request {
+    Request::new(name)
+}
+
+#[divan::bench(args = NAMES)]
+fn code_find_references(bencher: Bencher<'_, '_>, name: &str) {
+    bencher.bench_local(|| bank().code_find_references(&request(name)).unwrap());
+}
+
+/// The family's question with its lines and columns.
+#[divan::bench(args = NAMES)]
+fn who_calls_or_macroexpands(bencher: Bencher<'_, '_>, name: &str) {
+    bencher.bench_local(|| {
+        for kind in [Kind::Calls, Kind::Macroexpands] {
+            let request = WhoRequest::new(kind, name);
+            let mut answer = bank().who(&request).unwrap();
+            bank().locate(&request, &mut answer);
+        }
+    });
+}
+
+/// The family's question from the index alone.
+#[divan::bench(args = NAMES)]
+fn who_calls_or_macroexpands_without_lines(bencher: Bencher<'_, '_>, name: &str) {
+    bencher.bench_local(|| {
+        for kind in [Kind::Calls, Kind::Macroexpands] {
+            bank().who(&WhoRequest::new(kind, name)).unwrap();
+        }
+    });
+}
+
+#[divan::bench(args = NAMES, sample_count = 10)]
+fn sb_introspect(bencher: Bencher<'_, '_>, name: &str) {
+    let lisp = bank().lisp();
+    bencher.bench_local(|| {
+        let form = format!(
+            "(mapcar (lambda (who) (length (funcall who '{name})))
+               (list 'sb-introspect:who-calls 'sb-introspect:who-macroexpands 'sb-introspect:who-binds
+                     'sb-introspect:who-references 'sb-introspect:who-sets))"
+        );
+        lisp.run(Duration::from_secs(60), move |on_lisp| {
+            on_lisp.call(Operation::Evaluate, &["CL-USER", &form])
+        })
+        .unwrap()
+    });
+}
+
+#[divan::bench(args = NAMES, sample_count = 10)]
+fn ripgrep(bencher: Bencher<'_, '_>, name: &str) {
+    let name = name.rsplit(':').next().unwrap();
+    bencher.bench_local(|| {
+        Command::new(fixtures::rg())
+            .args(["-n", "-w", "-i", name])
+            .arg(fixtures::lisp_libraries())
+            .output()
+            .unwrap()
+    });
+}
