@@ -1,5 +1,7 @@
 //! What [`Steelbank`] does with a user's project: loads its systems, and answers with lines.
 
+use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -182,5 +184,7 @@ impl Steelbank {
 }
 
 fn note(project: &Project, answer: &LoadAnswer) {
-    project.note_loaded(answer.files.iter().filter_map(|file| Some((file.path.clone(), file.write_date?))));
+    let anew: HashSet<&Path> = answer.compiled.iter().chain(&answer.cached).map(Path::new).collect();
+    let files = answer.files.iter().filter_map(|file| Some((file.path.clone(), file.write_date?)));
+    project.note_loaded(files, |path| anew.contains(path));
 }

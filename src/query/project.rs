@@ -1,6 +1,6 @@
 //! What is known of the user's project: its root, the files that were loaded, and where their sidecars are.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -31,7 +31,7 @@ pub struct Project {
     /// How many loads are under way.
     pub(crate) loading: AtomicUsize,
     loaded: RwLock<BTreeMap<PathBuf, u64>>,
-    positions: Mutex<HashMap<Version, Known>>,
+    positions: Mutex<Positions>,
     names: Mutex<Names>,
 }
 
@@ -41,27 +41,80 @@ type Version = (PathBuf, u64);
 /// Which of the loaded files name what.
 #[derive(Debug, Default)]
 struct Names {
-    indexed: HashSet<Version>,
-    files: HashMap<String, Vec<Version>>,
+    /// Files that were loaded and not read since.
+    pending: BTreeSet<PathBuf>,
+    /// By file: the names in it.
+    named: HashMap<PathBuf, Vec<Arc<str>>>,
+    /// By name: the files that name it.
+    naming: HashMap<Arc<str>, BTreeSet<PathBuf>>,
 }
 
-/// A file's positions, and what the file and its sidecar looked like when they were read.
-#[derive(Debug, Clone)]
+impl Names {
+    fn set(&mut self, path: &Path, names: Vec<Arc<str>>) {
+        for name in self.named.remove(path).into_iter().flatten() {
+            if let Some(files) = self.naming.get_mut(&name) {
+                files.remove(path);
+            }
+        }
+        for name in &names {
+            self.naming.entry(Arc::clone(name)).or_default().insert(path.to_path_buf());
+        }
+        self.named.insert(path.to_path_buf(), names);
+    }
+}
+
+/// The files whose positions are kept in memory: those that were asked for last.
+#[derive(Debug, Default)]
+struct Positions {
+    files: HashMap<Version, Known>,
+    /// Of all of them together, in octets.
+    size: usize,
+    /// Counts questions.
+    clock: u64,
+}
+
+impl Positions {
+    fn get(&mut self, version: &Version) -> Option<&Known> {
+        self.clock += 1;
+        let known = self.files.get_mut(version)?;
+        known.asked = self.clock;
+        Some(known)
+    }
+
+    fn insert(&mut self, version: Version, known: Known) {
+        self.remove(&version);
+        self.size += known.file.size();
+        self.files.insert(version, Known { asked: self.clock, ..known });
+        while self.size > MOST_OCTETS && self.files.len() > 1 {
+            let oldest = self.files.iter().min_by_key(|(_, known)| known.asked);
+            let Some(oldest) = oldest.map(|(version, _)| version.clone()) else { break };
+            self.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, version: &Version) {
+        if let Some(known) = self.files.remove(version) {
+            self.size -= known.file.size();
+        }
+    }
+}
+
+/// A file's positions, and what the file looked like when they were read.
+#[derive(Debug)]
 struct Known {
-    sidecar: Option<PathBuf>,
     stamp: Stamp,
     file: Arc<PositionedFile>,
+    asked: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     modified: Option<SystemTime>,
     size: u64,
-    sidecar: Option<SystemTime>,
 }
 
-/// How many files' positions are kept.
-const KEPT_FILES: usize = 1024;
+/// How much memory the kept positions may take, in octets.
+const MOST_OCTETS: usize = 256 << 20;
 
 impl Project {
     /// The project of `settings`, or none.
@@ -83,39 +136,39 @@ impl Project {
         Some(self.settings.as_ref()?.root.as_path())
     }
 
-    /// Remembers the files that were loaded, each with the write date (universal time) that it had then.
-    pub fn note_loaded(&self, files: impl IntoIterator<Item = (PathBuf, u64)>) {
-        self.loaded.write().extend(files);
+    /// Remembers the files that are loaded, each with the write date (universal time) that it had then. `anew` tells
+    /// which of them were compiled or loaded since this was last called: they are read again.
+    pub fn note_loaded(&self, files: impl IntoIterator<Item = (PathBuf, u64)>, anew: impl Fn(&Path) -> bool) {
+        let (mut loaded, mut names) = (self.loaded.write(), self.names.lock());
+        let mut positions = self.positions.lock();
+        for (path, written) in files {
+            let before = loaded.insert(path.clone(), written);
+            if before != Some(written) || anew(&path) {
+                let version = (path, written);
+                positions.remove(&version);
+                names.pending.insert(version.0);
+            }
+        }
     }
 
     /// The files that were loaded, with the write dates that they had then.
     pub fn loaded(&self) -> Vec<(PathBuf, u64)> {
-        self.loaded.read().iter().map(|(path, &date)| (path.clone(), date)).collect()
+        self.loaded.read().iter().map(|(path, &written)| (path.clone(), written)).collect()
     }
 
     /// The loaded files in whose live text a symbol called `name`, of whatever package, or a designator of one stands.
     /// Only files with sidecars are known.
     pub fn naming(&self, name: &str) -> Vec<(PathBuf, u64)> {
+        let loaded = self.loaded.read();
         let mut names = self.names.lock();
-        let loaded = self.loaded();
-        for version in &loaded {
-            if names.indexed.insert(version.clone())
-                && let Ok(file) = self.positions(&version.0, version.1)
-            {
-                for name in file.names() {
-                    names.files.entry(name.to_owned()).or_default().push(version.clone());
-                }
-            }
+        for path in std::mem::take(&mut names.pending) {
+            let Some(&written) = loaded.get(&path) else { continue };
+            let file = self.positions(&path, written);
+            let named = file.map_or_else(|_| Vec::new(), |file| file.names().map(Arc::from).collect());
+            names.set(&path, named);
         }
-        let current = self.loaded.read();
-        names
-            .files
-            .get(name)
-            .into_iter()
-            .flatten()
-            .filter(|(path, date)| current.get(path) == Some(date))
-            .cloned()
-            .collect()
+        let naming = names.naming.get(name).into_iter().flatten();
+        naming.filter_map(|path| Some((path.clone(), *loaded.get(path)?))).collect()
     }
 
     /// Whether `path` is below the root.
@@ -135,26 +188,17 @@ impl Project {
     /// If the file cannot be read.
     pub fn positions(&self, path: &Path, write_date: u64) -> std::io::Result<Arc<PositionedFile>> {
         let metadata = std::fs::metadata(path)?;
-        let key = (path.to_path_buf(), write_date);
-        let known = self.positions.lock().get(&key).cloned();
-        let sidecar = match &known {
-            Some(known) => known.sidecar.clone(),
-            None => self.sidecar(path, write_date),
-        };
-        let stamp = Stamp {
-            modified: metadata.modified().ok(),
-            size: metadata.len(),
-            sidecar: sidecar.as_deref().and_then(modified),
-        };
-        if let Some(known) = known.filter(|known| known.stamp == stamp) {
-            return Ok(known.file);
+        let stamp = Stamp { modified: metadata.modified().ok(), size: metadata.len() };
+        let version = (path.to_path_buf(), write_date);
+        if let Some(known) = self.positions.lock().get(&version)
+            && known.stamp == stamp
+        {
+            return Ok(Arc::clone(&known.file));
         }
+        let sidecar = self.sidecar(path, write_date);
         let file = Arc::new(PositionedFile::open(path, write_date, sidecar.as_deref())?);
-        let mut positions = self.positions.lock();
-        if positions.len() >= KEPT_FILES {
-            positions.clear();
-        }
-        positions.insert(key, Known { sidecar, stamp, file: Arc::clone(&file) });
+        let known = Known { stamp, file: Arc::clone(&file), asked: 0 };
+        self.positions.lock().insert(version, known);
         Ok(file)
     }
 
@@ -163,8 +207,4 @@ impl Project {
         let truename = std::fs::canonicalize(path).ok()?;
         Some(self.settings.as_ref()?.cache.join("taps").join(sidecar_name(&truename, write_date)))
     }
-}
-
-fn modified(path: &Path) -> Option<SystemTime> {
-    std::fs::metadata(path).ok()?.modified().ok()
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::lines::Lines;
 use super::lisp::{Dialect, Features, Form, LispText, TopLevelForm as TopLevelText};
-use super::sidecar::{EventKind, Name, Operator, Sidecar, TopLevelForm, UseKind};
+use super::sidecar::{Event, EventKind, Name, Operator, Sidecar, TopLevelForm, UseKind};
 use super::sidecar_roles::{Role, is_certain_call, is_locally_redefined, package_role, role};
 
 /// How sure a position is.
@@ -119,6 +119,113 @@ impl Tapped {
             .copied()
             .find(|&index| self.sidecar.names[index as usize].is(&sought.package, &sought.name))
     }
+
+    /// The events of symbol `name` inside the event `around` of the form at `index`, in order.
+    fn inside(&self, index: usize, around: usize, name: u32) -> Vec<usize> {
+        let (all, form) = (&self.events[name as usize], &self.sidecar.forms[index]);
+        let start = form.events[around].start;
+        let before =
+            all.partition_point(|&(other, event)| (other as usize, event as usize) < (index, around));
+        let mut inside: Vec<usize> = all[..before]
+            .iter()
+            .rev()
+            .take_while(|&&(other, _)| other as usize == index)
+            .map(|&(_, event)| event as usize)
+            .take_while(|&event| form.events[event].start >= start)
+            .filter(|&event| {
+                form.events[event].kind == EventKind::Symbol(name) && form.events[event].place > 0
+            })
+            .collect();
+        inside.reverse();
+        inside
+    }
+}
+
+/// What the tap knows of a recorded use.
+struct TapUse<'a> {
+    form: &'a TopLevelForm,
+    kind: UseKind,
+    /// The event of the sub-form with the recorded number, or of the nearest one before it.
+    around: usize,
+    /// Whether it is that very sub-form.
+    numbered: bool,
+    /// The events of the symbol inside it, in order.
+    inside: Vec<usize>,
+    /// Of these, those that are meant without doubt.
+    sure: Option<Vec<usize>>,
+}
+
+impl<'a> TapUse<'a> {
+    /// None if the file has no such top-level form. `name`: the symbol, if the file names it.
+    fn new(tapped: &'a Tapped, name: Option<u32>, recorded: Recorded) -> Option<TapUse<'a>> {
+        let index = tapped.sidecar.form_index(recorded.form)?;
+        let form = &tapped.sidecar.forms[index];
+        let (number, around) = form.nearest_sub_form(recorded.number)?;
+        let numbered = number == recorded.number;
+        let inside = name.map_or_else(Vec::new, |name| tapped.inside(index, around, name));
+        let mut found = TapUse { form, kind: recorded.kind, around, numbered, inside, sure: None };
+        found.sure = if numbered { found.surely_meant() } else { None };
+        Some(found)
+    }
+
+    fn parent(&self, event: usize) -> Option<usize> {
+        self.form.events[event].parent.map(|parent| parent as usize)
+    }
+
+    fn calls(&self) -> bool {
+        matches!(self.kind, UseKind::Calls | UseKind::Macroexpands)
+    }
+
+    /// What is meant without doubt: the form's operator, what it binds, or its own arguments.
+    fn surely_meant(&self) -> Option<Vec<usize>> {
+        if self.calls() {
+            let operator = self.form.child(self.around, 1)?;
+            return self.inside.contains(&operator).then(|| vec![operator]);
+        }
+        let inside = self.inside.iter().copied();
+        let chosen: Vec<usize> = match self.kind {
+            // (let ((x 1)) …), (lambda (x) …), (defun f (&key (x 1)) …): an element of a list that is an element of
+            // the form, or the operator of a list in there.
+            UseKind::Binds => inside
+                .filter(|&event| {
+                    self.parent(event).is_some_and(|list| {
+                        let outer = self.parent(list);
+                        outer == Some(self.around)
+                            || (self.form.events[event].place == 1
+                                && outer.is_some_and(|outer| self.parent(outer) == Some(self.around)))
+                    })
+                })
+                .take(2)
+                .collect(),
+            _ => inside.filter(|&event| self.parent(event) == Some(self.around)).collect(),
+        };
+        match (chosen.len(), self.kind) {
+            (1, _) => Some(chosen),
+            // Equal records are kept once, so that of a form's own arguments all are meant.
+            (2.., UseKind::References) => Some(chosen),
+            _ => None,
+        }
+    }
+
+    /// What can be meant. `local`: a local variable has the same name.
+    fn possibly_meant(&self, local: bool) -> Vec<usize> {
+        let operator = |event: usize| {
+            self.parent(event).map_or(Operator::Any, |parent| self.form.events[parent].operator)
+        };
+        self.inside
+            .iter()
+            .copied()
+            .filter(|&event| match (self.calls(), local) {
+                // Only an operator or a function designator is no local variable.
+                (true, true) => {
+                    self.form.events[event].place == 1
+                        || matches!(operator(event), Operator::Quote | Operator::Function)
+                }
+                (true, false) => true,
+                (false, _) => operator(event) != Operator::Quote,
+            })
+            .collect()
+    }
 }
 
 /// What the structural reader knows of a recorded use.
@@ -188,6 +295,18 @@ impl PositionedFile {
     /// The file's path, as it was asked for.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// About how much memory this takes, in octets.
+    pub fn size(&self) -> usize {
+        let read = match &self.reading {
+            Reading::Tap(tapped) => {
+                let events: usize = tapped.sidecar.forms.iter().map(|form| form.events.len()).sum();
+                events * (size_of::<Event>() + size_of::<(u32, u32)>()) + tapped.sidecar.names.len() * 128
+            }
+            Reading::Structure(text) => size_of_val(text.tokens()) + size_of_val(text.forms()),
+        };
+        self.text.len() + read
     }
 
     /// Whether the image was made from what the file holds now.
@@ -261,7 +380,7 @@ impl PositionedFile {
             Reading::Tap(tapped) => {
                 let sidecar = &tapped.sidecar;
                 let top = sidecar.form(form)?;
-                let event = nearest_form(top, number)?.0;
+                let (_, event) = top.nearest_sub_form(number)?;
                 Some(self.tap_place(sidecar, top.events[event].start, top.events[event].end))
             }
             Reading::Structure(text) => {
@@ -337,63 +456,47 @@ impl PositionedFile {
 
     fn place_by_tap(&self, tapped: &Tapped, sought: &Sought, recorded: &[Recorded]) -> Vec<Vec<Placement>> {
         let name = tapped.symbol(sought);
-        let sure: Vec<Option<Vec<usize>>> = recorded
+        let found: Vec<Option<TapUse<'_>>> =
+            recorded.iter().map(|&recorded| TapUse::new(tapped, name, recorded)).collect();
+        let taken: HashSet<(u32, usize)> = found
             .iter()
-            .map(|recorded| {
-                let form = tapped.sidecar.form(recorded.form)?;
-                surely_meant(form, form.sub_form(recorded.number)?, name?, recorded.kind)
-            })
+            .flatten()
+            .flat_map(|found| found.sure.iter().flatten().map(move |&event| (found.form.number, event)))
             .collect();
-        let taken: HashSet<(u32, usize)> = recorded
-            .iter()
-            .zip(&sure)
-            .flat_map(|(recorded, events)| events.iter().flatten().map(move |&event| (recorded.form, event)))
-            .collect();
-        recorded
-            .iter()
-            .zip(sure)
-            .map(|(&recorded, sure)| self.place_one(tapped, name, recorded, sure, &taken))
-            .collect()
+        let place = |found: &TapUse<'_>| {
+            let local = name.is_some_and(|name| tapped.sidecar.is_local_variable(found.form.number, name));
+            self.place_one(&tapped.sidecar, found, local, &taken)
+        };
+        found.iter().map(|found| found.as_ref().map_or_else(Vec::new, place)).collect()
     }
 
+    /// `local`: a local variable has the same name in this top-level form. `taken`: what other records surely mean.
     fn place_one(
         &self,
-        tapped: &Tapped,
-        name: Option<u32>,
-        recorded: Recorded,
-        sure: Option<Vec<usize>>,
+        sidecar: &Sidecar,
+        found: &TapUse<'_>,
+        local: bool,
         taken: &HashSet<(u32, usize)>,
     ) -> Vec<Placement> {
-        let sidecar = &tapped.sidecar;
-        let Some(form) = sidecar.form(recorded.form) else { return Vec::new() };
-        let Some((around, numbered)) = nearest_form(form, recorded.number) else { return Vec::new() };
+        let form = found.form;
         let at = |event: usize| self.tap_place(sidecar, form.events[event].start, form.events[event].end);
-        let exact = |events: Vec<usize>| {
-            events
-                .into_iter()
-                .map(|event| Placement { place: at(event), evidence: Evidence::Exact })
-                .collect()
+        let exact = |events: &[usize]| {
+            events.iter().map(|&event| Placement { place: at(event), evidence: Evidence::Exact }).collect()
         };
-        if let Some(events) = sure {
+        if let Some(events) = &found.sure {
             return exact(events);
         }
-        if !numbered {
-            return vec![Placement { place: at(around), evidence: Evidence::Approximate }];
+        if !found.numbered {
+            return vec![Placement { place: at(found.around), evidence: Evidence::Approximate }];
         }
-        let possible = match name {
-            Some(name) => {
-                let local = sidecar.is_local_variable(recorded.form, name);
-                let free = |event: usize| !taken.contains(&(recorded.form, event));
-                possibly_meant(form, around, name, recorded.kind, local, &free)
-            }
-            None => Vec::new(),
-        };
+        let mut possible = found.possibly_meant(local);
+        possible.retain(|&event| !taken.contains(&(form.number, event)));
         match possible[..] {
-            [only] => exact(vec![only]),
+            [_] => exact(&possible),
             [first, ..] => vec![Placement { place: at(first), evidence: Evidence::Approximate }],
             [] => vec![Placement {
-                place: at(around),
-                evidence: Evidence::Via(self.operator(sidecar, form, around)),
+                place: at(found.around),
+                evidence: Evidence::Via(self.operator(sidecar, form, found.around)),
             }],
         }
     }
@@ -510,97 +613,6 @@ impl PositionedFile {
         let column = if line == 1 && self.has_mark { column.max(2) - 1 } else { column };
         Place { line, column, end_column: column + length.unwrap_or(0) }
     }
-}
-
-/// The occurrences of symbol `name` that a record of `kind` on the form `around` means without doubt: its operator,
-/// what it binds, or its own arguments.
-fn surely_meant(form: &TopLevelForm, around: usize, name: u32, kind: UseKind) -> Option<Vec<usize>> {
-    let is_name = |event: usize| form.events[event].kind == EventKind::Symbol(name);
-    if matches!(kind, UseKind::Calls | UseKind::Macroexpands) {
-        let operator = form.child(around, 1).filter(|&event| is_name(event))?;
-        return Some(vec![operator]);
-    }
-    let inside = inside(form, around, name);
-    let parent = |event: usize| form.events[event].parent.map(|parent| parent as usize);
-    let chosen: Vec<usize> = match kind {
-        // (let ((x 1)) …), (lambda (x) …), (defun f (&key (x 1)) …): an element of a list that is an element of the
-        // form, or the operator of a list in there.
-        UseKind::Binds => inside
-            .into_iter()
-            .filter(|&event| {
-                let list = parent(event);
-                list.is_some_and(|list| {
-                    parent(list) == Some(around)
-                        || (form.events[event].place == 1
-                            && parent(list).is_some_and(|outer| parent(outer) == Some(around)))
-                })
-            })
-            .take(2)
-            .collect(),
-        _ => inside.into_iter().filter(|&event| parent(event) == Some(around)).collect(),
-    };
-    match (chosen.len(), kind) {
-        (1, _) => Some(chosen),
-        // Equal records are kept once, so that of a form's own arguments all are meant.
-        (2.., UseKind::References) => Some(chosen),
-        _ => None,
-    }
-}
-
-/// The occurrences of symbol `name` in the form `around` that are left for a record of `kind`.
-fn possibly_meant(
-    form: &TopLevelForm,
-    around: usize,
-    name: u32,
-    kind: UseKind,
-    local: bool,
-    free: &dyn Fn(usize) -> bool,
-) -> Vec<usize> {
-    let calls = matches!(kind, UseKind::Calls | UseKind::Macroexpands);
-    let operator = |event: usize| {
-        form.events[event].parent.map_or(Operator::Any, |parent| form.events[parent as usize].operator)
-    };
-    inside(form, around, name)
-        .into_iter()
-        .filter(|&event| free(event))
-        .filter(|&event| match (calls, local) {
-            // Where a local variable has the same name, only an operator or a function designator can be meant.
-            (true, true) => {
-                form.events[event].place == 1
-                    || matches!(operator(event), Operator::Quote | Operator::Function)
-            }
-            (true, false) => true,
-            (false, _) => operator(event) != Operator::Quote,
-        })
-        .collect()
-}
-
-/// The occurrences of symbol `name` inside the form `around`, in order.
-fn inside(form: &TopLevelForm, around: usize, name: u32) -> Vec<usize> {
-    let start = form.events[around].start;
-    let mut inside: Vec<usize> = (0..around)
-        .rev()
-        .take_while(|&event| form.events[event].start >= start)
-        .filter(|&event| form.events[event].kind == EventKind::Symbol(name) && form.events[event].place > 0)
-        .collect();
-    inside.reverse();
-    inside
-}
-
-/// The event of sub-form `number`, or of the nearest numbered form before it, and whether it is that very one.
-fn nearest_form(form: &TopLevelForm, number: u32) -> Option<(usize, bool)> {
-    if let Some(event) = form.sub_form(number) {
-        return Some((event, true));
-    }
-    form.events
-        .iter()
-        .enumerate()
-        .filter_map(|(index, event)| match event.kind {
-            EventKind::Form(found) if found < number => Some((found, index)),
-            _ => None,
-        })
-        .max()
-        .map(|(_, index)| (index, false))
 }
 
 fn outdate(placement: &mut Placement) {

@@ -79,6 +79,8 @@ pub struct TopLevelForm {
     pub number: u32,
     /// The events, in the reader's order.
     pub events: Vec<Event>,
+    /// The events of forms with numbers: (number, index of the event), sorted.
+    numbered: Vec<(u32, u32)>,
 }
 
 /// What an event is.
@@ -126,7 +128,14 @@ pub struct Event {
     pub place: u32,
     /// Index of the innermost event around it.
     pub parent: Option<u32>,
+    /// Index of the first event directly inside it, or [`NO_EVENT`].
+    first_child: u32,
+    /// Index of the next event with the same parent, or [`NO_EVENT`].
+    next_sibling: u32,
 }
+
+/// In place of an event's index: there is none.
+const NO_EVENT: u32 = u32::MAX;
 
 /// One use by top-level code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -227,8 +236,8 @@ impl Sidecar {
         let forms = input.many(|input| {
             let number = input.small()?;
             let mut events = input.many(|input| input.event(&mut start, name_count))?;
-            link_parents(&mut events);
-            Ok(TopLevelForm { number, events })
+            link(&mut events);
+            Ok(TopLevelForm { number, numbered: numbered(&events), events })
         })?;
         let uses = input.many(|input| {
             let kind = match input.octet()? {
@@ -265,7 +274,12 @@ impl Sidecar {
 
     /// The top-level form that SBCL numbered `number`.
     pub fn form(&self, number: u32) -> Option<&TopLevelForm> {
-        self.forms.binary_search_by_key(&number, |form| form.number).ok().map(|index| &self.forms[index])
+        self.form_index(number).map(|index| &self.forms[index])
+    }
+
+    /// The index in [`Sidecar::forms`] of the top-level form that SBCL numbered `number`.
+    pub fn form_index(&self, number: u32) -> Option<usize> {
+        self.forms.binary_search_by_key(&number, |form| form.number).ok()
     }
 
     /// True when the symbol at index `name` is bound as a local variable in top-level form `form`.
@@ -287,16 +301,23 @@ impl Sidecar {
 impl TopLevelForm {
     /// The event of sub-form `number`.
     pub fn sub_form(&self, number: u32) -> Option<usize> {
-        self.events.iter().position(|event| event.kind == EventKind::Form(number))
+        self.nearest_sub_form(number).filter(|(found, _)| *found == number).map(|(_, event)| event)
     }
 
-    /// The first event that is an element of `parent` at `place`.
+    /// The sub-form with the largest number up to `number`, and its event.
+    pub fn nearest_sub_form(&self, number: u32) -> Option<(u32, usize)> {
+        let after = self.numbered.partition_point(|(found, _)| *found <= number);
+        let (found, event) = self.numbered[after.checked_sub(1)?];
+        Some((found, event as usize))
+    }
+
+    /// The event that is an element of `parent` at `place`, from 1.
     pub fn child(&self, parent: usize, place: u32) -> Option<usize> {
-        // Children stand before their parent, so the search goes backwards from it.
-        let first = self.events[parent].start;
-        (0..parent).rev().take_while(|&index| self.events[index].start >= first).find(|&index| {
-            self.events[index].parent == Some(parent as u32) && self.events[index].place == place
+        let index = |event: u32| (event != NO_EVENT).then_some(event as usize);
+        std::iter::successors(index(self.events[parent].first_child), |&child| {
+            index(self.events[child].next_sibling)
         })
+        .find(|&child| self.events[child].place == place && place > 0)
     }
 
     /// The events around `index`, innermost first.
@@ -319,18 +340,38 @@ pub fn fnv_1a(octets: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, &octet| (hash ^ u64::from(octet)).wrapping_mul(0x100_0000_01b3))
 }
 
-fn link_parents(events: &mut [Event]) {
-    let mut open: Vec<usize> = Vec::new();
+/// Tells each event its parent, its first child and its next sibling: children stand before their parent.
+fn link(events: &mut [Event]) {
+    let mut open: Vec<u32> = Vec::new();
     for index in 0..events.len() {
+        let (start, mut next) = (events[index].start, NO_EVENT);
         while let Some(&child) = open.last() {
-            if events[child].start < events[index].start {
+            let event = &mut events[child as usize];
+            if event.start < start {
                 break;
             }
-            events[child].parent = Some(index as u32);
+            event.parent = Some(index as u32);
+            event.next_sibling = next;
+            next = child;
             open.pop();
         }
-        open.push(index);
+        events[index].first_child = next;
+        open.push(index as u32);
     }
+}
+
+/// The numbers of the forms among `events`, sorted, each with its first event.
+fn numbered(events: &[Event]) -> Vec<(u32, u32)> {
+    let mut numbered: Vec<(u32, u32)> = (0..)
+        .zip(events)
+        .filter_map(|(index, event)| match event.kind {
+            EventKind::Form(number) => Some((number, index)),
+            _ => None,
+        })
+        .collect();
+    numbered.sort_unstable();
+    numbered.dedup_by_key(|(number, _)| *number);
+    numbered
 }
 
 struct Input<'a> {
@@ -436,6 +477,15 @@ impl Input<'_> {
             4 => EventKind::Other,
             _ => return Err(self.damaged()),
         };
-        Ok(Event { kind, operator, start, end, place, parent: None })
+        Ok(Event {
+            kind,
+            operator,
+            start,
+            end,
+            place,
+            parent: None,
+            first_child: NO_EVENT,
+            next_sibling: NO_EVENT,
+        })
     }
 }

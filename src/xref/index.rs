@@ -40,7 +40,7 @@ pub enum ApplyError {
 #[derive(Debug, Clone)]
 pub struct Index {
     /// The base first, then exports in order of age.
-    generations: Vec<Generation>,
+    generations: Arc<[Generation]>,
     /// The newest export's tables of packages, symbols and methods.
     newest: Arc<Segment>,
     /// For each package of the base, its number in `newest`.
@@ -111,7 +111,7 @@ impl Index {
         let from_base = (0..base.packages()).collect();
         let generation =
             Generation { segment: Arc::clone(&base), gone: Bits::default(), stale: Bits::default() };
-        Ok(Self { generations: vec![generation], newest: base, from_base })
+        Ok(Self { generations: Arc::new([generation]), newest: base, from_base })
     }
 
     /// The code serial number after which the next export must begin.
@@ -132,7 +132,7 @@ impl Index {
     /// A new snapshot with one more export: `xref-export` called with [`Index::since`].
     pub fn apply(&self, octets: &[u8]) -> Result<Self, ApplyError> {
         let export = Export::read(octets)?;
-        let mut generations = self.generations.clone();
+        let mut generations = self.generations.to_vec();
         if export.since == self.base().serial() {
             generations.truncate(1);
         } else if export.since != self.newest.serial() {
@@ -155,7 +155,7 @@ impl Index {
             }
         }
         generations.push(Generation { segment: Arc::clone(&newest), gone: Bits::default(), stale });
-        Ok(Self { generations, newest, from_base: from_base.into() })
+        Ok(Self { generations: generations.into(), newest, from_base: from_base.into() })
     }
 
     /// Who does `kind` to `symbol`, or to a function that belongs to it as `roles` accepts:
