@@ -5,8 +5,9 @@ use std::io::Read;
 use clap::Args;
 use serde_json::{Map, Value};
 
+use super::progress::Bar;
 use super::{Exit, Shell, Trouble};
-use crate::mcp::{Call, Outcome, Tools};
+use crate::mcp::{Answer, Call, Failure, Outcome, Session, Tool, Tools};
 
 #[derive(Debug, Args)]
 pub(super) struct ListTools {
@@ -64,6 +65,19 @@ impl CallTool {
     }
 }
 
+/// Calls a tool, with a bar for what it tells meanwhile.
+pub(super) fn followed(
+    tool: &Tool,
+    session: &Session,
+    arguments: Map<String, Value>,
+) -> Result<Answer, Failure> {
+    let bar = Bar::new();
+    let shown = bar.clone();
+    let answer = tool.call(session, arguments, &Call::new(move |news| shown.tell(&news)));
+    bar.end();
+    answer
+}
+
 /// Calls a tool and shows its answer.
 pub(super) fn call(
     shell: &Shell,
@@ -73,13 +87,16 @@ pub(super) fn call(
 ) -> Result<Exit, Trouble> {
     let tools = Tools::all();
     let tool = tools.get(tool).map_err(|message| Trouble { exit: Exit::Usage, message })?;
-    let answer = tool.call(&shell.loaded_session()?, arguments, &Call::default())?;
+    let (session, complete) = shell.loaded_session()?;
+    let answer = followed(tool, &session, arguments)?;
     if json {
         shell.output.json(&answer.structured)?;
     } else {
         shell.output.text(&answer.text)?;
     }
     Ok(match answer.outcome {
+        // The answer is right for what was loaded; what was not may hold more.
+        _ if !complete => Exit::Engine,
         Outcome::Answered => Exit::Answered,
         Outcome::NotFound => Exit::NotFound,
         Outcome::Failed => Exit::Engine,

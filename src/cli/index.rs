@@ -1,11 +1,11 @@
 //! `steelbank index`: building the text index, watching the tree, telling how old the index is. No SBCL is started.
 
-use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use clap::Args;
 
+use super::progress::Bar;
 use super::{Exit, Shell, Trouble, installation};
 use crate::mcp::Failure;
 use crate::query::index_project::{Error, Indexed, Request, State, check_index_status, index_project};
@@ -51,20 +51,17 @@ pub(super) fn open(shell: &Shell) -> Result<TextIndex, Trouble> {
     TextIndex::open(&root, &cache, freshness).map_err(|error| Failure::Engine(error.to_string()).into())
 }
 
-/// Runs `work` with a line on the terminal that tells how far indexing is, if it takes long enough to be seen.
+/// Runs `work` with a bar on the terminal that tells how far indexing is.
 pub(super) fn followed<T>(work: impl FnOnce(&Control<'_>) -> T) -> T {
-    let shown = std::io::stderr().is_terminal();
+    let bar = Bar::new();
     let last = AtomicUsize::new(0);
     let progress = |done: usize, total: usize| {
-        if shown && total > 0 && last.fetch_max(done, Ordering::Relaxed) < done {
-            // Nothing can be done if nobody can see it.
-            let _ = write!(std::io::stderr(), "\r\x1b[K{done} of {total} files indexed");
+        if total > 0 && last.fetch_max(done, Ordering::Relaxed) < done {
+            bar.set(done as u64, total as u64, "files indexed".to_owned());
         }
     };
     let result = work(&Control { cancelled: &|| false, progress: &progress });
-    if last.load(Ordering::Relaxed) > 0 {
-        let _ = write!(std::io::stderr(), "\r\x1b[K");
-    }
+    bar.end();
     result
 }
 

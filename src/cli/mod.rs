@@ -8,6 +8,7 @@ mod find_references;
 mod index;
 mod installation;
 mod output;
+mod progress;
 mod project;
 mod symbols;
 
@@ -165,11 +166,11 @@ impl Shell {
         Ok(Session::new(builder.launch()?).with_text(text))
     }
 
-    /// Starts SBCL and loads the systems of --system.
-    fn loaded_session(&self) -> Result<Session, Trouble> {
+    /// Starts SBCL and loads the systems of --system. False if not all of them could be loaded.
+    fn loaded_session(&self) -> Result<(Session, bool), Trouble> {
         let session = self.session()?;
-        self.options.project.load(&session.bank)?;
-        Ok(session)
+        let complete = self.options.project.load(&session, &self.output)?;
+        Ok((session, complete))
     }
 
     /// Serves MCP. The systems of --system are loaded beside it.
@@ -181,9 +182,9 @@ impl Shell {
                 text.watch();
             }
             if self.options.project.any() {
-                let (shell, bank) = (Arc::clone(self), session.bank.clone());
+                let (shell, session) = (Arc::clone(self), session.clone());
                 std::thread::spawn(move || {
-                    if let Err(trouble) = shell.options.project.load(&bank) {
+                    if let Err(trouble) = shell.options.project.load(&session, &shell.output) {
                         shell.output.complain(&trouble.message);
                     }
                 });

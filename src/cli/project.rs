@@ -1,18 +1,14 @@
 //! The commands about the user's project.
 
-use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Map, Value};
 
+use super::output::Output;
 use super::{Exit, Shell, Trouble, call, installation};
-use crate::query::control::Control;
-use crate::query::load_system::{LoadNews, LoadStatus};
-use crate::render::project::load as load_text;
-use crate::{LoadListener, ProjectSettings, Steelbank};
+use crate::ProjectSettings;
+use crate::mcp::{Failure, Outcome, Session, Tools};
 
 /// Which project, and what of it is loaded first.
 #[derive(Debug, Args)]
@@ -29,7 +25,15 @@ pub(super) struct ProjectOptions {
 }
 
 /// How long --system may take.
-const SYSTEM_ALLOWED: Duration = Duration::from_secs(3600);
+const SYSTEM_SECONDS: u64 = 3600;
+
+fn load_arguments(system: &str, force: bool, timeout_seconds: u64) -> Map<String, Value> {
+    Map::from_iter([
+        ("system".to_owned(), Value::from(system)),
+        ("force".to_owned(), Value::from(force)),
+        ("timeout_seconds".to_owned(), Value::from(timeout_seconds)),
+    ])
+}
 
 impl ProjectOptions {
     /// The project's settings, if there is a project.
@@ -62,19 +66,21 @@ impl ProjectOptions {
         }
     }
 
-    /// Loads the systems of --system. Stops at the first that does not load.
-    pub(super) fn load(&self, bank: &Steelbank) -> Result<(), Trouble> {
+    /// Loads the systems of --system, and tells of those that do not load; what of them was loaded stays. True if
+    /// all were loaded.
+    pub(super) fn load(&self, session: &Session, output: &Output) -> Result<bool, Trouble> {
+        let tools = Tools::all();
+        let mut all = true;
         for system in &self.systems {
-            let bar = Bar::new();
-            let listener = bar.listener();
-            let answer = bank.load_system(system, false, &Control::new(SYSTEM_ALLOWED), Some(listener));
-            bar.end();
-            let answer = answer?;
-            if answer.status != LoadStatus::Loaded {
-                return Err(Trouble { exit: Exit::Engine, message: load_text(&answer) });
+            let tool = tools.get("load-system").map_err(Failure::Engine)?;
+            let arguments = load_arguments(system, false, SYSTEM_SECONDS);
+            let answer = call::followed(tool, session, arguments)?;
+            if answer.outcome != Outcome::Answered {
+                output.complain(&answer.text);
+                all = false;
             }
         }
-        Ok(())
+        Ok(all)
     }
 
     /// Whether there is anything to load.
@@ -96,35 +102,6 @@ fn nearest_project(start: &Path) -> Option<PathBuf> {
         .find(|folder| defines_system(folder))
         .or_else(|| upwards.find(|folder| folder.join(".git").exists()))
         .map(Path::to_path_buf)
-}
-
-/// One line on a terminal that tells how far a load is. Elsewhere it says nothing.
-struct Bar {
-    shown: bool,
-}
-
-impl Bar {
-    fn new() -> Self {
-        Self { shown: std::io::stderr().is_terminal() }
-    }
-
-    fn listener(&self) -> LoadListener {
-        let shown = self.shown;
-        Arc::new(move |news: LoadNews| {
-            if shown {
-                let file = Path::new(&news.path).file_name().unwrap_or_default().to_string_lossy();
-                // Nothing can be done if nobody can see it.
-                let _ =
-                    write!(std::io::stderr(), "\r\x1b[K[{}/{}] {} {file}", news.done, news.total, news.what);
-            }
-        })
-    }
-
-    fn end(&self) {
-        if self.shown {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
-    }
 }
 
 #[derive(Debug, Args)]
@@ -171,11 +148,7 @@ pub(super) struct LoadSystem {
 
 impl LoadSystem {
     pub(super) fn run(&self, shell: &Shell) -> Result<Exit, Trouble> {
-        let arguments = Map::from_iter([
-            ("system".to_owned(), Value::from(self.system.as_str())),
-            ("force".to_owned(), Value::from(self.force)),
-            ("timeout_seconds".to_owned(), Value::from(self.timeout_seconds)),
-        ]);
+        let arguments = load_arguments(&self.system, self.force, self.timeout_seconds);
         call::call(shell, "load-system", arguments, self.json)
     }
 }

@@ -157,3 +157,41 @@ fn help_has_examples_that_work() {
         assert!(output.status.success() && !output.stdout.is_empty(), "{example}");
     }
 }
+
+#[test]
+fn a_system_that_does_not_load_leaves_the_others_to_answer() {
+    let folder = Folder::new("two-systems");
+    for (name, text) in [
+        (
+            "two.asd",
+            "(asdf:defsystem \"two\" :components ((:file \"good\")))
+             (asdf:defsystem \"two/broken\" :serial t :components ((:file \"first\") (:file \"broken\")))",
+        ),
+        ("good.lisp", "(defun good-one () (car '(1)))\n(defun caller () (good-one))\n"),
+        ("first.lisp", "(defun first-one () 1)\n(defun first-caller () (first-one))\n"),
+        ("broken.lisp", "(defun broken-one () (if))\n"),
+    ] {
+        std::fs::write(folder.0.join(name), text).unwrap();
+    }
+    let ask = |systems: &[&str], name: &str| {
+        let mut command = Command::new(STEELBANK);
+        command.arg("--project").arg(&folder.0).args([
+            "--no-userinit",
+            "code-find-references",
+            name,
+            "--json",
+        ]);
+        command.args(systems.iter().flat_map(|system| ["--system", system]));
+        command.env("STEELBANK_CACHE", folder.0.join("cache"));
+        said(&command.output().unwrap())
+    };
+    let (text, errors, code) = ask(&["two"], "good-one");
+    assert_eq!((errors.as_str(), code), ("", Some(0)));
+    assert!(text.contains("\"line\": 2"), "{text}");
+    for name in ["good-one", "first-one"] {
+        let (text, errors, code) = ask(&["two/broken", "two"], name);
+        assert_eq!(code, Some(3), "what did not load may hold more uses");
+        assert!(errors.contains("broken.lisp"), "{errors}");
+        assert!(text.contains("\"line\": 2"), "what was loaded answers: {text}");
+    }
+}
