@@ -8,6 +8,10 @@
 (defvar *loaded-files* (make-hash-table :test 'equal)
   "Native truename of each source file loaded through us -> its write date at that time.")
 
+(defvar *racy-files* (make-hash-table :test 'equal)
+  "Native truename of each source file that was read within the second in which it was written -> the hash of
+what was read. ASDF compares dates in seconds, and would not see a change within that second.")
+
 (defstruct load-session
   "One load: what it did so far, whom it tells, and when it is to stop."
   (progress nil :type (or null function))
@@ -332,10 +336,25 @@ variables. (A function may be defined in a file that was not reached.)"
             (sb-c::file-info-write-date (tap-file-info tap))))
     (setf (gethash (namestring (sb-c::file-info-pathname (tap-file-info tap))) (load-session-taps session))
           tap)
+    (note-racy-file tap)
     (when *cache-directory*
       (handler-case (write-sidecar tap sidecar (sidecar-directory))
         ((or file-error stream-error) () nil)))
     (trim-tap tap)))
+
+(defun note-racy-file (tap)
+  "Remember what was read of the file of TAP if a change of it could have the same date."
+  (let ((file (sb-ext:native-namestring (truename (tap-stream tap)))))
+    (if (<= (- (get-universal-time) (sb-c::file-info-write-date (tap-file-info tap))) 1)
+        (setf (gethash file *racy-files*) (tap-content-hash tap))
+        (remhash file *racy-files*))))
+
+(defun forget-racy-fasls ()
+  "Delete the fasls of files that were changed within the second in which they were compiled."
+  (loop for file being the hash-keys of *racy-files* using (hash-value hash)
+        for path = (probe-file (sb-ext:parse-native-namestring file))
+        when (and path (/= hash (fnv-1a (file-octets path))))
+          do (uiop:delete-file-if-exists (asdf:apply-output-translations (compile-file-pathname path)))))
 
 (defun sidecar-directory ()
   "Where sidecars are kept."
@@ -409,9 +428,14 @@ what file) before each file; STOP, without arguments, at each safe point. A prop
            (call-with-load-session session
                                    (lambda ()
                                      (asdf:find-system name)
+                                     (forget-racy-fasls)
                                      (when progress
                                        (setf (load-session-total session) (planned-files name)))
                                      (asdf:load-system name :force (and force t)))))))
+
+(defun error-p (diagnostic)
+  "True when DIAGNOSTIC says that a form could not be compiled."
+  (member (getf diagnostic :severity) '("error" "read-error") :test #'equal))
 
 (defun load-file (path &key progress stop timeout-seconds)
   "Compile and load the file PATH, a native name. The outcome as of LOAD-SYSTEM. Nothing is loaded from a
@@ -438,7 +462,7 @@ file that could not be read or compiled."
                                   (compile-file file :output-file
                                                 (uiop:tmpize-pathname
                                                  (uiop:subpathname (uiop:temporary-directory) "steelbank.fasl"))))))
-                    (unless fasl
+                    (unless (and fasl (notany #'error-p (load-session-diagnostics session)))
                       (error 'uiop:compile-file-error :description path :context-format nil :context-arguments nil))
                     (push path (load-session-compiled session))
                     (load fasl)

@@ -47,6 +47,7 @@ loaded as source and not compiled."
   (starts (make-array 512 :element-type 'fixnum) :type (simple-array fixnum (*)))
   (ends (make-array 512 :element-type 'fixnum) :type (simple-array fixnum (*)))
   (objects (make-array 512) :type simple-vector)
+  (content-hash 0 :type (unsigned-byte 64))
   (count 0 :type fixnum)
   (last-start 0 :type fixnum)
   ;; Not EQ: an address-based table is rehashed after each collection.
@@ -333,6 +334,7 @@ nearest one before it. NIL when TAP knows nothing of the top-level form."
                        collect (list kind (+ (* 2 (tap-name head symbol)) (if setf 1 0)) toplevel number)
                      do (setf (gethash use seen) t)))
          (events (subseq (tap-buffer tap) 0 (tap-fill tap))))
+    (setf (tap-content-hash tap) hash)
     (map nil (lambda (char) (tap-octet head (char-code char))) "SBTAP")
     (tap-octet head 0)
     (tap-octet head +sidecar-version+)
@@ -509,13 +511,21 @@ nearest one before it. NIL when TAP knows nothing of the top-level form."
     (when index
       (setf (gethash (logior (ash toplevel 32) (* 2 index) bit) (tap-locals tap)) t))))
 
+(defun global-variable-p (name)
+  "True when NAME cannot name a lexical variable."
+  (and (symbolp name)
+       (member (sb-int:info :variable :kind name) '(:special :global :constant :always-bound))
+       t))
+
 (defun note-lambda-locals (tap toplevel clambda)
   "Record the names that CLAMBDA binds, its own local name and its variables, in TAP for form TOPLEVEL."
   (let ((name (sb-c::functional-debug-name clambda)))
     (when (typep name '(cons (member flet labels) cons))
       (note-local tap toplevel (second name) 1))
     (dolist (variable (sb-c::lambda-vars clambda))
-      (unless (sb-c::lambda-var-specvar variable)
+      ;; The entry points of a function with optional parameters have lexical copies of special ones.
+      (unless (or (sb-c::lambda-var-specvar variable)
+                  (global-variable-p (sb-c::leaf-debug-name variable)))
         (note-local tap toplevel (sb-c::leaf-debug-name variable) 0)))))
 
 (defun note-component-locals (tap component)

@@ -100,13 +100,13 @@ impl Steelbank {
         control: &Control,
     ) -> Result<find_definition::Answer, Error> {
         let index = self.index();
-        let (symbol, sought) = resolve(&index, name, package)?;
-        let (name, home) = (sought.name.clone(), sought.package.clone());
+        let resolved = resolve(&index, name, package)?;
+        let (name, home) = (resolved.sought.name.clone(), resolved.sought.package.clone());
         let ticket = self.lisp().submit(Lane::Query, control.allowed(), None, move |on_lisp| {
             on_lisp.call(Operation::FindDefinitions, &[&name, &home])
         });
         let image: ImageDefinitions = read_json(&control.wait(ticket)?.octets)?;
-        Ok(find_definition(&index, self.project(), symbol, &sought, &image))
+        Ok(find_definition(self.project(), &resolved, &image))
     }
 
     /// Whether a system or file is being loaded now, so that answers may soon be others.
@@ -187,4 +187,5 @@ fn note(project: &Project, answer: &LoadAnswer) {
     let anew: HashSet<&Path> = answer.compiled.iter().chain(&answer.cached).map(Path::new).collect();
     let files = answer.files.iter().filter_map(|file| Some((file.path.clone(), file.write_date?)));
     project.note_loaded(files, |path| anew.contains(path));
+    project.delete_old_sidecars(answer.compiled.iter().map(Path::new));
 }

@@ -9,13 +9,14 @@ pub use answer::{Answer, Certainty, Error, Reference, Request, UseType};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::lookup::{Lookup, LookupStatus};
 use super::project::Project;
-use super::uses::{PlacedUse, RecordedUse, SymbolUses};
-use crate::source::positions::{Evidence, Occurrence, Place, PositionedFile};
+use super::uses::{PlacedUse, RecordedUse, SymbolUses, Version};
+use crate::source::positions::{Evidence, Occurrence, Place, PositionedFile, Standing};
 use crate::source::sbcl::{SbclSources, SourceFile};
-use crate::source::sidecar_roles::Role as TextRole;
+use crate::source::sidecar_roles::{Defined, Role as TextRole};
 use crate::xref::{Index, Kind};
 
 /// Finds the uses of a symbol.
@@ -46,17 +47,53 @@ pub fn code_find_references(
     if uses.with_text() {
         for (path, date) in project.naming(&uses.sought().name) {
             if wanted(&path) {
-                recorded.entry((path, date)).or_default();
+                recorded.files.entry((path, date)).or_default();
             }
         }
     }
-    let is_macro = recorded.values().flatten().any(|found| found.kind == Kind::Macroexpands);
-    let mut search =
-        Search { project, sbcl, uses: &uses, is_macro, seen: Seen::default(), lines: BTreeMap::new() };
-    for ((path, date), records) in recorded {
-        search.file(&path, date, records);
+    let mut search = Search {
+        project,
+        sbcl,
+        uses: &uses,
+        facts: Facts::recorded(&recorded.kinds),
+        seen: Seen::default(),
+        lines: BTreeMap::new(),
+    };
+    let texts: Vec<Text> = recorded.files.into_iter().filter_map(|file| search.read(file)).collect();
+    for text in texts {
+        search.text(text);
     }
     Ok(search.finish(request))
+}
+
+/// What the symbol is, as far as records and definitions tell.
+#[derive(Debug, Clone, Copy, Default)]
+struct Facts {
+    function: bool,
+    macro_: bool,
+    variable: bool,
+    /// Somewhere a local variable or function has its name.
+    shadowed: bool,
+}
+
+impl Facts {
+    fn recorded(kinds: &BTreeSet<Kind>) -> Facts {
+        let any = |some: &[Kind]| some.iter().any(|kind| kinds.contains(kind));
+        Facts {
+            function: any(&[Kind::Calls, Kind::Macroexpands]),
+            macro_: any(&[Kind::Macroexpands]),
+            variable: any(&[Kind::Binds, Kind::References, Kind::Sets]),
+            shadowed: false,
+        }
+    }
+}
+
+/// A file that can be read, with what is to be placed in it.
+struct Text {
+    shown: String,
+    file: Arc<PositionedFile>,
+    records: Vec<RecordedUse>,
+    occurrences: Vec<Occurrence>,
 }
 
 /// One use on one line, before they are merged.
@@ -84,6 +121,10 @@ struct Seen {
     slots: usize,
     locals: usize,
     designators: usize,
+    /// Uses by what files contained before they were loaded again.
+    replaced: usize,
+    /// Loaded files that cannot be read.
+    unreadable: BTreeSet<String>,
 }
 
 impl Seen {
@@ -102,38 +143,55 @@ struct Search<'a> {
     project: &'a Project,
     sbcl: &'a SbclSources,
     uses: &'a SymbolUses<'a>,
-    is_macro: bool,
+    facts: Facts,
     seen: Seen,
     lines: BTreeMap<(String, Option<u32>), Line>,
 }
 
 impl Search<'_> {
-    fn file(&mut self, path: &Path, date: u64, records: Vec<RecordedUse>) {
+    /// Reads a file, and what its text tells of the symbol. None if it has no text that could be shown.
+    fn read(&mut self, ((path, date), records): (Version, Vec<RecordedUse>)) -> Option<Text> {
         if let Some(logical) = path.to_str().filter(|path| path.starts_with("SYS:")) {
-            return self.sbcl_file(logical, &records);
+            self.sbcl_file(logical, &records);
+            return None;
         }
-        let shown = self.project.shown(path);
-        let Ok(file) = self.project.positions(path, date) else {
-            for record in &records {
-                self.unknown(&shown, record);
-            }
-            return;
+        let shown = self.project.shown(&path);
+        if !self.project.is_current(&path, date) {
+            self.seen.replaced += records.len();
+            records.iter().for_each(|record| self.unknown(&shown, record, false));
+            return None;
+        }
+        let Ok(file) = self.project.positions(&path, date) else {
+            records.iter().for_each(|record| self.unknown(&shown, record, true));
+            self.seen.unreadable.insert(shown);
+            return None;
         };
-        if self.uses.with_text() {
-            self.seen.designators +=
-                file.unexplained_designators(self.uses.sought(), &|package| self.uses.means(package));
-        }
         let occurrences = self.uses.occurrences(&file);
+        if self.uses.with_text() {
+            let means = |package: &str| self.uses.means(package);
+            self.seen.designators += file.unexplained_designators(self.uses.sought(), &means);
+        }
+        for occurrence in &occurrences {
+            self.seen.note(occurrence);
+            self.facts.function |= occurrence.defined == Some(Defined::Function);
+            self.facts.variable |= occurrence.defined == Some(Defined::Variable);
+            self.facts.shadowed |= occurrence.local;
+        }
+        Some(Text { shown, file, records, occurrences })
+    }
+
+    fn text(&mut self, text: Text) {
+        let Text { shown, file, records, occurrences } = text;
         let mut claimed = BTreeSet::new();
         for placed in self.uses.place(&file, &occurrences, records) {
             self.placed(&shown, &file, &placed, &mut claimed);
         }
         for occurrence in &occurrences {
-            self.seen.note(occurrence);
             if !claimed.contains(&(occurrence.place.line, occurrence.place.column))
-                && let Some(use_type) = unrecorded(occurrence, self.is_macro)
+                && let Some((use_type, sure)) = unrecorded(occurrence, self.facts)
             {
-                let certainty = if file.is_fresh() { Certainty::Exact } else { Certainty::Approximate };
+                let sure = sure && file.is_fresh();
+                let certainty = if sure { Certainty::Exact } else { Certainty::Approximate };
                 self.add(&shown, &file, occurrence.place, certainty, use_type, None, None);
             }
         }
@@ -149,7 +207,7 @@ impl Search<'_> {
                 Some((line, column, source.line_text(form.line)))
             });
             let Some((line, column, context)) = place else {
-                self.unknown(logical, record);
+                self.unknown(logical, record, false);
                 continue;
             };
             let line = self.lines.entry((logical.to_owned(), Some(line))).or_default();
@@ -174,7 +232,7 @@ impl Search<'_> {
     ) {
         let recorded = &placed.recorded;
         if placed.placements.is_empty() {
-            return self.unknown(shown, recorded);
+            return self.unknown(shown, recorded, !file.is_fresh());
         }
         for placement in &placed.placements {
             let (certainty, via) = certainty(&placement.evidence);
@@ -186,9 +244,10 @@ impl Search<'_> {
         }
     }
 
-    /// Adds a use whose line is not known.
-    fn unknown(&mut self, shown: &str, recorded: &RecordedUse) {
+    /// Adds a use whose line is not known. `stale`: because the file is not what was loaded.
+    fn unknown(&mut self, shown: &str, recorded: &RecordedUse, stale: bool) {
         let line = self.lines.entry((shown.to_owned(), None)).or_default();
+        line.stale |= stale;
         line.found.insert(Found {
             certainty: Certainty::Approximate,
             column: 0,
@@ -222,11 +281,8 @@ impl Search<'_> {
     }
 
     fn cautions(&self) -> Vec<String> {
-        let certain = |certainty: Certainty| {
-            self.lines
-                .values()
-                .filter(|line| line.found.iter().next().is_some_and(|found| found.certainty == certainty))
-                .count()
+        let certain = |certainty: Certainty| -> usize {
+            self.lines.values().map(|line| line.columns(certainty).len()).sum()
         };
         let mut cautions = Vec::new();
         if self.seen.structures > 0 {
@@ -253,7 +309,11 @@ impl Search<'_> {
                 self.seen.designators
             ));
         }
-        if self.seen.definitions + self.seen.structures == 0 && !self.lines.is_empty() && self.of_project() {
+        if self.uses.with_text()
+            && self.seen.definitions + self.seen.structures == 0
+            && !self.lines.is_empty()
+            && self.of_project()
+        {
             cautions.push(
                 "No definition names it in the loaded files of this search: a macro makes the name, or it is defined elsewhere."
                     .to_owned(),
@@ -262,46 +322,27 @@ impl Search<'_> {
         match certain(Certainty::Via) {
             0 => {}
             count => cautions.push(format!(
-                "{count} entries are uses made by macros: the symbol does not stand there; change the macro's template instead."
+                "{count} uses are made by macros: the symbol does not stand there; change the macro's template instead."
             )),
         }
         match certain(Certainty::Approximate) {
             0 => {}
-            count => cautions.push(format!("{count} entries are approximate: look before you edit.")),
+            count => cautions.push(format!("{count} uses are approximate: look before you edit.")),
+        }
+        if self.seen.replaced > 0 {
+            cautions.push(format!(
+                "{} uses are by definitions that the image still holds, but that their files did not contain when they were last loaded.",
+                self.seen.replaced
+            ));
+        }
+        if !self.seen.unreadable.is_empty() {
+            let files: Vec<&str> = self.seen.unreadable.iter().map(String::as_str).collect();
+            cautions.push(format!("Files that were loaded cannot be read: {}.", files.join(", ")));
         }
         cautions
     }
 
-    /// Where a local variable has the same name elsewhere, a template or a use of a variable may mean that one.
-    fn doubt(&mut self) {
-        if self.seen.locals == 0 {
-            return;
-        }
-        let doubtful = |found: &Found| {
-            found.certainty == Certainty::Exact
-                && matches!(
-                    found.use_type,
-                    UseType::Template
-                        | UseType::Quoted
-                        | UseType::Bind
-                        | UseType::Reference
-                        | UseType::Set
-                        | UseType::Mention
-                )
-        };
-        for line in self.lines.values_mut() {
-            line.found = std::mem::take(&mut line.found)
-                .into_iter()
-                .map(|found| match doubtful(&found) {
-                    true => Found { certainty: Certainty::Approximate, ..found },
-                    false => found,
-                })
-                .collect();
-        }
-    }
-
-    fn finish(mut self, request: &Request) -> Answer {
-        self.doubt();
+    fn finish(self, request: &Request) -> Answer {
         let total = self.lines.len();
         let stale: BTreeSet<String> =
             self.lines.iter().filter(|(_, line)| line.stale).map(|((path, _), _)| path.clone()).collect();
@@ -327,21 +368,38 @@ impl Search<'_> {
 }
 
 impl Line {
+    /// The columns of the uses with this certainty, but those that are exact too.
+    fn columns(&self, certainty: Certainty) -> BTreeSet<u32> {
+        let columns = |wanted: Certainty| -> BTreeSet<u32> {
+            let found = self.found.iter().filter(|found| found.certainty == wanted);
+            found.map(|found| found.column).collect()
+        };
+        match certainty {
+            Certainty::Exact => columns(Certainty::Exact),
+            other => &columns(other) - &columns(Certainty::Exact),
+        }
+    }
+
     /// The entry for this line: what is surest, leftmost and most telling comes first.
     fn reference(self, path: String, line: Option<u32>) -> Option<Reference> {
-        let columns: BTreeSet<u32> = self
+        let listed = |certainty| match line {
+            Some(_) => self.columns(certainty).into_iter().collect(),
+            None => Vec::new(),
+        };
+        let (columns, approximate_columns) = (listed(Certainty::Exact), listed(Certainty::Approximate));
+        let surest = self.found.first()?.certainty;
+        let caller = self
             .found
             .iter()
-            .filter(|found| found.certainty == Certainty::Exact)
-            .map(|found| found.column)
-            .collect();
-        let caller = self.found.iter().find_map(|found| found.caller.clone());
+            .take_while(|found| found.certainty == surest)
+            .find_map(|found| found.caller.clone());
         let first = self.found.into_iter().next()?;
         Some(Reference {
             path,
             line,
             column: line.map(|_| first.column),
-            columns: columns.into_iter().collect(),
+            columns,
+            approximate_columns,
             use_type: first.use_type,
             context: self.context,
             caller: first.caller.or(caller),
@@ -372,29 +430,39 @@ fn use_type(kind: Kind) -> UseType {
     }
 }
 
-/// What an occurrence without a record of the compiler's is; None for definitions and for local variables and
-/// functions of the same name.
-fn unrecorded(occurrence: &Occurrence, is_macro: bool) -> Option<UseType> {
+/// What an occurrence without a record of the compiler's is, and whether that is sure; None for definitions and for
+/// local variables and functions of the same name.
+fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> {
+    let sure = |use_type| Some((use_type, true));
     match occurrence.role {
         TextRole::Definition | TextRole::Structure | TextRole::LoopKeyword => None,
-        TextRole::Export => Some(UseType::Export),
-        TextRole::Import => Some(UseType::Import),
-        TextRole::Class => Some(UseType::Class),
-        TextRole::Type => Some(UseType::Type),
-        TextRole::Slot => Some(UseType::Slot),
-        TextRole::Quoted => Some(UseType::Quoted),
-        TextRole::Function if occurrence.local => None,
-        TextRole::Function => Some(UseType::Function),
-        TextRole::Declaration if occurrence.local => None,
-        TextRole::Declaration => Some(UseType::Declaration),
-        TextRole::Block => Some(UseType::Block),
-        TextRole::Template => Some(UseType::Template),
-        TextRole::ReadTime => Some(UseType::ReadTime),
-        TextRole::Binding if occurrence.local => None,
-        TextRole::Binding => Some(UseType::Bind),
-        TextRole::Operator | TextRole::Argument if occurrence.local => None,
-        TextRole::Operator if is_macro => Some(UseType::Macro),
-        TextRole::Operator => Some(UseType::Call),
-        TextRole::Argument => Some(UseType::Mention),
+        TextRole::Export => sure(UseType::Export),
+        TextRole::Import => sure(UseType::Import),
+        TextRole::Class => sure(UseType::Class),
+        TextRole::Type => sure(UseType::Type),
+        TextRole::Slot => sure(UseType::Slot),
+        TextRole::Quoted => sure(UseType::Quoted),
+        TextRole::Block => sure(UseType::Block),
+        TextRole::ReadTime => sure(UseType::ReadTime),
+        // What a macro makes of it may be a local variable as well.
+        TextRole::Template => {
+            Some((UseType::Template, occurrence.standing == Standing::Operator || !facts.shadowed))
+        }
+        _ if occurrence.local => None,
+        TextRole::Function => sure(UseType::Function),
+        TextRole::Declaration => sure(UseType::Declaration),
+        // A local variable of code that the compiler dropped, or a parameter of a generic function.
+        TextRole::Binding if !facts.variable => None,
+        TextRole::Binding => sure(UseType::Bind),
+        TextRole::Operator | TextRole::Argument => match occurrence.standing {
+            Standing::Called if facts.macro_ => sure(UseType::Macro),
+            Standing::Called => sure(UseType::Call),
+            Standing::Variable if !facts.variable => None,
+            Standing::Variable => sure(UseType::Reference),
+            Standing::Operator if facts.macro_ => Some((UseType::Macro, false)),
+            Standing::Operator if facts.function => Some((UseType::Call, false)),
+            Standing::Operator => Some((UseType::Mention, false)),
+            Standing::Open => Some((UseType::Mention, !facts.shadowed)),
+        },
     }
 }

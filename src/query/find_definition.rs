@@ -10,12 +10,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::code_find_references::{Certainty, Error};
+use super::designator::Operator;
 use super::lookup::{Lookup, LookupStatus};
 use super::project::Project;
 use super::uses::SymbolUses;
-use crate::source::positions::Sought;
+use crate::source::positions::{Sought, universal_write_date};
 use crate::source::sidecar_roles::Role;
-use crate::xref::{Index, Symbol};
+use crate::xref::Index;
 
 /// What the image answers to operation `find-definitions`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -90,30 +91,54 @@ pub struct Answer {
     pub count: usize,
 }
 
-/// The symbol that `name` denotes in `package`, with what the image must be asked: its name and home package.
+/// A symbol whose definitions are looked for.
+#[derive(Debug, Clone)]
+pub struct Resolved {
+    /// As it is printed, inside a list if one was asked for.
+    text: String,
+    /// What the image must be asked: its name and home package.
+    pub sought: Sought,
+    of: Option<Operator>,
+}
+
+impl Resolved {
+    /// Whether a definition is of what was asked for, and not merely of the same symbol.
+    fn accepts(&self, definition: &ImageDefinition) -> bool {
+        let names = |list: &str| {
+            let name = definition.name.strip_prefix("(METHOD ").unwrap_or(&definition.name);
+            name.starts_with(list)
+        };
+        match self.of {
+            None => true,
+            Some(Operator::Setf) => names("(SETF ") || definition.kind == "setf-expander",
+            Some(Operator::Cas) => names("(CAS "),
+            Some(Operator::CompilerMacro) => definition.kind == "compiler-macro",
+        }
+    }
+}
+
+/// What `name` denotes in `package`.
 ///
 /// # Errors
 /// If there is none, or the name cannot be read.
-pub fn resolve(index: &Index, name: &str, package: &str) -> Result<(Symbol, Sought), Error> {
+pub fn resolve(index: &Index, name: &str, package: &str) -> Result<Resolved, Error> {
     let lookup = Lookup::new(index, name, package)?;
     match lookup.found {
-        Ok((symbol, _)) => Ok((symbol, SymbolUses::new(index, symbol, None).sought().clone())),
+        Ok((symbol, _)) => {
+            let uses = SymbolUses::new(index, symbol, lookup.of);
+            Ok(Resolved { text: uses.text(), sought: uses.sought().clone(), of: lookup.of })
+        }
         Err(LookupStatus::NoPackage) => Err(Error::NoPackage { package: lookup.asked.package }),
         Err(_) => Err(Error::NoSymbol { name: lookup.asked.name, package: lookup.asked.package }),
     }
 }
 
-/// Where `symbol`, that is `sought`, is defined, given what the image says.
-pub fn find_definition(
-    index: &Index,
-    project: &Project,
-    symbol: Symbol,
-    sought: &Sought,
-    image: &ImageDefinitions,
-) -> Answer {
+/// Where a symbol is defined, given what the image says.
+pub fn find_definition(project: &Project, resolved: &Resolved, image: &ImageDefinitions) -> Answer {
+    let sought = &resolved.sought;
     let mut definitions = Vec::new();
     let mut named: BTreeSet<(PathBuf, u32)> = BTreeSet::new();
-    for definition in &image.definitions {
+    for definition in image.definitions.iter().filter(|definition| resolved.accepts(definition)) {
         for source in &definition.sources {
             let (found, form) = placed(project, sought, definition, source);
             if let (Certainty::Exact, Some(form)) = (found.evidence, form) {
@@ -122,7 +147,9 @@ pub fn find_definition(
             definitions.push(found);
         }
     }
-    for (path, date) in project.naming(&sought.name) {
+    // The text does not tell the names of lists apart.
+    let naming = if resolved.of.is_none() { project.naming(&sought.name) } else { Vec::new() };
+    for (path, date) in naming {
         let Ok(file) = project.positions(&path, date) else { continue };
         for found in file.occurrences(sought, &|_| false) {
             if !defines(found.role) || named.contains(&(path.clone(), found.form)) {
@@ -130,7 +157,7 @@ pub fn find_definition(
             }
             definitions.push(Definition {
                 kind: "name".to_owned(),
-                name: index.symbol_text(symbol),
+                name: resolved.text.clone(),
                 path: project.shown(&path),
                 line: Some(found.place.line),
                 column: Some(found.place.column),
@@ -144,7 +171,7 @@ pub fn find_definition(
         (&a.path, a.line, a.column, &a.kind, &a.name).cmp(&(&b.path, b.line, b.column, &b.kind, &b.name))
     });
     definitions.dedup();
-    Answer { symbol: index.symbol_text(symbol), count: definitions.len(), definitions }
+    Answer { symbol: resolved.text.clone(), count: definitions.len(), definitions }
 }
 
 fn defines(role: Role) -> bool {
@@ -169,7 +196,10 @@ fn placed(
         stale: false,
     };
     let form = source.form_path.first().copied();
-    let Ok(file) = project.positions(&path, source.write_date.unwrap_or(0)) else { return (found, form) };
+    // Of variables, classes and methods SBCL keeps no date: they are of the version that was loaded last.
+    let date =
+        source.write_date.or_else(|| project.loaded_date(&path)).or_else(|| universal_write_date(&path));
+    let Some(file) = date.and_then(|date| project.positions(&path, date).ok()) else { return (found, form) };
     let Some(form_number) = form else { return (found, form) };
     found.stale = !file.is_fresh();
     let start = file.form_place(form_number, source.form_number.unwrap_or(0));

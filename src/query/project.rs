@@ -1,10 +1,12 @@
 //! What is known of the user's project: its root, the files that were loaded, and where their sidecars are.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -111,6 +113,20 @@ struct Known {
 struct Stamp {
     modified: Option<SystemTime>,
     size: u64,
+    // A program that writes may set the date back; nobody sets this one.
+    changed: (i64, i64),
+    inode: u64,
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Stamp {
+        Stamp {
+            modified: metadata.modified().ok(),
+            size: metadata.len(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            inode: metadata.ino(),
+        }
+    }
 }
 
 /// How much memory the kept positions may take, in octets.
@@ -156,6 +172,17 @@ impl Project {
         self.loaded.read().iter().map(|(path, &written)| (path.clone(), written)).collect()
     }
 
+    /// Whether the version of `path` that was written at `written` is the one that was loaded last, as far as is known:
+    /// what an earlier version defined may still be in the image.
+    pub fn is_current(&self, path: &Path, written: u64) -> bool {
+        self.loaded.read().get(path).is_none_or(|&loaded| loaded == written)
+    }
+
+    /// The write date that the file at `path` had when it was loaded.
+    pub fn loaded_date(&self, path: &Path) -> Option<u64> {
+        self.loaded.read().get(path).copied()
+    }
+
     /// The loaded files in whose live text a symbol called `name`, of whatever package, or a designator of one stands.
     /// Only files with sidecars are known.
     pub fn naming(&self, name: &str) -> Vec<(PathBuf, u64)> {
@@ -187,8 +214,7 @@ impl Project {
     /// # Errors
     /// If the file cannot be read.
     pub fn positions(&self, path: &Path, write_date: u64) -> std::io::Result<Arc<PositionedFile>> {
-        let metadata = std::fs::metadata(path)?;
-        let stamp = Stamp { modified: metadata.modified().ok(), size: metadata.len() };
+        let stamp = Stamp::of(&std::fs::metadata(path)?);
         let version = (path.to_path_buf(), write_date);
         if let Some(known) = self.positions.lock().get(&version)
             && known.stamp == stamp
@@ -205,6 +231,40 @@ impl Project {
     /// Where the sidecar of `path` would be.
     fn sidecar(&self, path: &Path, write_date: u64) -> Option<PathBuf> {
         let truename = std::fs::canonicalize(path).ok()?;
-        Some(self.settings.as_ref()?.cache.join("taps").join(sidecar_name(&truename, write_date)))
+        Some(self.sidecars()?.join(sidecar_name(&truename, write_date)))
+    }
+
+    fn sidecars(&self) -> Option<PathBuf> {
+        Some(self.settings.as_ref()?.cache.join("taps"))
+    }
+
+    /// Deletes the sidecars of earlier versions of `paths`, and what writers that died have left. What cannot be
+    /// deleted stays: nobody reads it.
+    pub(crate) fn delete_old_sidecars<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) {
+        const ABANDONED: Duration = Duration::from_secs(24 * 3600);
+        let Some(entries) = self.sidecars().and_then(|folder| std::fs::read_dir(folder).ok()) else { return };
+        let loaded = self.loaded.read();
+        let current: HashMap<String, String> = paths
+            .into_iter()
+            .filter_map(|path| {
+                let name = sidecar_name(path, *loaded.get(path)?);
+                Some((name.split_once('-')?.0.to_owned(), name))
+            })
+            .collect();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some((file, version)) = name.to_str().and_then(|name| name.split_once('-')) else { continue };
+            let abandoned = || {
+                let age = entry.metadata().and_then(|metadata| metadata.modified());
+                age.is_ok_and(|age| age.elapsed().is_ok_and(|age| age > ABANDONED))
+            };
+            let old = match version.ends_with(".tap") {
+                true => current.get(file).is_some_and(|current| **current != *name),
+                false => abandoned(),
+            };
+            if old {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The uses of one symbol that the compiler recorded, file by file, and where in the file each of them stands.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::designator::Operator;
@@ -35,6 +35,15 @@ pub(super) struct RecordedUse {
 pub(super) struct PlacedUse {
     pub(super) recorded: RecordedUse,
     pub(super) placements: Vec<Placement>,
+}
+
+/// What the compiler recorded of a symbol.
+#[derive(Default)]
+pub(super) struct RecordedUses {
+    /// By file.
+    pub(super) files: BTreeMap<Version, Vec<RecordedUse>>,
+    /// What is done with the symbol anywhere, in other files too.
+    pub(super) kinds: BTreeSet<Kind>,
 }
 
 /// A file as it was at a write date (universal time).
@@ -85,17 +94,16 @@ impl<'a> SymbolUses<'a> {
     }
 
     /// What the compiler recorded in the files that `wanted` accepts by path and write date.
-    pub(super) fn recorded(
-        &self,
-        wanted: impl Fn(&Path, u64) -> bool,
-    ) -> BTreeMap<Version, Vec<RecordedUse>> {
-        let mut recorded: BTreeMap<Version, Vec<RecordedUse>> = BTreeMap::new();
+    pub(super) fn recorded(&self, wanted: impl Fn(&Path, u64) -> bool) -> RecordedUses {
+        let mut recorded = RecordedUses::default();
         for kind in Kind::ALL {
             for found in self.index.who(kind, self.symbol, |role| self.accepts(role)) {
+                recorded.kinds.insert(kind);
                 let Some(file) = &found.file else { continue };
                 let path = Path::new(file.as_ref());
                 if wanted(path, found.file_written) {
-                    recorded.entry((path.to_path_buf(), found.file_written)).or_default().push(RecordedUse {
+                    let version = (path.to_path_buf(), found.file_written);
+                    recorded.files.entry(version).or_default().push(RecordedUse {
                         kind,
                         form: found.toplevel_form,
                         number: found.form,
@@ -126,13 +134,17 @@ impl<'a> SymbolUses<'a> {
         mut recorded: Vec<RecordedUse>,
     ) -> Vec<PlacedUse> {
         if self.with_text() {
-            recorded.extend(file.toplevel_uses(&self.sought).into_iter().map(|found| RecordedUse {
-                kind: kind(found.kind),
-                form: Some(found.form),
-                number: Some(found.number),
-                octets: None,
-                caller: None,
-            }));
+            recorded.extend(
+                file.toplevel_uses(&self.sought, &|package| self.means(package)).into_iter().map(|found| {
+                    RecordedUse {
+                        kind: kind(found.kind),
+                        form: Some(found.form),
+                        number: Some(found.number),
+                        octets: None,
+                        caller: None,
+                    }
+                }),
+            );
         }
         let numbered: Vec<Recorded> = recorded.iter().filter_map(numbered).collect();
         let mut placed = file.place(&self.sought, &numbered, &|package| self.means(package)).into_iter();

@@ -197,7 +197,11 @@ fn positions(
     if files.is_empty() {
         return positions;
     }
-    for (version, recorded) in uses.recorded(|path, written| files.contains(&(path.to_path_buf(), written))) {
+    let recorded = uses.recorded(|path, written| files.contains(&(path.to_path_buf(), written)));
+    for (version, recorded) in recorded.files {
+        if !project.is_current(&version.0, version.1) {
+            continue;
+        }
         let Ok(file) = project.positions(&version.0, version.1) else { continue };
         let occurrences = uses.occurrences(&file);
         for placed in uses.place(&file, &occurrences, recorded) {

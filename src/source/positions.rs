@@ -10,7 +10,10 @@ use std::path::{Path, PathBuf};
 use super::lines::Lines;
 use super::lisp::{Dialect, Features, Form, LispText, TopLevelForm as TopLevelText};
 use super::sidecar::{Event, EventKind, Name, Operator, Sidecar, TopLevelForm, UseKind};
-use super::sidecar_roles::{Role, is_certain_call, is_locally_redefined, package_role, role};
+use super::sidecar_roles::{
+    Defined, Role, defined, is_certain_call, is_certain_variable, is_operator, local_redefinition,
+    package_role, role,
+};
 
 /// How sure a position is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,8 +77,25 @@ pub struct Occurrence {
     pub role: Role,
     /// The top-level form it stands in.
     pub form: u32,
-    /// Whether a local variable or function of this name is bound in that form.
+    /// Whether a local variable or function of this name is bound in that form, so that it may be meant.
     pub local: bool,
+    /// What the text tells of an operator or argument.
+    pub standing: Standing,
+    /// For a definition: what it makes of the name.
+    pub defined: Option<Defined>,
+}
+
+/// What the text alone tells of a symbol that is an operator or an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It is called: it is the operator of a list that standard operators evaluate.
+    Called,
+    /// It is a variable: an argument that standard operators evaluate.
+    Variable,
+    /// It is the operator of a list in a template or in the arguments of another macro.
+    Operator,
+    /// Anything else.
+    Open,
 }
 
 /// Which reader a file's positions come from.
@@ -112,12 +132,17 @@ impl Tapped {
         Tapped { sidecar, by_name, events }
     }
 
-    fn symbol(&self, sought: &Sought) -> Option<u32> {
+    /// The sought symbol among the file's names. Its home package may have been renamed since the file was read.
+    fn symbol(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> Option<u32> {
         let named = self.by_name.get(&sought.name)?;
-        named
-            .iter()
-            .copied()
-            .find(|&index| self.sidecar.names[index as usize].is(&sought.package, &sought.name))
+        let name = |index: u32| &self.sidecar.names[index as usize];
+        let same = named.iter().copied().find(|&index| name(index).is(&sought.package, &sought.name));
+        same.or_else(|| {
+            named.iter().copied().find(|&index| match name(index) {
+                Name::Symbol { package, .. } => means(package),
+                _ => false,
+            })
+        })
     }
 
     /// The events of symbol `name` inside the event `around` of the form at `index`, in order.
@@ -207,24 +232,32 @@ impl<'a> TapUse<'a> {
         }
     }
 
-    /// What can be meant. `local`: a local variable has the same name.
-    fn possibly_meant(&self, local: bool) -> Vec<usize> {
-        let operator = |event: usize| {
-            self.parent(event).map_or(Operator::Any, |parent| self.form.events[parent].operator)
+    /// What can be meant, as far as the text tells.
+    fn possibly_meant(&self, sidecar: &Sidecar) -> Vec<usize> {
+        let meant = |event: usize| match (self.calls(), role(sidecar, self.form, event)) {
+            (true, role) => matches!(role, Role::Operator | Role::Argument | Role::Function),
+            (false, Role::Binding) => true,
+            (false, role) => matches!(role, Role::Operator | Role::Argument | Role::Definition),
         };
         self.inside
             .iter()
             .copied()
-            .filter(|&event| match (self.calls(), local) {
-                // Only an operator or a function designator is no local variable.
-                (true, true) => {
-                    self.form.events[event].place == 1
-                        || matches!(operator(event), Operator::Quote | Operator::Function)
-                }
-                (true, false) => true,
-                (false, _) => operator(event) != Operator::Quote,
-            })
+            .filter(|&event| meant(event) && local_redefinition(sidecar, self.form, event).is_none())
             .collect()
+    }
+}
+
+fn standing_of(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> Standing {
+    standing(sidecar, form, event, role(sidecar, form, event))
+}
+
+/// What the text tells of the symbol at `event`, which stands in `role`.
+fn standing(sidecar: &Sidecar, form: &TopLevelForm, event: usize, role: Role) -> Standing {
+    match role {
+        Role::Operator if is_certain_call(sidecar, form, event) => Standing::Called,
+        Role::Argument if is_certain_variable(sidecar, form, event) => Standing::Variable,
+        Role::Operator | Role::Template if is_operator(sidecar, form, event) => Standing::Operator,
+        _ => Standing::Open,
     }
 }
 
@@ -350,7 +383,7 @@ impl PositionedFile {
         means: &dyn Fn(&str) -> bool,
     ) -> Vec<Vec<Placement>> {
         let mut placements: Vec<Vec<Placement>> = match &self.reading {
-            Reading::Tap(tapped) => self.place_by_tap(tapped, sought, recorded),
+            Reading::Tap(tapped) => self.place_by_tap(tapped, tapped.symbol(sought, means), recorded),
             Reading::Structure(text) => self.place_by_structure(text, sought, recorded, means),
         };
         if !self.fresh {
@@ -392,9 +425,9 @@ impl PositionedFile {
     }
 
     /// What top-level code does with `sought`; SBCL itself keeps no record of it. From a sidecar only.
-    pub fn toplevel_uses(&self, sought: &Sought) -> Vec<Recorded> {
+    pub fn toplevel_uses(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> Vec<Recorded> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
-        let Some(name) = tapped.symbol(sought) else { return Vec::new() };
+        let Some(name) = tapped.symbol(sought, means) else { return Vec::new() };
         tapped
             .sidecar
             .uses
@@ -409,7 +442,7 @@ impl PositionedFile {
     pub fn occurrences(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> Vec<Occurrence> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let sidecar = &tapped.sidecar;
-        let symbol = tapped.symbol(sought);
+        let symbol = tapped.symbol(sought, means);
         let mut found = Vec::new();
         for &name in tapped.by_name.get(&sought.name).into_iter().flatten() {
             for &(form, event) in &tapped.events[name as usize] {
@@ -424,14 +457,20 @@ impl PositionedFile {
                     }
                 };
                 let event = &form.events[index];
+                let standing = standing(sidecar, form, index, role);
+                let redefined = local_redefinition(sidecar, form, index);
+                let bare_slot = redefined == Some("WITH-SLOTS");
+                let role = if bare_slot { Role::Slot } else { role };
                 // Where only a variable of this name is bound, what is called for certain is the function.
                 let local = Some(name) == symbol
-                    && (is_locally_redefined(sidecar, form, index)
+                    && !bare_slot
+                    && (redefined.is_some()
                         || sidecar.is_local_function(form.number, name)
-                        || (sidecar.is_local_variable(form.number, name)
-                            && !(role == Role::Operator && is_certain_call(sidecar, form, index))));
+                        || (sidecar.is_local_variable(form.number, name) && standing != Standing::Called));
                 let place = self.tap_place(sidecar, event.start, event.end);
-                found.push(Occurrence { place, role, form: form.number, local });
+                let defined =
+                    matches!(role, Role::Definition | Role::Structure).then(|| defined(sidecar, form, index));
+                found.push(Occurrence { place, role, form: form.number, local, standing, defined });
             }
         }
         found.sort_unstable_by_key(|occurrence| occurrence.place);
@@ -454,8 +493,8 @@ impl PositionedFile {
         None
     }
 
-    fn place_by_tap(&self, tapped: &Tapped, sought: &Sought, recorded: &[Recorded]) -> Vec<Vec<Placement>> {
-        let name = tapped.symbol(sought);
+    /// `name`: the sought symbol, if the file names it.
+    fn place_by_tap(&self, tapped: &Tapped, name: Option<u32>, recorded: &[Recorded]) -> Vec<Vec<Placement>> {
         let found: Vec<Option<TapUse<'_>>> =
             recorded.iter().map(|&recorded| TapUse::new(tapped, name, recorded)).collect();
         let taken: HashSet<(u32, usize)> = found
@@ -463,41 +502,41 @@ impl PositionedFile {
             .flatten()
             .flat_map(|found| found.sure.iter().flatten().map(move |&event| (found.form.number, event)))
             .collect();
-        let place = |found: &TapUse<'_>| {
-            let local = name.is_some_and(|name| tapped.sidecar.is_local_variable(found.form.number, name));
-            self.place_one(&tapped.sidecar, found, local, &taken)
-        };
+        let place = |found: &TapUse<'_>| self.place_one(&tapped.sidecar, found, name, &taken);
         found.iter().map(|found| found.as_ref().map_or_else(Vec::new, place)).collect()
     }
 
-    /// `local`: a local variable has the same name in this top-level form. `taken`: what other records surely mean.
+    /// `taken`: what other records surely mean.
     fn place_one(
         &self,
         sidecar: &Sidecar,
         found: &TapUse<'_>,
-        local: bool,
+        name: Option<u32>,
         taken: &HashSet<(u32, usize)>,
     ) -> Vec<Placement> {
         let form = found.form;
         let at = |event: usize| self.tap_place(sidecar, form.events[event].start, form.events[event].end);
-        let exact = |events: &[usize]| {
-            events.iter().map(|&event| Placement { place: at(event), evidence: Evidence::Exact }).collect()
+        let with = |events: &[usize], evidence: Evidence| {
+            events.iter().map(|&event| Placement { place: at(event), evidence: evidence.clone() }).collect()
         };
         if let Some(events) = &found.sure {
-            return exact(events);
+            return with(events, Evidence::Exact);
         }
         if !found.numbered {
-            return vec![Placement { place: at(found.around), evidence: Evidence::Approximate }];
+            return with(&[found.around], Evidence::Approximate);
         }
-        let mut possible = found.possibly_meant(local);
+        let mut possible = found.possibly_meant(sidecar);
         possible.retain(|&event| !taken.contains(&(form.number, event)));
+        // A variable may hide the function, and neither macro nor compiler tells where.
+        let hidden = found.calls() && name.is_some_and(|name| sidecar.is_local_variable(form.number, name));
+        let certain = |event: usize| !hidden || matches!(standing_of(sidecar, form, event), Standing::Called);
         match possible[..] {
-            [_] => exact(&possible),
-            [first, ..] => vec![Placement { place: at(first), evidence: Evidence::Approximate }],
-            [] => vec![Placement {
-                place: at(found.around),
-                evidence: Evidence::Via(self.operator(sidecar, form, found.around)),
-            }],
+            [only] if certain(only) => with(&possible, Evidence::Exact),
+            [_, ..] => with(&possible, Evidence::Approximate),
+            [] => {
+                let operator = self.operator(sidecar, form, found.around);
+                with(&[found.around], Evidence::Via(operator))
+            }
         }
     }
 

@@ -56,8 +56,18 @@ pub(super) fn first_evaluated(operator: &str) -> Option<u32> {
         | "WITH-ACCESSORS"
         | "WITH-OUTPUT-TO-STRING"
         | "WITH-INPUT-FROM-STRING"
-        | "PRINT-UNREADABLE-OBJECT" => Some(3),
-        "DEFUN" | "DEFMACRO" => Some(4),
+        | "PRINT-UNREADABLE-OBJECT"
+        | "DEFINE-SYMBOL-MACRO"
+        | "DO-ALL-SYMBOLS"
+        | "DO-EXTERNAL-SYMBOLS"
+        | "DO-SYMBOLS"
+        | "HANDLER-BIND"
+        | "MULTIPLE-VALUE-SETQ"
+        | "RESTART-BIND"
+        | "WITH-CONDITION-RESTARTS"
+        | "WITH-OPEN-STREAM"
+        | "WITH-SIMPLE-RESTART" => Some(3),
+        "DEFUN" | "DEFMACRO" | "DEFTYPE" | "DEFINE-COMPILER-MACRO" => Some(4),
         _ if operator.starts_with('&') || STANDARD_MACROS.contains(&operator) => None,
         _ => Some(2),
     }
@@ -219,5 +229,26 @@ pub(super) fn defines(operator: &str) -> bool {
             | "DEFINE-MODIFY-MACRO"
             | "DEFINE-SYMBOL-MACRO"
             | "DEFINE-METHOD-COMBINATION"
+    )
+}
+
+/// Whether the second element of a form with this standard operator is a list of variables and `(variable value)`.
+pub(super) fn binds_list(operator: &str) -> bool {
+    matches!(operator, "LET" | "LET*" | "DO" | "DO*" | "PROG" | "PROG*")
+}
+
+/// Whether the second element of a form with this standard operator is a list that starts with a variable.
+pub(super) fn binds_first(operator: &str) -> bool {
+    matches!(
+        operator,
+        "DOLIST"
+            | "DOTIMES"
+            | "DO-SYMBOLS"
+            | "DO-ALL-SYMBOLS"
+            | "DO-EXTERNAL-SYMBOLS"
+            | "WITH-INPUT-FROM-STRING"
+            | "WITH-OPEN-FILE"
+            | "WITH-OPEN-STREAM"
+            | "WITH-OUTPUT-TO-STRING"
     )
 }

@@ -4,7 +4,7 @@
 //! data, macro templates, declarations, package definitions.
 
 use super::sidecar::{EventKind, Name, Operator, Sidecar, TopLevelForm};
-use super::sidecar_operators::{LOOP_KEYWORDS, defines, first_evaluated};
+use super::sidecar_operators::{LOOP_KEYWORDS, binds_first, binds_list, defines, first_evaluated};
 
 /// What a symbol occurrence is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,7 +23,7 @@ pub enum Role {
     Type,
     /// A slot name.
     Slot,
-    /// Part of quoted data.
+    /// Part of quoted data, or another datum that is compared and not evaluated: a key of CASE, a restart's name.
     Quoted,
     /// `#'x`, or the name handed to `funcall` and its kin.
     Function,
@@ -33,9 +33,9 @@ pub enum Role {
     Template,
     /// Read, but no part of the form: inside `#.`, or the test of `#+`.
     ReadTime,
-    /// The name of a block: `(return-from x)`, which a function's name is, too.
+    /// The name of a block: `(return-from x)`, which a function's name is, too; or a tag.
     Block,
-    /// A variable that LET or the like binds.
+    /// A variable that a lambda list, LET or the like binds.
     Binding,
     /// A keyword of the LOOP macro, which compares names and not symbols.
     LoopKeyword,
@@ -64,13 +64,16 @@ pub fn role(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> Role {
     if let Some(role) = walk.definition_role(event) {
         return role;
     }
+    if walk.is_key(event, parent) {
+        return Role::Quoted;
+    }
     if let Some(role) = walk.type_role(event) {
         return role;
     }
-    if walk.is_binding(event, parent) {
-        return Role::Binding;
+    if let Some(role) = walk.binding_role(event, parent) {
+        return role;
     }
-    if token.place == 2 && matches!(walk.standard_operator(parent), "RETURN-FROM" | "BLOCK") {
+    if walk.names_block(event, parent) {
         return Role::Block;
     }
     if token.place == 1 && walk.is_list(parent) { Role::Operator } else { Role::Argument }
@@ -81,9 +84,46 @@ pub fn is_certain_call(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> 
     Walk { sidecar, form }.is_certain_call(event)
 }
 
-/// Whether a `with-slots`, a `macrolet` or the like around `event` makes its symbol stand for something local.
-pub fn is_locally_redefined(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
-    Walk { sidecar, form }.is_locally_redefined(event)
+/// Whether `event` is a variable for certain: an argument where standard operators evaluate.
+pub fn is_certain_variable(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
+    Walk { sidecar, form }.is_certain_variable(event)
+}
+
+/// Whether `event` is the operator of a list and not something that is bound there. In templates, too.
+pub fn is_operator(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
+    let walk = Walk { sidecar, form };
+    walk.parent(event).is_some_and(|parent| {
+        walk.place(event) == 1 && walk.is_list(parent) && walk.binding_role(event, parent).is_none()
+    })
+}
+
+/// The operator of the `with-slots`, `macrolet` or the like around `event` that makes its symbol stand for something local.
+pub fn local_redefinition<'a>(sidecar: &'a Sidecar, form: &'a TopLevelForm, event: usize) -> Option<&'a str> {
+    Walk { sidecar, form }.local_redefinition(event)
+}
+
+/// What a definition makes of its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Defined {
+    /// A function, generic function, method, macro, or something filed with them.
+    Function,
+    /// A variable, constant or symbol macro.
+    Variable,
+    /// A class, type or the like.
+    Other,
+}
+
+/// What the definition is whose name stands at `event`.
+pub fn defined(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> Defined {
+    let walk = Walk { sidecar, form };
+    let operator = walk.parent(event).map_or("", |parent| walk.standard_operator(parent));
+    match operator {
+        "DEFVAR" | "DEFPARAMETER" | "DEFCONSTANT" | "DEFINE-SYMBOL-MACRO" => Defined::Variable,
+        "DEFCLASS" | "DEFINE-CONDITION" | "DEFTYPE" | "DEFSTRUCT" | "DEFINE-METHOD-COMBINATION" => {
+            Defined::Other
+        }
+        _ => Defined::Function,
+    }
 }
 
 /// The role that `event`, a string, keyword or uninterned symbol in a package definition, has for a symbol of the same
@@ -174,15 +214,130 @@ impl<'a> Walk<'a> {
             && !self.in_template(event)
     }
 
-    /// Whether `event` is what LET and its kin bind: an element of their list, or the first of one.
-    fn is_binding(&self, event: usize, parent: usize) -> bool {
-        let list = if self.place(event) == 1 { self.parent(parent) } else { None };
-        [Some(parent), list].into_iter().flatten().any(|list| {
-            self.place(list) == 2
-                && self.parent(list).is_some_and(|form| {
-                    matches!(self.standard_operator(form), "LET" | "LET*" | "DO" | "DO*" | "PROG" | "PROG*")
-                })
-        })
+    /// The role of what lambda lists, LET and their kin bind.
+    fn binding_role(&self, event: usize, parent: usize) -> Option<Role> {
+        if let Some(role) = self.parameter_role(event, parent) {
+            return Some(role);
+        }
+        if self.standard_operator(parent) == "LOOP" && self.is_loop_variable(event) {
+            return Some(Role::Binding);
+        }
+        let place = self.place(event);
+        let form = self.parent(parent)?;
+        let operator = self.standard_operator(form);
+        // (let (x) …), (dolist (x list) …)
+        if self.place(parent) == 2 && (binds_list(operator) || binds_first(operator) && place == 1) {
+            return Some(Role::Binding);
+        }
+        if operator == "LOOP" && self.is_loop_variable(parent) {
+            return Some(Role::Binding);
+        }
+        // (let ((x 1)) …), (with-slots ((x slot)) …)
+        let outer = self.parent(form)?;
+        let operator = self.standard_operator(outer);
+        let bound = place == 1 && self.place(form) == 2 && (binds_list(operator) || operator == "WITH-SLOTS");
+        bound.then_some(Role::Binding)
+    }
+
+    /// The role of an element of a lambda list.
+    fn parameter_role(&self, event: usize, parent: usize) -> Option<Role> {
+        let place = self.place(event);
+        if self.lambda_list(parent).is_some() {
+            return Some(Role::Binding);
+        }
+        let list = self.parent(parent)?;
+        if self.lambda_list(list).is_some() {
+            // (x default supplied-p)
+            return matches!(place, 1 | 3).then_some(Role::Binding);
+        }
+        // ((key x) default supplied-p)
+        let outer = self.parent(list)?;
+        let keyed = self.place(parent) == 1 && self.lambda_list(outer).is_some();
+        match place {
+            1 if keyed => Some(Role::Quoted),
+            2 if keyed => Some(Role::Binding),
+            _ => None,
+        }
+    }
+
+    /// Whether `list` is a lambda list; if so, whether it is one that destructures.
+    fn lambda_list(&self, list: usize) -> Option<bool> {
+        if !self.is_list(list) {
+            return None;
+        }
+        let around = self.parent(list)?;
+        let place = self.place(list);
+        match (self.standard_operator(around), place) {
+            ("DEFMACRO" | "DEFTYPE" | "DEFINE-COMPILER-MACRO" | "DEFINE-SETF-EXPANDER", 3)
+            | ("DESTRUCTURING-BIND", 2) => return Some(true),
+            ("DEFUN" | "DEFGENERIC" | "DEFINE-MODIFY-MACRO", 3)
+            | ("DEFSETF", 3 | 4)
+            | ("LAMBDA" | "MULTIPLE-VALUE-BIND", 2) => return Some(false),
+            ("DEFMETHOD", 3..) if self.is_method_lambda_list(around, list, 3) => return Some(false),
+            _ => {}
+        }
+        if self.operator(around).is_some_and(|name| name.is("KEYWORD", "METHOD"))
+            && self.is_method_lambda_list(around, list, 2)
+        {
+            return Some(false);
+        }
+        let outer = self.parent(around)?;
+        if place == 2 {
+            if matches!(self.standard_operator(outer), "HANDLER-CASE" | "RESTART-CASE")
+                && self.place(around) >= 3
+            {
+                return Some(false);
+            }
+            let form = self.parent(outer).filter(|_| self.place(outer) == 2);
+            match form.map(|form| self.standard_operator(form)) {
+                Some("FLET" | "LABELS") => return Some(false),
+                Some("MACROLET") => return Some(true),
+                _ => {}
+            }
+        }
+        let required = |place| {
+            let name = self.form.child(around, place).and_then(|child| self.name(child));
+            !name.and_then(Name::standard).is_some_and(|name| name.starts_with('&'))
+        };
+        (self.lambda_list(around) == Some(true) && (1..place).all(required)).then_some(true)
+    }
+
+    /// A datum that is compared and not evaluated.
+    fn is_key(&self, event: usize, parent: usize) -> bool {
+        let is_case = |clause: usize| {
+            self.place(clause) >= 3
+                && self
+                    .parent(clause)
+                    .is_some_and(|form| matches!(self.standard_operator(form), "CASE" | "ECASE" | "CCASE"))
+        };
+        if self.place(event) == 1 {
+            let operator = self.parent(parent).map_or("", |form| self.standard_operator(form));
+            if is_case(parent)
+                || operator == "RESTART-CASE" && self.place(parent) >= 3
+                || operator == "WITH-SIMPLE-RESTART" && self.place(parent) == 2
+            {
+                return true;
+            }
+        }
+        self.place(parent) == 1 && self.parent(parent).is_some_and(is_case)
+    }
+
+    fn names_block(&self, event: usize, parent: usize) -> bool {
+        matches!(
+            (self.standard_operator(parent), self.place(event)),
+            ("RETURN-FROM" | "BLOCK" | "GO", 2) | ("TAGBODY", 2..) | ("PROG" | "PROG*", 3..)
+        )
+    }
+
+    /// What follows FOR, AS, WITH or INTO in a LOOP.
+    fn is_loop_variable(&self, event: usize) -> bool {
+        matches!(self.loop_word_before(event), Some("FOR" | "AS" | "WITH" | "INTO"))
+    }
+
+    /// The name of the symbol before `event`, an element of a LOOP.
+    fn loop_word_before(&self, event: usize) -> Option<&'a str> {
+        let before = self.form.child(self.parent(event)?, self.place(event).checked_sub(1)?)?;
+        self.name(before).map(Name::name)
     }
 
     /// True for lists, false for commas, vectors and the like.
@@ -210,6 +365,7 @@ impl<'a> Walk<'a> {
                 {
                     Some(2)
                 }
+                "HANDLER-CASE" | "RESTART-CASE" if self.place(around) >= 3 => Some(3),
                 _ => None,
             };
             if let Some(first) = clause {
@@ -217,14 +373,20 @@ impl<'a> Walk<'a> {
             }
             if self.place(outer) == 2
                 && let Some(form) = self.parent(outer)
-                && matches!(self.standard_operator(form), "LET" | "LET*")
+                && let Some(first) = match self.standard_operator(form) {
+                    "LET" | "LET*" | "HANDLER-BIND" => Some(2),
+                    "FLET" | "LABELS" | "MACROLET" => Some(3),
+                    _ => None,
+                }
             {
-                return place == 2 && self.is_evaluated(form);
+                return place >= first && self.is_evaluated(form);
             }
         }
         let operator = self.standard_operator(around);
         let first = match operator {
             "" => None,
+            "CASE" | "ECASE" | "CCASE" | "TYPECASE" | "ETYPECASE" | "CTYPECASE" | "HANDLER-CASE"
+            | "RESTART-CASE" => (place == 2).then_some(2),
             "DEFMETHOD" => (3..place).find(|&place| {
                 self.form.child(around, place).is_some_and(|child| self.name(child).is_none())
             }),
@@ -233,21 +395,32 @@ impl<'a> Walk<'a> {
         first.is_some_and(|first| place >= first) && self.is_evaluated(around)
     }
 
-    /// Whether a form around `event` makes a symbol macro, a local macro or a local function of its name.
-    fn is_locally_redefined(&self, event: usize) -> bool {
+    fn is_certain_variable(&self, event: usize) -> bool {
+        self.parent(event).is_some_and(|call| {
+            let first = first_evaluated(self.standard_operator(call));
+            self.is_list(call)
+                && first.is_some_and(|first| self.place(event) >= first)
+                && self.is_evaluated(call)
+        })
+    }
+
+    /// The operator of the form around `event` that makes a symbol macro, a local macro or a local function of its name.
+    fn local_redefinition(&self, event: usize) -> Option<&'a str> {
         let name = self.form.events[event].kind;
         let binds = |binding: usize| {
             let binding = self.form.child(binding, 1).unwrap_or(binding);
             self.form.events[binding].kind == name
         };
-        self.form.ancestors(event).any(|list| {
-            matches!(
-                self.standard_operator(list),
-                "WITH-SLOTS" | "WITH-ACCESSORS" | "SYMBOL-MACROLET" | "MACROLET" | "FLET" | "LABELS"
-            ) && self
-                .form
-                .child(list, 2)
-                .is_some_and(|bindings| (1..).map_while(|place| self.form.child(bindings, place)).any(binds))
+        self.form.ancestors(event).find_map(|list| {
+            let operator = self.standard_operator(list);
+            let bindings = match operator {
+                "WITH-SLOTS" | "WITH-ACCESSORS" | "SYMBOL-MACROLET" | "MACROLET" | "FLET" | "LABELS" => {
+                    self.form.child(list, 2)?
+                }
+                _ => return None,
+            };
+            let mut elements = (1..).map_while(|place| self.form.child(bindings, place));
+            elements.any(binds).then_some(operator)
         })
     }
 
@@ -297,6 +470,9 @@ impl<'a> Walk<'a> {
                 _ => Role::Definition,
             });
         }
+        if self.standard_operator(parent) == "DEFSTRUCT" && self.place(event) > 2 {
+            return Some(Role::Slot);
+        }
         let outer = self.parent(parent)?;
         match (self.standard_operator(outer), self.place(parent)) {
             ("DEFUN" | "DEFGENERIC" | "DEFMETHOD" | "DEFINE-COMPILER-MACRO", 2)
@@ -311,9 +487,6 @@ impl<'a> Walk<'a> {
             ("DEFCLASS" | "DEFINE-CONDITION", 4) => return Some(Role::Slot),
             ("WITH-SLOTS", 2) => return Some(Role::Slot),
             _ => {}
-        }
-        if self.standard_operator(parent) == "DEFSTRUCT" && self.place(event) > 2 {
-            return Some(Role::Slot);
         }
         self.option_role(event, parent, outer)
     }
@@ -333,13 +506,17 @@ impl<'a> Walk<'a> {
             ("DEFCLASS" | "DEFINE-CONDITION", 4) if place % 2 == 1 => match self.option(event, parent)? {
                 "READER" | "WRITER" | "ACCESSOR" => Some(Role::Definition),
                 "TYPE" => Some(Role::Type),
+                "INITARG" => Some(Role::Quoted),
                 _ => None,
             },
+            ("DEFSTRUCT", 2) if place > 2 && self.operator(parent)?.name() == "INCLUDE" => Some(Role::Slot),
             ("DEFSTRUCT", 2) if place == 2 => match self.operator(parent)?.name() {
                 "INCLUDE" => Some(Role::Class),
                 "CONSTRUCTOR" | "COPIER" | "PREDICATE" => Some(Role::Definition),
                 _ => None,
             },
+            // (:include base (slot 1)), (:constructor make-it (slot))
+            _ if self.is_option_of_structure(parent, outer) => Some(Role::Slot),
             ("WITH-SLOTS", 2) if place == 2 => Some(Role::Slot),
             ("WITH-ACCESSORS", 2) if place == 2 => Some(Role::Function),
             ("DEFMETHOD", 3..) if place == 2 && self.is_method_lambda_list(definition, outer, 3) => {
@@ -355,6 +532,19 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Whether `list` is a slot that `option` of a structure includes, or the lambda list of a constructor.
+    fn is_option_of_structure(&self, list: usize, option: usize) -> bool {
+        let place = self.place(list);
+        let definition = self.parent(option).and_then(|names| self.parent(names).map(|form| (names, form)));
+        definition.is_some_and(|(names, form)| {
+            self.standard_operator(form) == "DEFSTRUCT" && self.place(names) == 2
+        }) && match self.operator(option).map(Name::name) {
+            Some("INCLUDE") => place > 2,
+            Some("CONSTRUCTOR") => place == 3,
+            _ => false,
+        }
+    }
+
     /// The first list after the qualifiers, which start at place `first`.
     fn is_method_lambda_list(&self, definition: usize, list: usize, first: u32) -> bool {
         (first..self.place(list))
@@ -362,21 +552,26 @@ impl<'a> Walk<'a> {
     }
 
     fn type_role(&self, event: usize) -> Option<Role> {
+        let parent = self.parent(event)?;
+        if self.standard_operator(parent) == "LOOP" && self.loop_word_before(event) == Some("OF-TYPE") {
+            return Some(Role::Type);
+        }
+        // No code stands where a type is meant, so that whatever stands there belongs to the type.
         let mut child = event;
         for list in self.form.ancestors(event) {
             let place = self.place(child);
-            let direct = child == event;
             match (self.standard_operator(list), place) {
-                ("THE", 2) | ("CHECK-TYPE", 3) => return Some(Role::Type),
-                ("DECLARE" | "DECLAIM" | "PROCLAIM", _) => return Some(self.declaration_role(event, child)),
-                ("LAMBDA" | "LET" | "LET*" | "PROGN" | "DEFUN", _) => return None,
+                ("THE", 2) | ("CHECK-TYPE", 3) => return Some(self.specifier_role(event, parent)),
+                ("DECLARE" | "DECLAIM", _) => return Some(self.declaration_role(event, child)),
                 _ => {}
             }
             if place == 1
                 && let Some(outer) = self.parent(list)
             {
                 match (self.standard_operator(outer), self.place(list)) {
-                    ("TYPECASE" | "ETYPECASE" | "CTYPECASE", 3..) => return Some(Role::Type),
+                    ("TYPECASE" | "ETYPECASE" | "CTYPECASE", 3..) => {
+                        return Some(self.specifier_role(event, parent));
+                    }
                     ("HANDLER-CASE", 3..) => return Some(Role::Class),
                     _ => {}
                 }
@@ -387,32 +582,27 @@ impl<'a> Walk<'a> {
                     return Some(Role::Class);
                 }
             }
-            // A compound type specifier such as (or null x) or (cons x y) leads on; any other list does not.
-            if direct
-                || matches!(
-                    self.standard_operator(list),
-                    "OR" | "AND"
-                        | "NOT"
-                        | "CONS"
-                        | "VALUES"
-                        | "FUNCTION"
-                        | "ARRAY"
-                        | "SIMPLE-ARRAY"
-                        | "VECTOR"
-                )
-            {
-                child = list;
-            } else {
-                return None;
-            }
+            child = list;
         }
         None
+    }
+
+    /// The role of `event` within a type specifier.
+    fn specifier_role(&self, event: usize, parent: usize) -> Role {
+        match (self.standard_operator(parent), self.place(event)) {
+            ("SATISFIES", 2) => Role::Function,
+            ("MEMBER" | "EQL", 2..) => Role::Quoted,
+            _ => Role::Type,
+        }
     }
 
     fn declaration_role(&self, event: usize, specifier: usize) -> Role {
         match (self.standard_operator(specifier), self.parent(event) == Some(specifier), self.place(event)) {
             (_, true, 1) | ("TYPE" | "FTYPE", true, 2) => Role::Type,
-            ("TYPE" | "FTYPE", false, _) => Role::Type,
+            ("TYPE" | "FTYPE", false, _) => match self.parent(event) {
+                Some(parent) => self.specifier_role(event, parent),
+                None => Role::Type,
+            },
             _ => Role::Declaration,
         }
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use steelbank::query::code_find_references::{Certainty, Request};
 use steelbank::query::control::Control;
 use steelbank::query::load_system::{LoadAnswer, LoadNews, LoadStatus, Severity};
+use steelbank::source::sidecar::sidecar_name;
 use steelbank::{ProjectSettings, Steelbank};
 
 const LONG: Duration = Duration::from_secs(600);
@@ -112,6 +113,8 @@ fn loaded_and_asked() {
 
     failures(&bank);
     stale(&bank, &root);
+    changed_within_a_second(&bank, &root);
+    single_files(&bank, &root);
     questions_beside_a_load(&bank);
     fs::remove_dir_all(&root).unwrap();
 }
@@ -179,9 +182,68 @@ fn stale(bank: &Steelbank, root: &Path) {
         "a file that changed, and those after it, are compiled again"
     );
     assert!(!bank.list_systems(&Control::default()).unwrap().systems.iter().any(changed));
+    let sidecar = |file: &str| {
+        let prefix = sidecar_name(&root.join(file), 0).split_once('-').unwrap().0.to_owned();
+        let taps = fs::read_dir(root.join("cache/taps")).unwrap().flatten();
+        taps.filter(|tap| tap.file_name().to_string_lossy().starts_with(&prefix)).count()
+    };
+    assert_eq!(
+        (sidecar("a.lisp"), sidecar("b.lisp")),
+        (1, 1),
+        "one for each file, whatever was loaded before"
+    );
     let definition = bank.find_definition("shop::price", "CL-USER", &Control::default()).unwrap();
     assert_eq!(definition.definitions[0].line, Some(4));
     assert_eq!(definition.definitions[0].column, Some(8));
+}
+
+/// Agents edit fast, and ASDF compares dates in seconds.
+fn changed_within_a_second(bank: &Steelbank, root: &Path) {
+    let text = fs::read_to_string(root.join("b.lisp")).unwrap();
+    let date = std::time::SystemTime::now();
+    let before = date - Duration::from_secs(100);
+    fs::File::options().write(true).open(root.join("a.lisp")).unwrap().set_modified(before).unwrap();
+    load(bank, "shop");
+    let put = |text: &str| {
+        fs::write(root.join("b.lisp"), text).unwrap();
+        fs::File::options().write(true).open(root.join("b.lisp")).unwrap().set_modified(date).unwrap();
+    };
+    put(&format!("{text}(defun added () (price 5))\n"));
+    assert_eq!(load(bank, "shop").compiled.len(), 1);
+    put(&format!("{text}\n(defun added () (price 55))\n"));
+    let found = bank.code_find_references(&Request::new("shop::price")).unwrap();
+    assert_eq!(found.stale, ["b.lisp"]);
+    assert_eq!(load(bank, "shop").compiled.len(), 1);
+    let found = bank.code_find_references(&Request::new("shop::price")).unwrap();
+    assert_eq!(found.stale, [""; 0]);
+    let added = found.refs.iter().find(|found| found.caller.as_deref() == Some("SHOP::ADDED")).unwrap();
+    assert_eq!((added.line, added.columns.as_slice()), (Some(6), &[18][..]), "{added:?}");
+    put(&text);
+    load(bank, "shop");
+}
+
+fn single_files(bank: &Steelbank, root: &Path) {
+    let load = |name: &str| {
+        let path = root.join(name).display().to_string();
+        bank.load_file(&path, &Control::new(LONG), None).unwrap()
+    };
+    write(root, &[("extra.lisp", "(in-package :shop)\n(defun extra ()\n  (price 2))\n")]);
+    let answer = load("extra.lisp");
+    assert_eq!((answer.status, answer.compiled.len()), (LoadStatus::Loaded, 1), "{answer:?}");
+    let found = bank.code_find_references(&Request::new("shop::price")).unwrap();
+    let extra = found.refs.iter().find(|found| found.path == "extra.lisp").unwrap();
+    assert_eq!((extra.line, extra.column, extra.evidence), (Some(3), Some(4), Certainty::Exact));
+
+    let answer = load("wrong.lisp");
+    let failure = answer.failure.unwrap();
+    assert_eq!((answer.status, failure.kind.as_str()), (LoadStatus::Failed, "compile"));
+    assert!(
+        answer.diagnostics.iter().any(|found| found.severity == Severity::Error && found.line == Some(3))
+    );
+    let answer = load("no-such-file.lisp");
+    let failure = answer.failure.unwrap();
+    assert_eq!((answer.status, failure.kind.as_str()), (LoadStatus::Failed, "file"));
+    assert!(failure.message.contains("no-such-file.lisp"), "{failure:?}");
 }
 
 fn questions_beside_a_load(bank: &Steelbank) {

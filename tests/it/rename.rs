@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use steelbank::Steelbank;
-use steelbank::query::code_find_references::{Answer, Certainty, Request};
+use steelbank::query::code_find_references::{Answer, Certainty, Reference, Request};
 use steelbank::query::find_definition::{ImageDefinitions, find_definition, resolve};
 use steelbank::query::load_system::LoadStatus;
 use steelbank::source::lines::decode;
@@ -92,9 +92,10 @@ fn rename() {
         .map(|symbol| index.symbol_text(symbol))
         .collect();
     for name in names.into_iter().step_by(one_in) {
-        let (symbol, sought) = resolve(&index, &name, "CL-USER").unwrap();
+        let resolved = resolve(&index, &name, "CL-USER").unwrap();
+        let sought = &resolved.sought;
         let nothing = ImageDefinitions { definitions: Vec::new() };
-        let definitions = find_definition(&index, bank.project(), symbol, &sought, &nothing).definitions;
+        let definitions = find_definition(bank.project(), &resolved, &nothing).definitions;
         if definitions.is_empty() {
             continue;
         }
@@ -126,7 +127,9 @@ fn rename() {
 /// What becomes of a name, by what the answer says beforehand.
 fn verdict(text: &str, name: &str, found: &Answer) -> &'static str {
     let warned = |word: &str| found.cautions.iter().any(|caution| caution.contains(word));
-    if found.refs.iter().any(|found| found.evidence == Certainty::Approximate) {
+    let unsure =
+        |found: &Reference| found.evidence == Certainty::Approximate || !found.approximate_columns.is_empty();
+    if found.refs.iter().any(unsure) {
         "approximate uses"
     } else if warned("structure") || warned("slot") {
         "names are made from it"

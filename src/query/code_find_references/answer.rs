@@ -132,6 +132,9 @@ pub struct Reference {
     /// The columns of all uses in the line that are exact.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub columns: Vec<u32>,
+    /// The columns of uses in the line that are not sure.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub approximate_columns: Vec<u32>,
     /// What the first use does.
     #[serde(rename = "type")]
     pub use_type: UseType,
