@@ -1,8 +1,10 @@
 //! What the standard operators do with their elements, as far as the roles of symbols depend on it.
 
-/// The place from which on the elements of a standard form are evaluated; None where that is not so simple.
+/// The place from which on the elements of a standard form are evaluated; None where that is not so simple, or where the
+/// operator is not a standard one ("").
 pub(super) fn first_evaluated(operator: &str) -> Option<u32> {
     match operator {
+        "" => None,
         "IF"
         | "PROGN"
         | "PROG1"

@@ -384,7 +384,6 @@ impl<'a> Walk<'a> {
         }
         let operator = self.standard_operator(around);
         let first = match operator {
-            "" => None,
             "CASE" | "ECASE" | "CCASE" | "TYPECASE" | "ETYPECASE" | "CTYPECASE" | "HANDLER-CASE"
             | "RESTART-CASE" => (place == 2).then_some(2),
             "DEFMETHOD" => (3..place).find(|&place| {
