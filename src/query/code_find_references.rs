@@ -462,7 +462,8 @@ fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> 
             Standing::Operator if facts.macro_ => Some((UseType::Macro, false)),
             Standing::Operator if facts.function => Some((UseType::Call, false)),
             Standing::Operator => Some((UseType::Mention, false)),
-            Standing::Open => Some((UseType::Mention, !facts.shadowed)),
+            Standing::Argument if !facts.variable => Some((UseType::Mention, false)),
+            Standing::Argument | Standing::Open => Some((UseType::Mention, !facts.shadowed)),
         },
     }
 }

@@ -11,7 +11,7 @@ use super::lines::Lines;
 use super::lisp::{Dialect, Features, Form, LispText, TopLevelForm as TopLevelText};
 use super::sidecar::{Event, EventKind, Name, Operator, Sidecar, TopLevelForm, UseKind};
 use super::sidecar_roles::{
-    Defined, Role, defined, is_certain_call, is_certain_variable, is_operator, local_redefinition,
+    Defined, Role, defined, is_certain_call, is_evaluated_argument, is_operator, local_redefinition,
     package_role, role,
 };
 
@@ -92,6 +92,8 @@ pub enum Standing {
     Called,
     /// It is a variable: an argument that standard operators evaluate.
     Variable,
+    /// It is an argument that a standard operator evaluates, in a template or in the arguments of another macro.
+    Argument,
     /// It is the operator of a list in a template or in the arguments of another macro.
     Operator,
     /// Anything else.
@@ -255,8 +257,12 @@ fn standing_of(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> Standing
 fn standing(sidecar: &Sidecar, form: &TopLevelForm, event: usize, role: Role) -> Standing {
     match role {
         Role::Operator if is_certain_call(sidecar, form, event) => Standing::Called,
-        Role::Argument if is_certain_variable(sidecar, form, event) => Standing::Variable,
         Role::Operator | Role::Template if is_operator(sidecar, form, event) => Standing::Operator,
+        Role::Argument => match is_evaluated_argument(sidecar, form, event) {
+            Some(true) => Standing::Variable,
+            Some(false) => Standing::Argument,
+            None => Standing::Open,
+        },
         _ => Standing::Open,
     }
 }

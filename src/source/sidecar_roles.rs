@@ -84,9 +84,10 @@ pub fn is_certain_call(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> 
     Walk { sidecar, form }.is_certain_call(event)
 }
 
-/// Whether `event` is a variable for certain: an argument where standard operators evaluate.
-pub fn is_certain_variable(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
-    Walk { sidecar, form }.is_certain_variable(event)
+/// Whether `event` is an argument that a standard operator evaluates; if so, whether it does for certain, for nothing
+/// but standard operators stands around.
+pub fn is_evaluated_argument(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> Option<bool> {
+    Walk { sidecar, form }.is_evaluated_argument(event)
 }
 
 /// Whether `event` is the operator of a list and not something that is bound there. In templates, too.
@@ -394,21 +395,25 @@ impl<'a> Walk<'a> {
         first.is_some_and(|first| place >= first) && self.is_evaluated(around)
     }
 
-    fn is_certain_variable(&self, event: usize) -> bool {
-        self.parent(event).is_some_and(|call| {
-            let first = first_evaluated(self.standard_operator(call));
-            self.is_list(call)
-                && first.is_some_and(|first| self.place(event) >= first)
-                && self.is_evaluated(call)
-        })
+    fn is_evaluated_argument(&self, event: usize) -> Option<bool> {
+        let call = self.parent(event).filter(|&call| self.is_list(call))?;
+        let first = first_evaluated(self.standard_operator(call))?;
+        (self.place(event) >= first).then(|| self.is_evaluated(call))
     }
 
     /// The operator of the form around `event` that makes a symbol macro, a local macro or a local function of its name.
     fn local_redefinition(&self, event: usize) -> Option<&'a str> {
         let name = self.form.events[event].kind;
-        let binds = |binding: usize| {
-            let binding = self.form.child(binding, 1).unwrap_or(binding);
-            self.form.events[binding].kind == name
+        let is_name = |other: usize| self.form.events[other].kind == name;
+        let binds = |binding: usize| match self.form.child(binding, 1) {
+            None => is_name(binding),
+            Some(bound) if is_name(bound) => true,
+            // (flet (((setf name) …)) …) makes nothing else of the name.
+            Some(bound) => {
+                self.standard_operator(bound) == "SETF"
+                    && self.form.child(bound, 2).is_some_and(is_name)
+                    && (self.parent(event) == Some(bound) || self.is_place(event))
+            }
         };
         self.form.ancestors(event).find_map(|list| {
             let operator = self.standard_operator(list);
@@ -420,6 +425,17 @@ impl<'a> Walk<'a> {
             };
             let mut elements = (1..).map_while(|place| self.form.child(bindings, place));
             elements.any(binds).then_some(operator)
+        })
+    }
+
+    /// Whether `event` is the operator of a place that a standard macro writes to.
+    fn is_place(&self, event: usize) -> bool {
+        let place = self.parent(event).filter(|_| self.place(event) == 1);
+        place.and_then(|place| self.parent(place)).is_some_and(|form| {
+            matches!(
+                self.standard_operator(form),
+                "SETF" | "PSETF" | "PUSH" | "PUSHNEW" | "POP" | "INCF" | "DECF" | "ROTATEF" | "SHIFTF"
+            )
         })
     }
 

@@ -16,7 +16,7 @@ use crate::fixtures::lisp_libraries;
 use crate::project::{folder, in_a_process_of_its_own, load, project};
 
 /// What is asked about the torture project.
-const SYMBOLS: [&str; 26] = [
+const SYMBOLS: [&str; 35] = [
     "torture::exported",
     "torture.namesake::exported",
     "torture::said",
@@ -43,6 +43,15 @@ const SYMBOLS: [&str; 26] = [
     "torture::naïve",
     "torture::größe",
     "(setf torture::target)",
+    "torture::parse",
+    "torture::log-it",
+    "torture::helper",
+    "torture::zone",
+    "torture::work",
+    "torture::*opt*",
+    "torture::left",
+    "torture::right",
+    "(setf torture::work)",
 ];
 
 #[test]
@@ -82,6 +91,9 @@ fn line(found: &Reference) -> String {
     let mut text = format!("{}:{}", found.path, found.line.unwrap_or(0));
     let columns: Vec<String> = found.columns.iter().map(u32::to_string).collect();
     write!(text, ":{} {:?} {:?}", columns.join(","), found.use_type, found.evidence).unwrap();
+    if !found.approximate_columns.is_empty() {
+        write!(text, " {:?}", found.approximate_columns).unwrap();
+    }
     for (word, value) in [("via", &found.via), ("in", &found.caller)] {
         if let Some(value) = value {
             write!(text, " {word} {value}").unwrap();

@@ -20,4 +20,5 @@
                (:file "endings")
                (:file "marked")
                (latin-1-file "latin")
-               (:file "unicode")))
+               (:file "unicode")
+               (:file "doubts")))
