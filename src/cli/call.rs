@@ -94,6 +94,9 @@ pub(super) fn call(
     } else {
         shell.output.text(&answer.text)?;
     }
+    if let Some(note) = answer.note {
+        shell.output.complain(note);
+    }
     Ok(match answer.outcome {
         // The answer is right for what was loaded; what was not may hold more.
         _ if !complete => Exit::Engine,

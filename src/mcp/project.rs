@@ -6,13 +6,16 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::tool::{Answer, Call, Effect, Failure, News, Outcome, Session, Tool};
+use super::tool::{Answer, Call, Effect, Failure, Load, News, Outcome, Session, Tool};
 use crate::LoadListener;
-use crate::query::code_find_references::{self, Request};
 use crate::query::control::ALLOWED;
 use crate::query::find_definition;
 use crate::query::load_system::{LoadAnswer, LoadNews, LoadStatus, SystemsAnswer};
 use crate::query::lookup::DEFAULT_PACKAGE;
+use crate::query::{
+    self,
+    code_find_references::{self, Request},
+};
 use crate::render::project as text;
 
 /// What code-find-references takes.
@@ -111,7 +114,8 @@ pub(super) fn tools() -> Vec<Tool> {
              listed: ask find-definition.",
             Effect::Reads,
             references,
-        ),
+        )
+        .of_image(),
         Tool::new::<DefinitionArguments, find_definition::Answer>(
             "find-definition",
             "Find where a symbol is defined",
@@ -120,7 +124,8 @@ pub(super) fn tools() -> Vec<Tool> {
              naming it, as defstruct does its accessors.",
             Effect::Reads,
             definition,
-        ),
+        )
+        .of_image(),
         Tool::new::<LoadSystemArguments, LoadAnswer>(
             "load-system",
             "Load a system",
@@ -146,7 +151,8 @@ pub(super) fn tools() -> Vec<Tool> {
              disk since they were loaded.",
             Effect::Reads,
             systems,
-        ),
+        )
+        .of_image(),
     ]
 }
 
@@ -168,12 +174,14 @@ fn definition(session: &Session, given: DefinitionArguments, call: &Call) -> Res
 
 fn load_system(session: &Session, given: LoadSystemArguments, call: &Call) -> Result<Answer, Failure> {
     let control = call.control(Duration::from_secs(given.timeout_seconds));
-    loaded(&session.bank.load_system(&given.system, given.force, &control, Some(listener(call)))?)
+    let outcome = session.bank.load_system(&given.system, given.force, &control, Some(listener(call)));
+    loaded(session, given.system, outcome)
 }
 
 fn load_file(session: &Session, given: LoadFileArguments, call: &Call) -> Result<Answer, Failure> {
     let control = call.control(Duration::from_secs(given.timeout_seconds));
-    loaded(&session.bank.load_file(&given.path, &control, Some(listener(call)))?)
+    let outcome = session.bank.load_file(&given.path, &control, Some(listener(call)));
+    loaded(session, given.path, outcome)
 }
 
 fn systems(session: &Session, _: NoArguments, call: &Call) -> Result<Answer, Failure> {
@@ -181,12 +189,18 @@ fn systems(session: &Session, _: NoArguments, call: &Call) -> Result<Answer, Fai
     Answer::new(text::systems(&answer), &answer, Outcome::Answered)
 }
 
-fn loaded(answer: &LoadAnswer) -> Result<Answer, Failure> {
-    let outcome = match answer.status {
-        LoadStatus::Loaded => Outcome::Answered,
-        LoadStatus::Failed | LoadStatus::Cancelled | LoadStatus::TimedOut => Outcome::Failed,
-    };
-    Answer::new(text::load(answer), answer, outcome)
+/// A load's answer; the session remembers how it ended, for those who did not ask for it.
+fn loaded(
+    session: &Session,
+    name: String,
+    outcome: Result<LoadAnswer, query::Error>,
+) -> Result<Answer, Failure> {
+    let text = outcome.as_ref().map_or_else(ToString::to_string, text::load);
+    let loaded = outcome.as_ref().is_ok_and(|answer| answer.status == LoadStatus::Loaded);
+    let line = text.lines().next().unwrap_or_default().to_owned();
+    session.note_load(Load { name, loaded, outcome: line });
+    let ended = if loaded { Outcome::Answered } else { Outcome::Failed };
+    Answer::new(text, &outcome?, ended)
 }
 
 /// Hands a load's news to the call's listener.

@@ -206,7 +206,8 @@ impl ServerHandler for Server {
 fn result(outcome: Result<Answer, Failure>) -> CallToolResult {
     match outcome {
         Ok(answer) => {
-            let text = vec![ContentBlock::text(answer.text)];
+            let texts = std::iter::once(answer.text).chain(answer.note.map(str::to_owned));
+            let text = texts.map(ContentBlock::text).collect();
             let mut result = match answer.outcome {
                 Outcome::Failed => CallToolResult::error(text),
                 Outcome::Answered | Outcome::NotFound => CallToolResult::success(text),

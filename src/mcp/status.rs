@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tool::{Answer, Effect, Outcome, Session, Tool};
+use super::tool::{Answer, Effect, Load, Outcome, Session, Tool};
 use crate::engine::State;
 
 /// No arguments.
@@ -34,6 +34,14 @@ pub(crate) struct StatusAnswer {
     start_microseconds: Option<u64>,
     /// Cross references in the index, from which the who-calls family is answered.
     records: usize,
+    /// The project's folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    project: Option<String>,
+    /// Whether a system or file is being loaded now.
+    loading: bool,
+    /// How loading systems and files ended, those of --system included; each one's last time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    loads: Vec<Load>,
     /// Trouble that was not a call's own, oldest first.
     reports: Vec<String>,
 }
@@ -79,6 +87,9 @@ fn status(session: &Session) -> StatusAnswer {
         abandoned_threads: status.abandoned_threads,
         start_microseconds: status.start_microseconds,
         records: session.bank.index().record_count(),
+        project: session.bank.project().root().map(|root| root.display().to_string()),
+        loading: session.bank.is_loading(),
+        loads: session.loads(),
         reports: status.reports,
     }
 }
@@ -87,6 +98,9 @@ fn text(answer: &StatusAnswer) -> String {
     let mut text = match (answer.lisp, &answer.reason) {
         (LispState::Starting, _) => "Lisp is starting.".to_owned(),
         (LispState::Ready, _) => "Lisp is ready.".to_owned(),
+        (LispState::Busy, _) if answer.loading => {
+            format!("Lisp is loading a system; {} jobs wait.", answer.queued)
+        }
         (LispState::Busy, _) => format!("Lisp is busy; {} jobs wait.", answer.queued),
         (LispState::Dead, reason) => format!(
             "Lisp has died: {}. The who-calls family still answers from the index; restart the server for the rest.",
@@ -108,6 +122,12 @@ fn text(answer: &StatusAnswer) -> String {
             "\n{} threads were given up, because what ran on them could not be stopped.",
             answer.abandoned_threads
         );
+    }
+    if let Some(project) = &answer.project {
+        let _ = write!(text, "\nProject: {project}");
+    }
+    for load in &answer.loads {
+        let _ = write!(text, "\n- {}", load.outcome);
     }
     for report in &answer.reports {
         let _ = write!(text, "\n- {report}");

@@ -138,7 +138,8 @@ pub(super) fn tools() -> Vec<Tool> {
          every facet when a symbol is several things at once.",
         Effect::Reads,
         describe,
-    )];
+    )
+    .of_image()];
     tools.extend(WHO_TOOLS.iter().map(|tool| {
         let kind = tool.kind;
         Tool::new::<WhoArguments, Listed>(
@@ -148,6 +149,7 @@ pub(super) fn tools() -> Vec<Tool> {
             Effect::Reads,
             move |session, arguments, _| who(session, kind, arguments),
         )
+        .of_image()
     }));
     tools
 }

@@ -1,9 +1,11 @@
 //! What a tool is: a name, schemas, and a function from checked arguments to an answer. It knows no protocol, so that
 //! the command line calls the same tools.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -23,13 +25,36 @@ pub struct Session {
     pub bank: Steelbank,
     /// The index of the project's text, or why there is none.
     pub text: Result<Arc<TextIndex>, Arc<str>>,
+    /// How the loads of this session ended, by system or file.
+    loads: Arc<Mutex<BTreeMap<String, Load>>>,
+}
+
+/// How a load ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub(super) struct Load {
+    /// The system or file.
+    pub(super) name: String,
+    /// Whether all of it is loaded.
+    pub(super) loaded: bool,
+    /// What came of it, in a line.
+    pub(super) outcome: String,
 }
 
 impl Session {
     /// A session over `bank`.
     pub fn new(bank: Steelbank) -> Self {
         let why = "There is no project whose text could be searched: start steelbank with --project DIR.";
-        Self { bank, text: Err(why.into()) }
+        Self { bank, text: Err(why.into()), loads: Arc::default() }
+    }
+
+    /// Remembers how a load ended.
+    pub(super) fn note_load(&self, load: Load) {
+        self.loads.lock().insert(load.name.clone(), load);
+    }
+
+    /// How the loads ended, by name.
+    pub(super) fn loads(&self) -> Vec<Load> {
+        self.loads.lock().values().cloned().collect()
     }
 
     /// The same session, with the index of the project's text, or why there is none.
@@ -106,6 +131,8 @@ pub struct Answer {
     pub structured: Value,
     /// How it ended.
     pub outcome: Outcome,
+    /// What must be known beside the answer.
+    pub note: Option<&'static str>,
 }
 
 impl Answer {
@@ -116,7 +143,19 @@ impl Answer {
     pub fn new<T: Serialize>(text: String, structured: &T, outcome: Outcome) -> Result<Self, Failure> {
         let structured =
             serde_json::to_value(structured).map_err(|error| Failure::Engine(error.to_string()))?;
-        Ok(Self { text, structured, outcome })
+        Ok(Self { text, structured, outcome, note: None })
+    }
+}
+
+impl Answer {
+    fn while_moving(mut self, moving: bool) -> Self {
+        if moving {
+            self.note = Some(MOVING);
+            if let Value::Object(structured) = &mut self.structured {
+                structured.insert("loading".to_owned(), Value::Bool(true));
+            }
+        }
+        self
     }
 }
 
@@ -172,10 +211,14 @@ pub struct Tool {
     title: &'static str,
     description: &'static str,
     effect: Effect,
+    of_image: bool,
     input: Arc<Map<String, Value>>,
     output: Arc<Map<String, Value>>,
     body: Box<Body>,
 }
+
+/// What answers about the image say while a load changes it.
+const MOVING: &str = "A system is being loaded just now: what it defines may still be missing here. Ask again when the load has ended.";
 
 impl Tool {
     /// A tool that takes `A`, described by its schema, and promises an answer of `O`'s schema.
@@ -200,6 +243,7 @@ impl Tool {
             title,
             description,
             effect,
+            of_image: false,
             input,
             output: Arc::new(schema::output::<O>()),
             body: Box::new(move |session, given, call| {
@@ -207,6 +251,20 @@ impl Tool {
                 body(session, read, call)
             }),
         }
+    }
+
+    /// The same tool, whose answers are about the image, and say so when a load is changing it.
+    #[must_use]
+    pub fn of_image(mut self) -> Self {
+        self.of_image = true;
+        if let Some(Value::Object(properties)) = Arc::make_mut(&mut self.output).get_mut("properties") {
+            let loading = json!({
+                "type": "boolean",
+                "description": "True while a system is being loaded: the answer may soon be another."
+            });
+            properties.insert("loading".to_owned(), loading);
+        }
+        self
     }
 
     /// The name that it is called by.
@@ -256,8 +314,18 @@ impl Tool {
         arguments: Map<String, Value>,
         call: &Call,
     ) -> Result<Answer, Failure> {
-        match (self.body)(session, arguments, call) {
-            Ok(answer) => Ok(Answer { text: cut(answer.text, MOST_TEXT), ..answer }),
+        let is_moving = || self.of_image && session.bank.is_loading();
+        let moved = is_moving();
+        let outcome = (self.body)(session, arguments, call);
+        let moving = moved || is_moving();
+        match outcome {
+            Ok(mut answer) => {
+                answer.text = cut(answer.text, MOST_TEXT);
+                Ok(answer.while_moving(moving))
+            }
+            Err(Failure::Arguments(why)) if moving => {
+                Err(Failure::Arguments(format!("{} {MOVING}", cut(why, MOST_ERROR))))
+            }
             Err(Failure::Arguments(why)) => Err(Failure::Arguments(cut(why, MOST_ERROR))),
             Err(Failure::Engine(why)) => {
                 Err(Failure::Engine(cut(not_started(&session.bank).unwrap_or(why), MOST_ERROR)))

@@ -33,6 +33,14 @@ pub fn references(answer: &code_find_references::Answer) -> String {
         if let Some(caller) = &found.caller {
             let _ = write!(text, " in {caller}");
         }
+        for (columns, what) in [(&found.columns, "also at"), (&found.approximate_columns, "perhaps also at")]
+        {
+            let others: Vec<String> =
+                columns.iter().filter(|&&column| Some(column) != found.column).map(u32::to_string).collect();
+            if !others.is_empty() {
+                let _ = write!(text, ", {what} {}", others.join(", "));
+            }
+        }
         if found.stale {
             text.push_str(" (file changed since it was loaded)");
         }
@@ -47,14 +55,11 @@ pub fn references(answer: &code_find_references::Answer) -> String {
             "\n\n{left_out} more are left out; ask with another \"offset\" or a larger \"limit\"."
         );
     }
-    if !answer.cautions.is_empty() || answer.loading {
+    if !answer.cautions.is_empty() {
         text.push('\n');
     }
     for caution in &answer.cautions {
         let _ = write!(text, "\nNote: {caution}");
-    }
-    if answer.loading {
-        text.push_str("\nNote: a system is being loaded just now; ask again when it is done.");
     }
     text
 }

@@ -172,3 +172,57 @@ fn a_cancelled_load_stops_and_lisp_goes_on() {
     drop(client);
     assert_eq!(ends(child).code(), Some(0));
 }
+
+#[test]
+fn while_a_system_loads_every_answer_about_the_image_says_so() {
+    let folder = Folder::new("moving");
+    let mut command = server_over(&folder, "steelbank-moving", "(loop (sleep 0.01))");
+    command.args(["--system", "steelbank-moving"]);
+    let (mut child, mut client) = serve(command, Streams::Pipes);
+    client.initialize();
+    while client.call("status", json!({}))["structuredContent"]["loading"] != true {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let asked = [
+        ("describe-symbol", json!({ "name": "cl:car" })),
+        ("describe-symbol", json!({ "name": "not-yet-there" })),
+        ("who-calls", json!({ "name": "cl:mapcar", "limit": 2 })),
+        ("who-calls", json!({ "name": "not-yet-there" })),
+        ("code-find-references", json!({ "symbol": "cl:car" })),
+        ("find-definition", json!({ "name": "cl:car" })),
+    ];
+    for (tool, arguments) in asked {
+        let answer = client.call(tool, arguments);
+        assert_eq!(answer["structuredContent"]["loading"], true, "{tool}: {answer}");
+        let note = answer["content"][1]["text"].as_str().unwrap();
+        assert!(note.contains("is being loaded"), "{note}");
+        let contract = answer["content"][0]["text"].as_str().unwrap();
+        assert!(!contract.contains("is being loaded"), "the contract's text stays what it is: {contract}");
+    }
+    let answer = client.call("code-find-references", json!({ "symbol": "not-yet-there" }));
+    assert!(answer["content"][0]["text"].as_str().unwrap().contains("is being loaded"), "{answer}");
+    // It would go on loading for ever.
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_system_that_did_not_load_in_the_background_is_in_the_status() {
+    let folder = Folder::new("background");
+    let mut command = server_over(&folder, "steelbank-background", "(defun f () (if))");
+    command.args(["--system", "steelbank-background", "--system", "no-such-system"]);
+    let (child, mut client) = serve(command, Streams::Pipes);
+    client.initialize();
+    let loads = loop {
+        let status = client.call("status", json!({}))["structuredContent"].clone();
+        if status["loads"].as_array().is_some_and(|loads| loads.len() == 2) {
+            break status["loads"].clone();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    };
+    assert!(loads.as_array().unwrap().iter().all(|load| load["loaded"] == false), "{loads}");
+    let text = client.text("status", json!({}));
+    assert!(text.contains("steelbank-background is not loaded") && text.contains("no-such-system"), "{text}");
+    drop(client);
+    assert_eq!(ends(child).code(), Some(0));
+}
