@@ -446,7 +446,8 @@ fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> 
         TextRole::ReadTime => sure(UseType::ReadTime),
         // What a macro makes of it may be a local variable as well.
         TextRole::Template => {
-            Some((UseType::Template, occurrence.standing == Standing::Operator || !facts.shadowed))
+            let clear = matches!(occurrence.standing, Standing::Operator | Standing::Name);
+            Some((UseType::Template, clear || !facts.shadowed))
         }
         _ if occurrence.local => None,
         TextRole::Function => sure(UseType::Function),
@@ -463,7 +464,7 @@ fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> 
             Standing::Operator if facts.function => Some((UseType::Call, false)),
             Standing::Operator => Some((UseType::Mention, false)),
             Standing::Argument if !facts.variable => Some((UseType::Mention, false)),
-            Standing::Argument | Standing::Open => Some((UseType::Mention, !facts.shadowed)),
+            Standing::Argument | Standing::Name | Standing::Open => Some((UseType::Mention, !facts.shadowed)),
         },
     }
 }

@@ -11,8 +11,8 @@ use super::lines::Lines;
 use super::lisp::{Dialect, Features, Form, LispText, TopLevelForm as TopLevelText};
 use super::sidecar::{Event, EventKind, Name, Operator, Sidecar, TopLevelForm, UseKind};
 use super::sidecar_roles::{
-    Defined, Role, defined, is_certain_call, is_evaluated_argument, is_operator, local_redefinition,
-    package_role, role,
+    Defined, Role, defined, is_certain_call, is_evaluated_argument, is_name_in_template, is_operator,
+    local_redefinition, package_role, role,
 };
 
 /// How sure a position is.
@@ -96,6 +96,8 @@ pub enum Standing {
     Argument,
     /// It is the operator of a list in a template or in the arguments of another macro.
     Operator,
+    /// It is a type, class, slot or datum in a template.
+    Name,
     /// Anything else.
     Open,
 }
@@ -258,6 +260,7 @@ fn standing(sidecar: &Sidecar, form: &TopLevelForm, event: usize, role: Role) ->
     match role {
         Role::Operator if is_certain_call(sidecar, form, event) => Standing::Called,
         Role::Operator | Role::Template if is_operator(sidecar, form, event) => Standing::Operator,
+        Role::Template if is_name_in_template(sidecar, form, event) => Standing::Name,
         Role::Argument => match is_evaluated_argument(sidecar, form, event) {
             Some(true) => Standing::Variable,
             Some(false) => Standing::Argument,

@@ -33,6 +33,7 @@ pub(super) fn first_evaluated(operator: &str) -> Option<u32> {
         | "IGNORE-ERRORS"
         | "LOCALLY"
         | "PROGV"
+        | "TAGBODY"
         | "TIME"
         | "ASSERT" => Some(2),
         "LET"
@@ -65,11 +66,13 @@ pub(super) fn first_evaluated(operator: &str) -> Option<u32> {
         | "DO-SYMBOLS"
         | "HANDLER-BIND"
         | "MULTIPLE-VALUE-SETQ"
+        | "PROG"
+        | "PROG*"
         | "RESTART-BIND"
         | "WITH-CONDITION-RESTARTS"
         | "WITH-OPEN-STREAM"
         | "WITH-SIMPLE-RESTART" => Some(3),
-        "DEFUN" | "DEFMACRO" | "DEFTYPE" | "DEFINE-COMPILER-MACRO" => Some(4),
+        "DO" | "DO*" | "DEFUN" | "DEFMACRO" | "DEFTYPE" | "DEFINE-COMPILER-MACRO" => Some(4),
         _ if operator.starts_with('&') || STANDARD_MACROS.contains(&operator) => None,
         _ => Some(2),
     }
@@ -87,56 +90,39 @@ const STANDARD_MACROS: &[&str] = &[
     "DECLARE",
     "DEFCLASS",
     "DEFGENERIC",
-    "DEFINE-COMPILER-MACRO",
     "DEFINE-CONDITION",
     "DEFINE-METHOD-COMBINATION",
     "DEFINE-MODIFY-MACRO",
     "DEFINE-SETF-EXPANDER",
-    "DEFINE-SYMBOL-MACRO",
     "DEFMETHOD",
     "DEFPACKAGE",
     "DEFSETF",
     "DEFSTRUCT",
-    "DEFTYPE",
-    "DO",
-    "DO*",
-    "DO-ALL-SYMBOLS",
-    "DO-EXTERNAL-SYMBOLS",
-    "DO-SYMBOLS",
     "ECASE",
     "ETYPECASE",
     "FORMATTER",
     "FUNCTION",
     "GO",
-    "HANDLER-BIND",
     "HANDLER-CASE",
     "IN-PACKAGE",
     "LOAD-TIME-VALUE",
     "LOOP",
     "LOOP-FINISH",
-    "MULTIPLE-VALUE-SETQ",
     "PPRINT-EXIT-IF-LIST-EXHAUSTED",
     "PPRINT-LOGICAL-BLOCK",
     "PPRINT-POP",
-    "PROG",
-    "PROG*",
     "QUOTE",
     "REMF",
-    "RESTART-BIND",
     "RESTART-CASE",
     "ROTATEF",
     "SHIFTF",
     "STEP",
-    "TAGBODY",
     "TRACE",
     "TYPECASE",
     "UNTRACE",
     "WITH-COMPILATION-UNIT",
-    "WITH-CONDITION-RESTARTS",
     "WITH-HASH-TABLE-ITERATOR",
-    "WITH-OPEN-STREAM",
     "WITH-PACKAGE-ITERATOR",
-    "WITH-SIMPLE-RESTART",
     "WITH-STANDARD-IO-SYNTAX",
 ];
 

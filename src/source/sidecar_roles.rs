@@ -52,7 +52,7 @@ pub fn role(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> Role {
     let Some(parent) = token.parent.map(|parent| parent as usize) else {
         return Role::Argument;
     };
-    if token.place == 0 {
+    if token.place == 0 || walk.is_read_time(parent) {
         return Role::ReadTime;
     }
     if token.place > 1 && walk.standard_operator(parent) == "LOOP" && walk.names_loop_keyword(event) {
@@ -101,6 +101,17 @@ pub fn is_operator(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool
 /// The operator of the `with-slots`, `macrolet` or the like around `event` that makes its symbol stand for something local.
 pub fn local_redefinition<'a>(sidecar: &'a Sidecar, form: &'a TopLevelForm, event: usize) -> Option<&'a str> {
     Walk { sidecar, form }.local_redefinition(event)
+}
+
+/// Whether `event`, in a template, is a type, class, slot or datum there, and so no local variable.
+pub fn is_name_in_template(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
+    let walk = Walk { sidecar, form };
+    let quoted = walk.parent(event).is_some_and(|parent| form.events[parent].operator == Operator::Quote);
+    quoted
+        || matches!(
+            walk.definition_role(event).or_else(|| walk.type_role(event)),
+            Some(Role::Type | Role::Class | Role::Slot | Role::Definition | Role::Structure)
+        )
 }
 
 /// What a definition makes of its name.
@@ -341,6 +352,13 @@ impl<'a> Walk<'a> {
         self.name(before).map(Name::name)
     }
 
+    /// Whether `list`, or one around it, was read and is no part of the form: within `#.`, or the test of `#+`.
+    fn is_read_time(&self, list: usize) -> bool {
+        std::iter::once(list)
+            .chain(self.form.ancestors(list))
+            .any(|list| self.place(list) == 0 && self.parent(list).is_some())
+    }
+
     /// True for lists, false for commas, vectors and the like.
     fn is_list(&self, event: usize) -> bool {
         matches!(self.form.events[event].kind, EventKind::Form(_) | EventKind::List)
@@ -367,6 +385,8 @@ impl<'a> Walk<'a> {
                     Some(2)
                 }
                 "HANDLER-CASE" | "RESTART-CASE" if self.place(around) >= 3 => Some(3),
+                "DO" | "DO*" if self.place(around) == 3 => Some(1),
+                operator if binds_first(operator) && self.place(around) == 2 => Some(2),
                 _ => None,
             };
             if let Some(first) = clause {
@@ -375,7 +395,8 @@ impl<'a> Walk<'a> {
             if self.place(outer) == 2
                 && let Some(form) = self.parent(outer)
                 && let Some(first) = match self.standard_operator(form) {
-                    "LET" | "LET*" | "HANDLER-BIND" => Some(2),
+                    "HANDLER-BIND" => Some(2),
+                    operator if binds_list(operator) => Some(2),
                     "FLET" | "LABELS" | "MACROLET" => Some(3),
                     _ => None,
                 }
@@ -387,6 +408,11 @@ impl<'a> Walk<'a> {
         let first = match operator {
             "CASE" | "ECASE" | "CCASE" | "TYPECASE" | "ETYPECASE" | "CTYPECASE" | "HANDLER-CASE"
             | "RESTART-CASE" => (place == 2).then_some(2),
+            "LOOP" => {
+                let word = self.loop_word_before(list);
+                (!matches!(word, Some("FOR" | "AS" | "WITH" | "INTO" | "AND" | "OF-TYPE" | "USING")))
+                    .then_some(2)
+            }
             "DEFMETHOD" => (3..place).find(|&place| {
                 self.form.child(around, place).is_some_and(|child| self.name(child).is_none())
             }),
