@@ -305,7 +305,7 @@ impl Search<'_> {
         }
         if self.seen.designators > 0 {
             cautions.push(format!(
-                "An uninterned symbol of this name stands in {} places outside package definitions: code that makes names may mean it.",
+                "An uninterned symbol or keyword of this name stands in {} places where names are made or looked up: code may mean it.",
                 self.seen.designators
             ));
         }
@@ -441,7 +441,8 @@ fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> 
         TextRole::Class => sure(UseType::Class),
         TextRole::Type => sure(UseType::Type),
         TextRole::Slot => sure(UseType::Slot),
-        TextRole::Quoted => sure(UseType::Quoted),
+        // A list of data may be code, in which it is a local variable.
+        TextRole::Quoted => Some((UseType::Quoted, occurrence.standing == Standing::Name || !facts.shadowed)),
         TextRole::Block => sure(UseType::Block),
         TextRole::ReadTime => sure(UseType::ReadTime),
         // What a macro makes of it may be a local variable as well.

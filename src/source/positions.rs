@@ -11,8 +11,8 @@ use super::lines::Lines;
 use super::lisp::{Dialect, Features, Form, LispText, TopLevelForm as TopLevelText};
 use super::sidecar::{Event, EventKind, Name, Operator, Sidecar, TopLevelForm, UseKind};
 use super::sidecar_roles::{
-    Defined, Role, defined, is_certain_call, is_evaluated_argument, is_name_in_template, is_operator,
-    local_redefinition, package_role, role,
+    Defined, Role, defined, is_certain_call, is_declared_special, is_evaluated_argument, is_looked_up,
+    is_name_in_template, is_operator, is_single_datum, local_redefinition, package_role, role,
 };
 
 /// How sure a position is.
@@ -96,7 +96,7 @@ pub enum Standing {
     Argument,
     /// It is the operator of a list in a template or in the arguments of another macro.
     Operator,
-    /// It is a type, class, slot or datum in a template.
+    /// It is a type, class, slot or datum in a template; or a datum that stands by itself.
     Name,
     /// Anything else.
     Open,
@@ -261,6 +261,7 @@ fn standing(sidecar: &Sidecar, form: &TopLevelForm, event: usize, role: Role) ->
         Role::Operator if is_certain_call(sidecar, form, event) => Standing::Called,
         Role::Operator | Role::Template if is_operator(sidecar, form, event) => Standing::Operator,
         Role::Template if is_name_in_template(sidecar, form, event) => Standing::Name,
+        Role::Quoted if is_single_datum(sidecar, form, event) => Standing::Name,
         Role::Argument => match is_evaluated_argument(sidecar, form, event) {
             Some(true) => Standing::Variable,
             Some(false) => Standing::Argument,
@@ -401,17 +402,23 @@ impl PositionedFile {
         placements
     }
 
-    /// How often an uninterned symbol or a string of the sought symbol's name stands in live text where no package
-    /// definition explains it: code that makes names may mean the symbol.
+    /// How often an uninterned symbol of the sought symbol's name stands in live text where no package definition
+    /// explains it, or a keyword where names are looked up: code that makes names may mean the symbol.
     pub fn unexplained_designators(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> usize {
         let Reading::Tap(tapped) = &self.reading else { return 0 };
         let sidecar = &tapped.sidecar;
         let named = tapped.by_name.get(&sought.name).into_iter().flatten();
         named
-            .filter(|&&name| matches!(sidecar.names[name as usize], Name::Uninterned(_)))
-            .flat_map(|&name| &tapped.events[name as usize])
-            .filter(|&&(form, event)| {
-                package_role(sidecar, &sidecar.forms[form as usize], event as usize, means).is_none()
+            .flat_map(|&name| tapped.events[name as usize].iter().map(move |&event| (name, event)))
+            .filter(|&(name, (form, event))| {
+                let (form, event) = (&sidecar.forms[form as usize], event as usize);
+                match &sidecar.names[name as usize] {
+                    Name::Uninterned(_) => package_role(sidecar, form, event, means).is_none(),
+                    Name::Symbol { package, .. } => {
+                        package == "KEYWORD" && is_looked_up(sidecar, form, event)
+                    }
+                    Name::Text(_) => false,
+                }
             })
             .count()
     }
@@ -471,8 +478,10 @@ impl PositionedFile {
                 let bare_slot = redefined == Some("WITH-SLOTS");
                 let role = if bare_slot { Role::Slot } else { role };
                 // Where only a variable of this name is bound, what is called for certain is the function.
+                let special = || role == Role::Declaration && is_declared_special(sidecar, form, index);
                 let local = Some(name) == symbol
                     && !bare_slot
+                    && !special()
                     && (redefined.is_some()
                         || sidecar.is_local_function(form.number, name)
                         || (sidecar.is_local_variable(form.number, name) && standing != Standing::Called));

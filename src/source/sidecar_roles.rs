@@ -76,7 +76,7 @@ pub fn role(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> Role {
     if walk.names_block(event, parent) {
         return Role::Block;
     }
-    if token.place == 1 && walk.is_list(parent) { Role::Operator } else { Role::Argument }
+    if walk.is_in_operator_place(event, parent) { Role::Operator } else { Role::Argument }
 }
 
 /// Whether the list that `event` is the operator of is a call for certain: it stands where standard operators evaluate.
@@ -94,13 +94,20 @@ pub fn is_evaluated_argument(sidecar: &Sidecar, form: &TopLevelForm, event: usiz
 pub fn is_operator(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
     let walk = Walk { sidecar, form };
     walk.parent(event).is_some_and(|parent| {
-        walk.place(event) == 1 && walk.is_list(parent) && walk.binding_role(event, parent).is_none()
+        walk.is_in_operator_place(event, parent) && walk.binding_role(event, parent).is_none()
     })
 }
 
 /// The operator of the `with-slots`, `macrolet` or the like around `event` that makes its symbol stand for something local.
 pub fn local_redefinition<'a>(sidecar: &'a Sidecar, form: &'a TopLevelForm, event: usize) -> Option<&'a str> {
     Walk { sidecar, form }.local_redefinition(event)
+}
+
+/// Whether `event`, a datum, stands by itself: `'x`, a key; and not in a list of data, which may be code.
+pub fn is_single_datum(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
+    let walk = Walk { sidecar, form };
+    let is_quote = |list: usize| form.events[list].operator == Operator::Quote;
+    walk.parent(event).is_some_and(is_quote) || !form.ancestors(event).any(is_quote)
 }
 
 /// Whether `event`, in a template, is a type, class, slot or datum there, and so no local variable.
@@ -112,6 +119,25 @@ pub fn is_name_in_template(sidecar: &Sidecar, form: &TopLevelForm, event: usize)
             walk.definition_role(event).or_else(|| walk.type_role(event)),
             Some(Role::Type | Role::Class | Role::Slot | Role::Definition | Role::Structure)
         )
+}
+
+/// Whether `event`, in a declaration, is declared special there.
+pub fn is_declared_special(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
+    let walk = Walk { sidecar, form };
+    walk.parent(event).is_some_and(|parent| walk.standard_operator(parent) == "SPECIAL")
+}
+
+/// Whether `event`, a keyword, stands for a symbol of its name: where symbols are looked up by name, or as the class of
+/// a system's component.
+pub fn is_looked_up(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
+    let walk = Walk { sidecar, form };
+    let operator = |list: usize| walk.operator(list).map_or("", Name::name);
+    let Some(parent) = walk.parent(event) else { return false };
+    match operator(parent) {
+        "SYMBOL-CALL" => walk.place(event) == 3,
+        "FIND-SYMBOL" | "FIND-SYMBOL*" | "INTERN" | "INTERN*" => walk.place(event) == 2,
+        _ => walk.place(event) == 1 && form.ancestors(parent).any(|list| operator(list) == "DEFSYSTEM"),
+    }
 }
 
 /// What a definition makes of its name.
@@ -359,6 +385,21 @@ impl<'a> Walk<'a> {
             .any(|list| self.place(list) == 0 && self.parent(list).is_some())
     }
 
+    /// Whether `event` stands first in a list that can be a call, as a clause of COND is none.
+    fn is_in_operator_place(&self, event: usize, parent: usize) -> bool {
+        let clause = || {
+            self.parent(parent).is_some_and(|form| {
+                let place = self.place(parent);
+                match self.standard_operator(form) {
+                    "COND" => place >= 2,
+                    "DO" | "DO*" => place == 3,
+                    _ => false,
+                }
+            })
+        };
+        self.place(event) == 1 && self.is_list(parent) && !clause()
+    }
+
     /// True for lists, false for commas, vectors and the like.
     fn is_list(&self, event: usize) -> bool {
         matches!(self.form.events[event].kind, EventKind::Form(_) | EventKind::List)
@@ -423,6 +464,10 @@ impl<'a> Walk<'a> {
 
     fn is_evaluated_argument(&self, event: usize) -> Option<bool> {
         let call = self.parent(event).filter(|&call| self.is_list(call))?;
+        if self.place(event) == 1 {
+            // The test of a clause.
+            return Some(self.parent(call).is_some_and(|form| self.is_evaluated(form)));
+        }
         let first = first_evaluated(self.standard_operator(call))?;
         (self.place(event) >= first).then(|| self.is_evaluated(call))
     }
