@@ -1,5 +1,4 @@
-//! The rename test: global names of the installed libraries (one in five; STEELBANK_RENAME_ONE_IN says otherwise) are
-//! replaced at exactly the places that code-find-references and find-definition call exact; what results must load and
+//! The rename test: all global names of the installed libraries (or one in STEELBANK_RENAME_ONE_IN) are replaced at exactly the places that code-find-references and find-definition call exact; what results must load and
 //! test in a fresh process as before.
 //!
 //! Names that the answers themselves warn about are left alone, and counted: structures and slots (other names are made
@@ -79,7 +78,7 @@ fn rename() {
     let mut edits: BTreeMap<String, BTreeMap<(u32, u32), String>> = BTreeMap::new();
     let mut libraries = BTreeSet::new();
     let index = bank.index();
-    let one_in = std::env::var("STEELBANK_RENAME_ONE_IN").map_or(5, |text| text.parse().unwrap());
+    let one_in = std::env::var("STEELBANK_RENAME_ONE_IN").map_or(1, |text| text.parse().unwrap());
     let names: BTreeSet<String> = index
         .symbols()
         .filter(|&symbol| {
@@ -121,6 +120,8 @@ fn rename() {
         edit(&work.join("after").join(path), edits);
     }
     println!("seen: rename: {counts:?} in {} libraries, {} files", libraries.len(), edits.len());
+    // Most of some 2,300 names: an answer that is unsure of everything would pass as well.
+    assert!(one_in > 1 || counts["renamed"] >= 1800, "{counts:?}");
     assert!(counts["renamed"] >= 200 && libraries.len() >= 6, "{counts:?} {libraries:?}");
 }
 
