@@ -13,6 +13,7 @@ mod mcp;
 mod oracle;
 mod positions;
 mod project;
+mod reload;
 mod rename;
 mod text;
 mod text_ripgrep;

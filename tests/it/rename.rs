@@ -1,5 +1,6 @@
-//! The rename test: all global names of the installed libraries (or one in STEELBANK_RENAME_ONE_IN) are replaced at exactly the places that code-find-references and find-definition call exact; what results must load and
-//! test in a fresh process as before.
+//! The rename test: all global names of the installed libraries (or one in STEELBANK_RENAME_ONE_IN) are replaced at
+//! exactly the places that code-find-references and find-definition call exact; what results must load and test in a
+//! fresh process as before.
 //!
 //! Names that the answers themselves warn about are left alone, and counted: structures and slots (other names are made
 //! from them), names that macros make, and names with approximate uses.
