@@ -111,6 +111,7 @@ fn libraries_stay_where_they_belong() {
         let edge = path.starts_with("src/mcp/") || path.starts_with("src/cli/") || path == "src/main.rs";
         assert!(!mentions("clap") || edge, "{path} knows clap");
         assert!(!mentions("tokio") || edge, "{path} knows tokio");
+        assert!(!mentions("indicatif") || edge, "{path} knows indicatif");
     }
 }
 

@@ -78,7 +78,7 @@ Examples:
   steelbank find-references CacheManager --glob 'src/**'
   steelbank --system my-app serve    what an MCP host runs
 
-Exit codes: 0 answered, 1 not found, 2 wrong usage, 3 the engine failed.
+Exit codes: 0 answered, 1 not found, 2 wrong usage, 3 the engine failed, or a system of --system did not load.
 STEELBANK_HOME, if set, names a folder with libsteelbank-sbcl.so, steelbank.core, steelbank.xref and contrib/ to use in
 place of the SBCL inside the program. STEELBANK_CACHE names the cache folder.";
 
