@@ -409,7 +409,8 @@ With no baseline, or a SINCE before it, everything after the baseline."
   (check-type since (unsigned-byte 32))
   (let* ((state (make-export-state *baseline*))
          (since (max since (if *baseline* (baseline-serial *baseline*) 0))))
-    (when (unreferenced-code-p since) (sb-ext:gc :full t))
+    ;; What compiling leaves behind is young; a full collection takes as long as loading a small file.
+    (when (unreferenced-code-p since) (sb-ext:gc :gen 1))
     (export-packages state)
     (let ((highest (export-code state since)))
       (export-methods state)
