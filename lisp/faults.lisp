@@ -103,12 +103,23 @@
     (end-of-file "end-of-file")
     (t "error")))
 
+(defvar *note-fault* nil
+  "A function of the condition that is about to end what this thread does, called while the stack still stands; NIL:
+nobody wants to know.")
+
+(defun end-work (condition)
+  "End what this thread does for the host with CONDITION."
+  (let ((note (shiftf *note-fault* nil)))
+    (when note
+      (funcall note condition)))
+  (throw 'fault condition))
+
 (defun debugger-hook (condition hook)
   "Takes the place of the debugger. In a call, the call ends with CONDITION as its fault; in any other thread, the
 condition is reported to the host, and that thread ends."
   (declare (ignore hook))
-  (cond ((plusp *call*)
-         (throw 'fault condition))
+  (cond ((or (plusp *call*) *note-fault*)
+         (end-work condition))
         (t
          (report (format nil "Thread ~a ended by ~a"
                          (describe-thread sb-thread:*current-thread*)
@@ -157,7 +168,7 @@ a full collection, that thread is the likely cause, and gets a HEAP-SHARE-EXHAUS
         (sb-ext:gc :full t))
       (when (> (sb-kernel:dynamic-usage) (heap-limit))
         (if (plusp *call*)
-            (throw 'fault (make-condition 'heap-share-exhausted))
+            (end-work (make-condition 'heap-share-exhausted))
             (error 'heap-share-exhausted))))))
 
 (define-condition heap-share-exhausted (sb-kernel::heap-exhausted-error)

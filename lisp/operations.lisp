@@ -59,20 +59,31 @@
                                   (output-text stream)))
                               values)))))
 
-(define-operation open-project 10 (root cache userinit)
-  "Register the systems below ROOT, with fasls and sidecars in CACHE; load the file USERINIT unless empty."
-  (json-string (outcome-json (open-project root cache :userinit (and (plusp (length userinit)) userinit)))))
+(defun outcome-text (function milliseconds)
+  "The outcome that FUNCTION, called with a number of seconds, returns. That the host interrupts when the load is over
+anyway is no reason to lose it."
+  (let ((*leave-call* (constantly nil)))
+    (json-string (outcome-json (funcall function (/ (parse-integer milliseconds) 1000))))))
 
-(define-operation load-system 11 (system force timeout-seconds)
-  "Load SYSTEM through ASDF, from scratch when FORCE is \"force\", within TIMEOUT-SECONDS. News comes meanwhile."
-  (json-string (outcome-json (load-system system
-                                          :force (string= force "force")
-                                          :timeout-seconds (parse-integer timeout-seconds)
-                                          :progress #'send-progress))))
+(define-operation open-project 10 (root cache userinit milliseconds)
+  "Register the systems below ROOT unless empty, with fasls and sidecars in CACHE; load the file USERINIT unless empty.
+Within MILLISECONDS."
+  (flet ((given (text) (and (plusp (length text)) text)))
+    (outcome-text (lambda (seconds)
+                    (open-project (given root) cache :userinit (given userinit) :timeout-seconds seconds))
+                  milliseconds)))
 
-(define-operation load-file 12 (path timeout-seconds)
-  "Compile and load the file PATH within TIMEOUT-SECONDS."
-  (json-string (outcome-json (load-file path :timeout-seconds (parse-integer timeout-seconds)))))
+(define-operation load-system 11 (system force milliseconds)
+  "Load SYSTEM through ASDF, from scratch when FORCE is \"force\", within MILLISECONDS. News comes meanwhile."
+  (outcome-text (lambda (seconds)
+                  (load-system system :force (string= force "force")
+                                      :timeout-seconds seconds
+                                      :progress #'send-progress))
+                milliseconds))
+
+(define-operation load-file 12 (path milliseconds)
+  "Compile and load the file PATH within MILLISECONDS."
+  (outcome-text (lambda (seconds) (load-file path :timeout-seconds seconds)) milliseconds))
 
 (define-operation list-systems 13 (root)
   "What the project at ROOT defines, what of it is loaded, and what has changed on disk since."

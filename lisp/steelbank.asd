@@ -16,6 +16,7 @@
                (:file "symbols")
                (:file "xref")
                (:file "tap")
+               (:file "fasls")
                (:file "project")
                (:file "definitions")
                (:file "operations"))

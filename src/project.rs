@@ -1,25 +1,29 @@
 //! What [`Steelbank`] does with a user's project: loads its systems, and answers with lines.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::Steelbank;
-use crate::engine::{Lane, LispError, Operation, Progress};
+use crate::engine::{CallError, Lane, LispError, Operation, Progress};
 use crate::query::code_find_references::{self, code_find_references};
 use crate::query::control::Control;
 use crate::query::find_definition::{self, ImageDefinitions, find_definition, resolve};
-use crate::query::load_system::{LoadAnswer, LoadNews, SystemsAnswer};
-use crate::query::project::Project;
+use crate::query::load_system::{
+    Diagnostic, LoadAnswer, LoadNews, LoadStatus, LoadTarget, SetUp, Severity, SystemsAnswer,
+};
+use crate::query::project::{Project, ProjectSettings};
 use crate::query::{Error, read_json};
 
 /// Who hears which files are compiled or loaded. It must not wait.
 pub type LoadListener = Arc<dyn Fn(LoadNews) + Send + Sync>;
 
-/// What a load is given beyond its own limit, to end by itself at a safe point.
-const GRACE: Duration = Duration::from_secs(20);
+/// How long after its time a load is left to end by itself between two forms, before it is interrupted.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// How long after that Lisp may take to say what was loaded, before the load is answered without it.
+const GRACE: Duration = Duration::from_secs(5);
 
 impl Steelbank {
     /// Loads `system` through ASDF; `force` compiles its own files anew. This runs the system's code, and before the
@@ -34,14 +38,9 @@ impl Steelbank {
         control: &Control,
         listener: Option<LoadListener>,
     ) -> Result<LoadAnswer, Error> {
-        let seconds = control.allowed().as_secs().max(1).to_string();
         let force = if force { "force" } else { "" };
-        self.load(
-            Operation::LoadSystem,
-            vec![system.to_owned(), force.to_owned(), seconds],
-            control,
-            listener,
-        )
+        let arguments = vec![system.to_owned(), force.to_owned()];
+        self.load(LoadTarget::System(system.to_owned()), Operation::LoadSystem, arguments, control, listener)
     }
 
     /// Compiles and loads the file at `path`. This runs its code.
@@ -56,8 +55,8 @@ impl Steelbank {
     ) -> Result<LoadAnswer, Error> {
         let path =
             std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string());
-        let seconds = control.allowed().as_secs().max(1).to_string();
-        self.load(Operation::LoadFile, vec![path, seconds], control, listener)
+        let target = LoadTarget::File(path.clone());
+        self.load(target, Operation::LoadFile, vec![path], control, listener)
     }
 
     /// What the project defines, what of it is loaded, and what has changed on disk since.
@@ -67,7 +66,7 @@ impl Steelbank {
     pub fn list_systems(&self, control: &Control) -> Result<SystemsAnswer, Error> {
         let root = self.project().root().ok_or(code_find_references::Error::NoProject)?;
         let root = root.display().to_string();
-        self.open_project(control)?;
+        self.open_project(control, Instant::now() + control.allowed())?;
         let asked = root.clone();
         let ticket = self.lisp().submit(Lane::Query, control.allowed(), None, move |on_lisp| {
             on_lisp.call(Operation::ListSystems, &[&asked])
@@ -116,6 +115,7 @@ impl Steelbank {
 
     fn load(
         &self,
+        target: LoadTarget,
         operation: Operation,
         arguments: Vec<String>,
         control: &Control,
@@ -123,49 +123,52 @@ impl Steelbank {
     ) -> Result<LoadAnswer, Error> {
         let project = self.project();
         project.loading.fetch_add(1, Ordering::SeqCst);
+        let deadline = Instant::now() + control.allowed();
         let outcome = self
-            .open_project(control)
-            .and_then(|()| self.work(operation, arguments, control, listener))
-            .and_then(|octets| Ok(read_json::<LoadAnswer>(&octets)?));
+            .open_project(control, deadline)
+            .and_then(|()| self.work(operation, arguments, control, deadline, listener))
+            .and_then(|octets| Ok(read_json::<LoadAnswer>(&octets)?))
+            .or_else(|error| timed_out(error, target, control.allowed()));
         // Whatever was loaded before a failure stays, so the index must hear of it in every case.
         let refreshed = self.refresh();
         project.loading.fetch_sub(1, Ordering::SeqCst);
-        let answer = outcome?;
+        let mut answer = outcome?;
         refreshed?;
         note(project, &answer);
+        answer.diagnostics.iter_mut().for_each(|diagnostic| place(project, diagnostic));
         Ok(answer.finished())
     }
 
-    /// Registers the project with ASDF, once, before anything that needs it.
-    fn open_project(&self, control: &Control) -> Result<(), Error> {
+    /// Tells Lisp of the project and loads the init file, once, before anything that needs it.
+    fn open_project(&self, control: &Control, deadline: Instant) -> Result<(), Error> {
         let project = self.project();
-        let (Some(settings), mut opened) = (project.settings(), project.opened.lock()) else { return Ok(()) };
+        let Some(settings) = project.settings() else { return Ok(()) };
+        // Somebody else may be at it.
+        let Some(mut opened) = project.opened.try_lock_until(deadline) else {
+            return Err(Error::NeverBegan);
+        };
         if *opened {
             return Ok(());
         }
-        let arguments = vec![
-            settings.root.display().to_string(),
-            settings.cache.display().to_string(),
-            settings.userinit.as_ref().map(|path| path.display().to_string()).unwrap_or_default(),
-        ];
-        let answer: LoadAnswer = read_json(&self.work(Operation::OpenProject, arguments, control, None)?)?;
-        if let Some(failure) = answer.failure {
-            return Err(LispError::Unreadable(format!(
-                "the project's set-up failed: {} ({})",
-                failure.message,
-                failure.path.unwrap_or_default()
-            ))
-            .into());
+        let text = |path: Option<&PathBuf>| path.map(|path| path.display().to_string()).unwrap_or_default();
+        let arguments =
+            vec![text(settings.root.as_ref()), text(Some(&settings.cache)), text(settings.userinit.as_ref())];
+        let octets = self.work(Operation::OpenProject, arguments, control, deadline, None)?;
+        let set_up: SetUp = read_json(&octets)?;
+        if set_up.status != LoadStatus::Loaded {
+            return Err(Error::SetUp(set_up_failed(settings, set_up)));
         }
         *opened = true;
         Ok(())
     }
 
+    /// Has the lane of long work do `operation` until `deadline`. The time that is left is its last argument.
     fn work(
         &self,
         operation: Operation,
         arguments: Vec<String>,
         control: &Control,
+        deadline: Instant,
         listener: Option<LoadListener>,
     ) -> Result<Vec<u8>, Error> {
         let progress = listener.map(|listener| -> Progress {
@@ -175,11 +178,71 @@ impl Steelbank {
                 }
             })
         });
-        let ticket = self.lisp().submit(Lane::Work, control.allowed() + GRACE, progress, move |on_lisp| {
-            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            on_lisp.call(operation, &arguments)
+        let begun = Arc::new(AtomicBool::new(false));
+        let begins = Arc::clone(&begun);
+        let left = deadline.saturating_duration_since(Instant::now());
+        let ticket = self.lisp().submit(Lane::Work, left, progress, move |on_lisp| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(CallError::Interrupted);
+            }
+            begins.store(true, Ordering::SeqCst);
+            on_lisp.grant(GRACE);
+            let milliseconds = left.as_millis().to_string();
+            let arguments: Vec<&str> =
+                arguments.iter().map(String::as_str).chain([milliseconds.as_str()]).collect();
+            on_lisp.call_within(left + PATIENCE, operation, &arguments)
         });
-        Ok(control.wait(ticket)?.octets)
+        match control.wait(ticket) {
+            Err(LispError::DeadlinePassed { .. }) if !begun.load(Ordering::SeqCst) => Err(Error::NeverBegan),
+            outcome => Ok(outcome?.octets),
+        }
+    }
+}
+
+/// What became of a load whose time was over before Lisp could tell; other errors stay what they are.
+fn timed_out(error: Error, target: LoadTarget, allowed: Duration) -> Result<LoadAnswer, Error> {
+    let message = match error {
+        Error::NeverBegan => "It never began: another load was under way all the time that it was given.".to_owned(),
+        Error::Lisp(error @ LispError::DeadlinePassed { .. }) => format!("{error}."),
+        other => return Err(other),
+    };
+    Ok(LoadAnswer::timed_out(target, allowed, message))
+}
+
+/// A sentence for a set-up that did not come to its end.
+fn set_up_failed(settings: &ProjectSettings, set_up: SetUp) -> String {
+    let place = set_up.diagnostics.iter().rev().find(|said| said.severity <= Severity::Error);
+    let (message, path) = set_up.failure.map(|failure| (failure.message, failure.path)).unwrap_or_default();
+    let message = message.trim_end_matches('.');
+    let at = match (place.and_then(|place| place.path.clone()).or(path), place.and_then(|place| place.line)) {
+        (Some(path), Some(line)) => format!(" (at {path}:{line})"),
+        (Some(path), None) => format!(" (at {path})"),
+        (None, _) => String::new(),
+    };
+    let how = match set_up.status {
+        LoadStatus::TimedOut => "did not end in time",
+        LoadStatus::Cancelled => "was called off",
+        LoadStatus::Failed | LoadStatus::Loaded => "failed",
+    };
+    let init = settings.userinit.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+    match set_up.step.as_str() {
+        "init-file" => format!(
+            "The init file {init} {how}: {message}{at}. Correct it, or leave it out with --no-userinit."
+        ),
+        "qlot" => format!("The project's qlot set-up, .qlot/setup.lisp, {how}: {message}{at}. Correct it."),
+        _ => format!("{message}. Correct ASDF's configuration, and start again."),
+    }
+}
+
+/// Looks a diagnostic's line up in the sidecar of the file that was compiled.
+fn place(project: &Project, diagnostic: &mut Diagnostic) {
+    let (Some(at), Some(path), None) = (diagnostic.at, &diagnostic.path, diagnostic.line) else { return };
+    let Ok(file) = project.positions(Path::new(path), at.write_date) else { return };
+    if file.is_fresh()
+        && let Some(place) = file.form_place(at.form, at.number)
+    {
+        (diagnostic.line, diagnostic.column) = (Some(place.line), Some(place.column));
     }
 }
 

@@ -2,11 +2,15 @@
 
 (in-package :steelbank-tests)
 
+(defun alone (function &rest arguments)
+  "What FUNCTION returns of ARGUMENTS where no handler of the tests' stands around it."
+  (sb-thread:join-thread (sb-thread:make-thread (lambda () (apply function arguments)))))
+
 (defun load-text (text &rest options)
   "The outcome of loading a file that holds TEXT."
   (call-with-file "loaded.lisp" text
                   (lambda (path)
-                    (apply #'steelbank::load-file (sb-ext:native-namestring path) options))))
+                    (apply #'alone #'steelbank::load-file (sb-ext:native-namestring path) options))))
 
 (defun places (outcome)
   "Severity, line and column of each diagnostic of OUTCOME."
@@ -42,8 +46,7 @@
   "timed-out")
 
 (deftest an-unknown-system-is-named
-    (let* ((steelbank::*cache-directory* nil)
-           (failure (getf (steelbank::load-system "no-such-system-anywhere") :failure)))
+    (let ((failure (getf (alone #'steelbank::load-system "no-such-system-anywhere") :failure)))
       (list (getf failure :kind) (getf failure :name)))
   ("unknown-system" "no-such-system-anywhere"))
 
@@ -54,3 +57,26 @@
                   (defun cl-user::user-in-space () (cl-user::used-in-space))")
       (mapcar #'car (sb-introspect:who-calls 'cl-user::used-in-space)))
   (cl-user::user-in-space))
+
+(deftest a-bare-signal-does-not-end-a-load
+    (getf (load-text "(signal 'error) (signal 'sb-kernel::heap-exhausted-error)") :status)
+  "loaded")
+
+(deftest whatever-ends-a-load-is-a-failure
+    (loop for text in '("(break)" "(invoke-debugger (make-condition 'condition))" "(abort)"
+                        "(throw 'nobody-there nil)" "(catch 'x (unwind-protect (throw 'x 1) (error \"inner\")))")
+          collect (getf (load-text text) :status))
+  ("failed" "failed" "failed" "failed" "failed"))
+
+(deftest code-that-asks-for-input-is-told
+    (let ((*standard-input* steelbank::*empty-input*))
+      (steelbank::condition-text (nth-value 1 (ignore-errors (read-line)))))
+  "The code asked for input, and there is none: nobody sits at a terminal.")
+
+(deftest code-that-the-reader-runs-is-located
+    (places (load-text (format nil "(list 1)~%(list 2)~%  #.(error \"read time\")~%")))
+  (("read-error" 3 24)))
+
+(deftest a-warning-of-running-code-is-located
+    (places (load-text (format nil "(list 1)~%~%(warn \"careful\")~%")))
+  (("warning" 3 1)))

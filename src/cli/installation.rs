@@ -45,7 +45,10 @@ pub(super) fn find(embedded: Embedded) -> Installation {
 
 /// The folder for what can be made again: the same one that `bootstrap` uses.
 pub(super) fn cache() -> Option<PathBuf> {
-    variable("STEELBANK_CACHE")
+    env::var_os("STEELBANK_CACHE")
+        .filter(|folder| !folder.is_empty())
+        // A relative one was meant, too: from here.
+        .and_then(|folder| std::path::absolute(folder).ok())
         .or_else(|| variable("XDG_CACHE_HOME").map(|cache| cache.join("steelbank")))
         // Without HOME this asks the password file.
         .or_else(|| {

@@ -36,7 +36,7 @@ fn load_arguments(system: &str, force: bool, timeout_seconds: u64) -> Map<String
 }
 
 impl ProjectOptions {
-    /// The project's settings, if there is a project.
+    /// How files are loaded, and the project, if there is one. None if there is no cache folder.
     pub(super) fn settings(&self) -> Result<Option<ProjectSettings>, Trouble> {
         let root = match &self.project {
             Some(folder) if !folder.is_dir() => {
@@ -48,7 +48,7 @@ impl ProjectOptions {
             Some(folder) => Some(folder.clone()),
             None => std::env::current_dir().ok().and_then(|folder| nearest_project(&folder)),
         };
-        let Some((root, cache)) = root.zip(installation::cache()) else { return Ok(None) };
+        let Some(cache) = installation::cache() else { return Ok(None) };
         let userinit =
             (!self.no_userinit).then(std::env::home_dir).flatten().map(|home| home.join(".sbclrc"));
         Ok(Some(ProjectSettings { root, cache: cache.join("projects"), userinit }))

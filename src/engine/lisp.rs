@@ -120,6 +120,11 @@ impl<'a> OnLisp<'a> {
         }
     }
 
+    /// Gives the running job `more` time than it was submitted with: time that does not count while it waits.
+    pub fn grant(&self, more: Duration) {
+        self.shared.grant(more);
+    }
+
     /// Runs one operation, for at most the job's remaining time.
     ///
     /// # Errors

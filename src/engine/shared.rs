@@ -268,6 +268,17 @@ impl Shared {
         }
     }
 
+    /// Moves the deadline of the job on this Lisp thread, unless it was called off.
+    pub(super) fn grant(&self, more: Duration) {
+        let Some((number, _)) = SERVING.get() else { return };
+        let running = self.lanes[number].running.lock();
+        let Some(ledger) = &running.ledger else { return };
+        let mut deadline = ledger.deadline.lock();
+        if !ledger.cancelled.load(Ordering::SeqCst) {
+            *deadline += more;
+        }
+    }
+
     /// Registers that this Lisp thread is about to enter Lisp. Returns the call's number.
     pub(super) fn begin_call(&self, until: Option<Instant>) -> Result<u64, CallError> {
         let Some((number, generation)) = SERVING.get() else { return Err(CallError::Interrupted) };

@@ -1,6 +1,7 @@
 //! load-system, load-file and list-systems: the questions that change the image, and what a project holds.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -64,14 +65,30 @@ pub struct Diagnostic {
     /// The form concerned, shortened.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub form: Option<String>,
+    /// Where it is, if only the file's sidecar tells the line.
+    #[serde(skip_serializing, default)]
+    #[schemars(skip)]
+    pub at: Option<FormNumber>,
+}
+
+/// A sub-form as SBCL numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct FormNumber {
+    /// The write date (universal time) of the file that was compiled.
+    pub write_date: u64,
+    /// The top-level form.
+    pub form: u32,
+    /// The form in it.
+    pub number: u32,
 }
 
 /// What stopped a load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadFailure {
-    /// `missing-dependency`, `unknown-system`, `circular-dependency`, `system-definition`, `compile`, `file` or `load`.
+    /// `missing-dependency`, `missing-component`, `version-mismatch`, `unknown-system`, `circular-dependency`,
+    /// `system-definition`, `compile`, `file`, `cache`, `load`, `cancelled` or `timed-out`.
     pub kind: String,
-    /// The system that is missing, or those in the circle.
+    /// The system or component that is missing or of another version, or those in the circle.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
     /// Who needs the system that is missing.
@@ -97,6 +114,22 @@ impl LoadFailure {
                     "Put {name} where ASDF looks: below the project, in a folder of CL_SOURCE_REGISTRY, or in your Quicklisp, ocicl or qlot set-up; then load again."
                 ),
                 "If the set-up is made in your init file, do not pass --no-userinit.".to_owned(),
+            ],
+            "missing-component" => {
+                vec![format!("Add {name} to the :components, or take it out of :depends-on; then load again.")]
+            }
+            "version-mismatch" => vec![
+                format!("Put the version of {name} that is wanted where ASDF looks, or ask for another one."),
+            ],
+            "cache" => vec![
+                "Make that folder writable, and room on its disk; or set STEELBANK_CACHE to another folder and \
+                 start again."
+                    .to_owned(),
+            ],
+            "cancelled" => vec!["Load again: what is compiled is kept.".to_owned()],
+            "timed-out" => vec![
+                "Load again with a larger timeout_seconds: what is compiled is kept. If it never ends, correct it."
+                    .to_owned(),
             ],
             "unknown-system" => vec![
                 "list-systems shows what the project defines; secondary systems are named primary/secondary."
@@ -161,10 +194,56 @@ pub struct LoadAnswer {
     pub files: Vec<LoadedFile>,
 }
 
+/// What is to be loaded.
+#[derive(Debug, Clone)]
+pub(crate) enum LoadTarget {
+    /// A system, by name.
+    System(String),
+    /// A file, by path.
+    File(String),
+}
+
+/// How the set-up before the first load ended.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct SetUp {
+    /// Its last step: `qlot`, `init-file` or `source-registry`.
+    pub(crate) step: String,
+    /// How that step ended.
+    pub(crate) status: LoadStatus,
+    /// What stopped it.
+    #[serde(default)]
+    pub(crate) failure: Option<LoadFailure>,
+    /// What was said.
+    #[serde(default)]
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
 /// The most diagnostics that an answer lists.
 const MOST_DIAGNOSTICS: usize = 200;
 
 impl LoadAnswer {
+    /// A load whose time was over; `message` says what it did.
+    pub(crate) fn timed_out(target: LoadTarget, allowed: Duration, message: String) -> LoadAnswer {
+        let (system, path) = match target {
+            LoadTarget::System(name) => (Some(name), None),
+            LoadTarget::File(path) => (None, Some(path)),
+        };
+        let failure =
+            LoadFailure { kind: "timed-out".to_owned(), name: None, required_by: None, path: None, message, remedies: Vec::new() };
+        LoadAnswer {
+            system,
+            path,
+            status: LoadStatus::TimedOut,
+            duration_ms: u64::try_from(allowed.as_millis()).unwrap_or(u64::MAX),
+            compiled: Vec::new(),
+            cached: Vec::new(),
+            diagnostics: Vec::new(),
+            diagnostics_total: None,
+            failure: Some(failure),
+            files: Vec::new(),
+        }
+    }
+
     /// Puts the worst first, cuts what nobody would read, and says what can be tried.
     pub(crate) fn finished(mut self) -> LoadAnswer {
         self.diagnostics.sort_by_key(|diagnostic| diagnostic.severity);

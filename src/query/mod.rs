@@ -32,6 +32,12 @@ pub enum Error {
     /// Lisp cannot answer.
     #[error(transparent)]
     Lisp(#[from] LispError),
+    /// Its time was over before it began: other work was done.
+    #[error("it never began: a load was under way all the time that it was given")]
+    NeverBegan,
+    /// What comes before the first load failed: the init file, or ASDF's configuration.
+    #[error("{0}")]
+    SetUp(String),
     /// SBCL did not start.
     #[error(transparent)]
     Start(#[from] StartError),

@@ -13,11 +13,11 @@ use parking_lot::{Mutex, RwLock};
 use crate::source::positions::PositionedFile;
 use crate::source::sidecar::sidecar_name;
 
-/// A user's project.
+/// A user's project, or what is needed to load files without one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectSettings {
-    /// The folder with the project's systems.
-    pub root: PathBuf,
+    /// The folder with the project's systems, if there is a project.
+    pub root: Option<PathBuf>,
     /// Where fasls and sidecars go: a folder of our own, so that they never clash with the user's.
     pub cache: PathBuf,
     /// The init file to load before the first system, if any. A file that does not exist is none.
@@ -136,7 +136,7 @@ impl Project {
     /// The project of `settings`, or none.
     pub fn new(settings: Option<ProjectSettings>) -> Project {
         let settings = settings.map(|settings| ProjectSettings {
-            root: std::fs::canonicalize(&settings.root).unwrap_or(settings.root),
+            root: settings.root.map(|root| std::fs::canonicalize(&root).unwrap_or(root)),
             ..settings
         });
         Project { settings, ..Project::default() }
@@ -149,7 +149,7 @@ impl Project {
 
     /// The project's root directory, canonical.
     pub fn root(&self) -> Option<&Path> {
-        Some(self.settings.as_ref()?.root.as_path())
+        self.settings.as_ref()?.root.as_deref()
     }
 
     /// Remembers the files that are loaded, each with the write date (universal time) that it had then. `anew` tells
