@@ -140,7 +140,8 @@ fn plain_sbcl(cache: &Path, system: &str) -> Command {
 
 /// In the child: loads `system`, and prints what it took, all threads of the process together.
 fn load_through_us(cache: &Path, system: &str) {
-    let settings = ProjectSettings { root: Some(PathBuf::from(cache)), cache: cache.join("cache"), userinit: None };
+    let settings =
+        ProjectSettings { root: Some(PathBuf::from(cache)), cache: cache.join("cache"), userinit: None };
     let bank = Steelbank::builder().project(settings).start().unwrap();
     let processor = || -> f64 {
         let answer = bank

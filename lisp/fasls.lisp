@@ -56,6 +56,11 @@ SBCL."
                            (or (search "empty FASL file" control)
                                (search "corrupt fasl file" control))))))))
 
+(defun fasl-file-p (path)
+  "True when the file PATH begins as a fasl. SBCL loads any other as source, and an empty one not at all."
+  (with-open-file (stream path :element-type '(unsigned-byte 8) :if-does-not-exist nil)
+    (and stream (sb-fasl::fasl-header-p stream))))
+
 (defun compiled-source (component)
   "The source file that the fasl of COMPONENT is compiled from, or NIL if there is none."
   (let ((file (first (asdf:input-files (asdf:make-operation 'asdf:compile-op) component))))
@@ -81,7 +86,8 @@ again, and FUNCTION called once more."
       (handler-bind ((error (lambda (condition)
                               (when (damaged-fasl-p condition fasl)
                                 (return-from damaged)))))
-        (return-from whole (funcall function))))
+        (when (fasl-file-p fasl)
+          (return-from whole (funcall function)))))
     (uiop:delete-file-if-exists fasl)
     (recompile component)
     (funcall function)))

@@ -505,7 +505,8 @@ variables. (A function may be defined in a file that was not reached.)"
   (catch 'end-of-load
     (let ((condition
             (catch 'fault
-              (let ((*note-fault* (lambda (condition) (note-failure session condition)))
+              (let ((*checking-heap* nil)
+                    (*note-fault* (lambda (condition) (note-failure session condition)))
                     (*leave-call* (lambda () (leave-load session)))
                     (sb-ext:*invoke-debugger-hook* 'debugger-hook)
                     (*debugger-hook* nil))
@@ -580,11 +581,31 @@ property list; FUNCTION's effects before a failure remain."
 
 (defun look-for-dependency (condition)
   "When CONDITION says that a system is missing whose definition was written since ASDF looked, have ASDF try again."
-  (let ((retry (find-restart 'asdf/action:retry condition)))
-    (when retry
-      (rescan-systems)
-      (when (nth-value 1 (gethash (missing-name condition) asdf/source-registry:*source-registry*))
-        (invoke-restart retry)))))
+  (let ((retry (find-restart 'asdf/action:retry condition))
+        (name (asdf:primary-system-name (missing-name condition))))
+    (flet ((registered-p ()
+             (nth-value 1 (gethash name asdf/source-registry:*source-registry*))))
+      (unless (registered-p)
+        (rescan-systems)
+        (when (and retry (registered-p))
+          (invoke-restart retry))))))
+
+(define-condition no-such-file (file-error)
+  ()
+  (:report (lambda (condition stream)
+             (let ((path (file-error-pathname condition)))
+               (format stream (cond ((equal path #p"") "No file is named.")
+                                    ((uiop:directory-exists-p path) "~A is a folder.")
+                                    (t "There is no file ~A."))
+                       (sb-ext:native-namestring path)))))
+  (:documentation "What is to be loaded is not there."))
+
+(defun check-loaded-files (system)
+  "An error if a file of SYSTEM that was loaded through us is gone: ASDF would say that all is well."
+  (dolist (component (system-files system))
+    (when (and (nth-value 1 (gethash (source-file-of component) *loaded-files*))
+               (not (uiop:file-exists-p (asdf:component-pathname component))))
+      (error 'no-such-file :pathname (asdf:component-pathname component)))))
 
 (defun load-system (system &key force progress stop timeout-seconds)
   "Load SYSTEM, a name, through ASDF; FORCE compiles its own files anew. PROGRESS is called with (done total
@@ -601,6 +622,7 @@ what file) before each file; STOP, without arguments, at each safe point. A prop
              (setf name (or (known-system system)
                             (progn (rescan-systems) (known-system system))
                             (asdf:find-system system)))
+             (check-loaded-files (asdf:find-system name))
              (when progress
                (setf (load-session-total session) (planned-files name)))
              (handler-bind ((asdf:missing-dependency #'look-for-dependency))
@@ -622,15 +644,6 @@ what file) before each file; STOP, without arguments, at each safe point. A prop
               t)
       (values (uiop:tmpize-pathname (uiop:subpathname (uiop:temporary-directory) "steelbank.fasl"))
               nil)))
-
-(define-condition no-such-file (file-error)
-  ()
-  (:report (lambda (condition stream)
-             (let ((path (file-error-pathname condition)))
-               (if (uiop:directory-exists-p path)
-                   (format stream "~A is a folder." (sb-ext:native-namestring path))
-                   (format stream "There is no file ~S." (sb-ext:native-namestring path))))))
-  (:documentation "What is to be loaded is not there."))
 
 (defun load-file (path &key progress stop timeout-seconds)
   "Compile and load the file PATH, a native name. The outcome as of LOAD-SYSTEM. Nothing is loaded from a

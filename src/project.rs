@@ -203,7 +203,9 @@ impl Steelbank {
 /// What became of a load whose time was over before Lisp could tell; other errors stay what they are.
 fn timed_out(error: Error, target: LoadTarget, allowed: Duration) -> Result<LoadAnswer, Error> {
     let message = match error {
-        Error::NeverBegan => "It never began: another load was under way all the time that it was given.".to_owned(),
+        Error::NeverBegan => {
+            "It never began: another load was under way all the time that it was given.".to_owned()
+        }
         Error::Lisp(error @ LispError::DeadlinePassed { .. }) => format!("{error}."),
         other => return Err(other),
     };

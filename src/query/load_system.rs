@@ -228,8 +228,14 @@ impl LoadAnswer {
             LoadTarget::System(name) => (Some(name), None),
             LoadTarget::File(path) => (None, Some(path)),
         };
-        let failure =
-            LoadFailure { kind: "timed-out".to_owned(), name: None, required_by: None, path: None, message, remedies: Vec::new() };
+        let failure = LoadFailure {
+            kind: "timed-out".to_owned(),
+            name: None,
+            required_by: None,
+            path: None,
+            message,
+            remedies: Vec::new(),
+        };
         LoadAnswer {
             system,
             path,

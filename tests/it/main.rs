@@ -9,6 +9,7 @@ mod faults;
 mod fixtures;
 mod freshness;
 mod image;
+mod loads;
 mod mcp;
 mod oracle;
 mod positions;

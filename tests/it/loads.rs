@@ -1,0 +1,450 @@
+//! Loading when something is in the way: damaged caches, slow or failing init files, code that does not end.
+//!
+//! In processes of their own, for a process has one project.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use steelbank::query::control::Control;
+use steelbank::query::load_system::{LoadAnswer, LoadFailure, LoadStatus, Severity, SystemEntry};
+use steelbank::{ProjectSettings, Steelbank};
+
+use crate::project::{folder, in_a_process_of_its_own, load, project};
+
+fn write(path: PathBuf, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// A system `name` of the files `files`, each with its text.
+fn define(root: &Path, name: &str, files: &[(&str, &str)]) {
+    let components: String = files.iter().map(|(file, _)| format!("(:file {file:?})")).collect();
+    write(
+        root.join(format!("{name}.asd")),
+        &format!("(defsystem {name:?} :serial t :components ({components}))"),
+    );
+    for (file, text) in files {
+        write(root.join(format!("{file}.lisp")), text);
+    }
+}
+
+fn within(bank: &Steelbank, system: &str, seconds: u64) -> LoadAnswer {
+    bank.load_system(system, false, &Control::new(Duration::from_secs(seconds)), None).unwrap()
+}
+
+fn failed(bank: &Steelbank, system: &str) -> (LoadAnswer, LoadFailure) {
+    let answer = load(bank, system);
+    assert_eq!(answer.status, LoadStatus::Failed, "{answer:?}");
+    let failure = answer.failure.clone().unwrap();
+    assert!(!failure.remedies.is_empty(), "{failure:?}");
+    (answer, failure)
+}
+
+fn evaluate(bank: &Steelbank, source: &str) -> String {
+    bank.evaluate(source, Duration::from_secs(60)).unwrap().values.join(" ")
+}
+
+/// The error lines of `file`.
+fn lines(answer: &LoadAnswer, file: &str) -> Vec<(Severity, Option<u32>)> {
+    let of =
+        answer.diagnostics.iter().filter(|said| said.path.as_ref().is_some_and(|path| path.ends_with(file)));
+    of.map(|said| (said.severity, said.line)).collect()
+}
+
+/// Every file below `folder` whose name ends in `end`.
+fn below(folder: &Path, end: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        match entry.file_type().unwrap().is_dir() {
+            true => found.extend(below(&entry.path(), end)),
+            false if entry.path().to_string_lossy().ends_with(end) => found.push(entry.path()),
+            false => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn a_damaged_cache_is_made_again() {
+    in_a_process_of_its_own("loads::damaged_cache", &[]);
+}
+
+#[test]
+#[ignore = "run by a_damaged_cache_is_made_again"]
+fn damaged_cache() {
+    let root = folder("damaged");
+    define(
+        &root,
+        "old",
+        &[
+            ("one", "(defvar cl-user::*one* 1)\n(defun cl-user::one () (list 1))\n"),
+            ("two", "(cl-user::one)"),
+        ],
+    );
+    let bank = project(&root, &root.join("cache"));
+    assert_eq!(load(&bank, "old").compiled.len(), 2);
+    let fasl = below(&root.join("cache/fasls"), "one.fasl").remove(0);
+    let whole = fs::read(&fasl).unwrap();
+    let mut other = whole.clone();
+    // The header names it for people, and then for the loader.
+    let version = whole[..300].windows(6).rposition(|octets| octets == b"\x002.5.2").unwrap();
+    other[version + 1] = b'1';
+    let damaged: [&[u8]; 5] = [&whole[..whole.len() / 2], &whole[..20], b"", b"garbage\n", &other];
+    for octets in damaged {
+        fs::write(&fasl, octets).unwrap();
+        evaluate(&bank, "(asdf:clear-system \"old\")");
+        let answer = load(&bank, "old");
+        assert_eq!(answer.status, LoadStatus::Loaded, "{octets:?}: {answer:?}");
+        assert!(answer.compiled.iter().any(|path| path.ends_with("one.lisp")), "{answer:?}");
+        assert!(fs::read(&fasl).unwrap().len() > whole.len() / 2);
+    }
+    evaluate(&bank, "(asdf:clear-system \"old\")");
+    assert_eq!(load(&bank, "old").compiled.len(), 0);
+    // A sidecar that is lost.
+    for tap in below(&root.join("cache/taps"), ".tap") {
+        fs::remove_file(tap).unwrap();
+    }
+    evaluate(&bank, "(asdf:clear-system \"old\")");
+    assert_eq!(load(&bank, "old").compiled.len(), 2);
+    let taps = below(&root.join("cache/taps"), ".tap").len();
+    assert!(taps >= 2, "{taps}");
+    // A cache that cannot be written.
+    fs::remove_dir_all(fasl.parent().unwrap()).unwrap();
+    fs::write(fasl.parent().unwrap(), "").unwrap();
+    let (_, failure) = {
+        write(root.join("one.lisp"), "(list 1 2)");
+        evaluate(&bank, "(asdf:clear-system \"old\")");
+        failed(&bank, "old")
+    };
+    assert_eq!(failure.kind, "cache", "{failure:?}");
+    assert!(
+        failure.message.contains("cache") && failure.remedies[0].contains("STEELBANK_CACHE"),
+        "{failure:?}"
+    );
+    fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn whatever_ends_a_load_is_told() {
+    in_a_process_of_its_own("loads::ends", &[]);
+}
+
+#[test]
+#[ignore = "run by whatever_ends_a_load_is_told"]
+fn ends() {
+    let root = folder("ends");
+    let texts = [
+        ("breaks", "(break \"here\")", "here"),
+        (
+            "debugs",
+            "(invoke-debugger (make-condition 'simple-condition :format-control \"by hand\"))",
+            "by hand",
+        ),
+        ("aborts", "(abort)", "non-local exit"),
+        ("aborts-thread", "(sb-thread:abort-thread)", "non-local exit"),
+        ("exits", "(sb-ext:exit :code 3)", "refused"),
+        ("reads", "(read-line)", "asked for input"),
+        ("deep", "(defun deep (x) (+ 1 (deep x)))\n(deep 1)", "stack exhausted"),
+        ("fills", "(let ((all '())) (loop (push (make-array 1000000) all)))", "Heap exhausted"),
+        ("aborted", "(eval-when (:compile-toplevel) (abort))", "non-local exit"),
+        ("broken", "(eval-when (:compile-toplevel) (break \"compiling\"))", "compiling"),
+    ];
+    for (name, text, _) in texts {
+        define(&root, name, &[(&format!("{name}-file"), &format!("(in-package :cl-user)\n{text}\n"))]);
+    }
+    define(
+        &root,
+        "signals",
+        &[("signals-file", "(signal 'error)\n(signal 'sb-sys:interactive-interrupt)\n")],
+    );
+    define(
+        &root,
+        "keeps",
+        &[("keeps-file", "(defvar cl-user::*kept* '())\n(loop (push (make-array 1000000) cl-user::*kept*))")],
+    );
+    let bank = project(&root, &root.join("cache"));
+    assert_eq!(load(&bank, "signals").status, LoadStatus::Loaded);
+    for (name, _, said) in texts {
+        let (answer, failure) = failed(&bank, name);
+        assert!(failure.message.contains(said), "{name}: {failure:?}");
+        let file = format!("{name}-file.lisp");
+        assert!(failure.path.as_ref().is_some_and(|path| path.ends_with(&file)), "{name}: {failure:?}");
+        if ["breaks", "debugs", "exits", "reads", "broken"].contains(&name) {
+            assert_eq!(lines(&answer, &file).last(), Some(&(Severity::Error, Some(2))), "{name}: {answer:?}");
+        }
+        assert_eq!(load(&bank, "signals").status, LoadStatus::Loaded, "after {name}");
+    }
+    let (_, failure) = failed(&bank, "keeps");
+    assert!(failure.message.contains("--dynamic-space-size"), "{failure:?}");
+    assert!(bank.describe_symbol("car", "CL").unwrap().description.is_some());
+    evaluate(&bank, "(setf cl-user::*kept* nil)");
+    assert_eq!(load(&bank, "signals").status, LoadStatus::Loaded);
+    fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn a_load_keeps_its_time() {
+    in_a_process_of_its_own("loads::time", &[]);
+}
+
+#[test]
+#[ignore = "run by a_load_keeps_its_time"]
+fn time() {
+    let root = folder("time");
+    define(&root, "loops", &[("loops-file", "(loop)")]);
+    define(&root, "loops-compiling", &[("compiling-file", "(eval-when (:compile-toplevel) (loop))")]);
+    define(&root, "sleeps", &[("sleeps-file", "(sleep 100)")]);
+    define(&root, "unwinds", &[("unwinds-file", "(unwind-protect (loop) (loop))")]);
+    define(&root, "quick", &[("quick-file", "(list 1)")]);
+    write(root.join("defines.asd"), "(loop)");
+    let bank = project(&root, &root.join("cache"));
+    load(&bank, "quick");
+    for (system, file) in [
+        ("loops", "loops-file.lisp"),
+        ("loops-compiling", "compiling-file.lisp"),
+        ("sleeps", "sleeps-file.lisp"),
+        ("unwinds", "unwinds-file.lisp"),
+        ("defines", "defines.asd"),
+    ] {
+        let start = Instant::now();
+        let answer = within(&bank, system, 2);
+        let seconds = start.elapsed().as_secs_f64();
+        assert_eq!(answer.status, LoadStatus::TimedOut, "{answer:?}");
+        let failure = answer.failure.unwrap();
+        assert!(failure.path.as_ref().is_some_and(|path| path.ends_with(file)), "{failure:?}");
+        assert!((1.9..6.0).contains(&seconds), "{system}: {seconds}");
+        assert_eq!(load(&bank, "quick").status, LoadStatus::Loaded);
+    }
+    let long = {
+        let bank = bank.clone();
+        std::thread::spawn(move || within(&bank, "sleeps", 4))
+    };
+    while !bank.is_loading() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    let answer = within(&bank, "quick", 1);
+    assert_eq!(answer.status, LoadStatus::TimedOut);
+    assert!(answer.failure.unwrap().message.contains("never began"));
+    assert_eq!(long.join().unwrap().status, LoadStatus::TimedOut);
+    fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn an_init_file_is_set_up_or_named() {
+    in_a_process_of_its_own("loads::init_file", &[]);
+}
+
+#[test]
+#[ignore = "run by an_init_file_is_set_up_or_named"]
+fn init_file() {
+    let root = folder("init");
+    let away = folder("init-away");
+    define(&root, "here", &[("here-file", "(list 1)")]);
+    define(&away, "there", &[("there-file", "(list 1)")]);
+    let init = root.join("init.lisp");
+    let settings =
+        ProjectSettings { root: Some(root.clone()), cache: root.join("cache"), userinit: Some(init.clone()) };
+    let bank = Steelbank::builder().project(settings).start().unwrap();
+    let trouble = |text: &str, seconds: u64, said: &str| {
+        fs::write(&init, text).unwrap();
+        let outcome = bank.load_system("here", false, &Control::new(Duration::from_secs(seconds)), None);
+        let message = outcome.unwrap_err().to_string();
+        for part in [said, "init.lisp", "--no-userinit"] {
+            assert!(message.contains(part), "{message}");
+        }
+    };
+    trouble("(list 1)\n(sleep 30)", 1, "did not end in time");
+    trouble("(list 1)\n\n(car 3)\n", 60, "init.lisp:3");
+    trouble("(list 1)\n(list 2", 60, "closing parenthesis");
+    trouble("(no-such-package:name)", 60, "NO-SUCH-PACKAGE");
+    trouble("(break \"in the init file\")", 60, "in the init file");
+    trouble("(exit)", 60, "refused");
+    // It has its own translations, and its own registry.
+    let text = format!(
+        "(asdf:initialize-output-translations '(:output-translations :disable-cache :ignore-inherited-configuration))
+         (asdf:initialize-source-registry '(:source-registry (:tree {away:?}) :inherit-configuration))"
+    );
+    fs::write(&init, text).unwrap();
+    for system in ["here", "there"] {
+        assert_eq!(load(&bank, system).status, LoadStatus::Loaded);
+    }
+    assert_eq!(below(&away, ".fasl"), [""; 0].map(PathBuf::from));
+    assert!(below(&root, ".fasl").iter().all(|fasl| fasl.starts_with(root.join("cache"))));
+    // What comes later is found, as system and as dependency, without a restart.
+    define(&root, "later", &[("later-file", "(list 1)")]);
+    write(root.join("needs.asd"), "(defsystem \"needs\" :depends-on (\"latest\"))");
+    assert_eq!(load(&bank, "later").status, LoadStatus::Loaded);
+    failed(&bank, "needs");
+    define(&root, "latest", &[("latest-file", "(list 1)")]);
+    let listed = bank.list_systems(&Control::default()).unwrap();
+    assert!(listed.systems.iter().any(|system| system.name == "latest"));
+    assert_eq!(load(&bank, "needs").status, LoadStatus::Loaded);
+    assert_eq!(load(&bank, "there").status, LoadStatus::Loaded);
+    fs::remove_dir_all(&root).unwrap();
+    fs::remove_dir_all(&away).unwrap();
+}
+
+#[test]
+fn a_malformed_source_registry_is_named() {
+    in_a_process_of_its_own("loads::registry", &[("CL_SOURCE_REGISTRY", Path::new("relative/path"))]);
+}
+
+#[test]
+#[ignore = "run by a_malformed_source_registry_is_named"]
+fn registry() {
+    let root = folder("registry");
+    let bank = project(&root, &root.join("cache"));
+    let message = bank.load_system("any", false, &Control::default(), None).unwrap_err().to_string();
+    assert!(message.contains("CL_SOURCE_REGISTRY is \"relative/path\""), "{message}");
+    fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn files_are_loaded_without_a_project() {
+    in_a_process_of_its_own("loads::no_project", &[]);
+}
+
+#[test]
+#[ignore = "run by files_are_loaded_without_a_project"]
+fn no_project() {
+    let root = folder("no-project");
+    write(root.join("init.lisp"), "(defvar cl-user::*init* 1)");
+    write(root.join("single.lisp"), "(list cl-user::*init*)");
+    let settings =
+        ProjectSettings { root: None, cache: root.join("cache"), userinit: Some(root.join("init.lisp")) };
+    let bank = Steelbank::builder().project(settings).start().unwrap();
+    let file = |path: &str| bank.load_file(path, &Control::default(), None).unwrap();
+    let answer = file(&root.join("single.lisp").display().to_string());
+    assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
+    assert_eq!(below(&root.join("cache"), ".fasl").len(), 1);
+    assert!(bank.list_systems(&Control::default()).is_err());
+    for (path, said) in [("no-such.lisp", "There is no file"), ("", "No file is named"), ("/", "is a folder")]
+    {
+        let failure = file(path).failure.unwrap();
+        assert_eq!(failure.kind, "file");
+        assert!(failure.message.contains(said), "{failure:?}");
+    }
+    fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn names_and_places_of_failures() {
+    in_a_process_of_its_own("loads::names_and_places", &[]);
+}
+
+#[test]
+#[ignore = "run by names_and_places_of_failures"]
+fn names_and_places() {
+    let root = folder("names");
+    write(root.join("tools.asd"), "(defsystem \"tools\" :defsystem-depends-on (\"no-such-tool\"))");
+    write(root.join("w.asd"), "(defsystem \"w\" :version \"1.0\")");
+    write(root.join("newer.asd"), "(defsystem \"newer\" :depends-on ((:version \"w\" \"9.9\")))");
+    write(
+        root.join("beside.asd"),
+        "(defsystem \"beside\" :components ((:file \"a\" :depends-on (\"zzz\"))))",
+    );
+    write(root.join("UpPer.asd"), "(defsystem \"UpPer\")");
+    write(root.join("unread.asd"), "(defsystem \"unread\")\n\n(no-such-package:name)\n");
+    write(root.join("unclosed.asd"), "(defsystem \"unclosed\")\n\n  (list 1\n");
+    write(root.join("raises.asd"), "(defsystem \"raises\")\n(error \"no definition\")\n");
+    write(
+        root.join("after.asd"),
+        "(defsystem \"after\"\n  :components ((:file \"a\"))\n  :perform (load-op :after (o c) (error \"afterwards\")))\n",
+    );
+    write(root.join("a.lisp"), "(list 1)");
+    define(
+        &root,
+        "fails",
+        &[
+            ("fine", "(defun cl-user::fine (x)\n  (car x))\n"),
+            ("fails-file", "(list 1)\n\n(cl-user::fine 3)\n"),
+        ],
+    );
+    define(&root, "warns", &[("warns-file", "(list 1)\n\n(warn \"careful\")\n")]);
+    define(&root, "reads-wrong", &[("wrong-file", "(list 1)\n\n#.(error \"at read time\")\n")]);
+    let bank = project(&root, &root.join("cache"));
+    let names = |system: &str, kind: &str, parts: &[&str]| {
+        let (answer, failure) = failed(&bank, system);
+        assert_eq!(failure.kind, kind, "{failure:?}");
+        assert!(parts.iter().all(|part| failure.message.contains(part)), "{failure:?}");
+        answer
+    };
+    names("tools", "missing-dependency", &["no-such-tool", "which tools depends on"]);
+    names("newer", "version-mismatch", &["w is of version 1.0", "newer depends on version 9.9"]);
+    names("beside", "missing-component", &["zzz", "beside/a"]);
+    names("NO-Such", "unknown-system", &["NO-Such"]);
+    for (given, name) in [("UpPer", "UpPer"), ("W", "w")] {
+        let answer = load(&bank, given);
+        assert_eq!((answer.status, answer.system.as_deref()), (LoadStatus::Loaded, Some(name)));
+    }
+    let unread = names("unread", "system-definition", &["unread.asd"]);
+    assert_eq!(lines(&unread, "unread.asd"), [(Severity::ReadError, Some(3))]);
+    let unclosed = names("unclosed", "system-definition", &["unclosed.asd"]);
+    assert_eq!(lines(&unclosed, "unclosed.asd"), [(Severity::ReadError, Some(3))]);
+    let raises = names("raises", "system-definition", &["no definition"]);
+    assert_eq!(lines(&raises, "raises.asd"), [(Severity::Error, Some(2))]);
+    let (_, after) = failed(&bank, "after");
+    assert!(after.path.is_none_or(|path| path.ends_with("after.asd")));
+    // From the compiler's own file first, then from the cache.
+    for again in [false, true] {
+        let place = lines(&names("fails", "load", &["3 is not of type"]), "fine.lisp");
+        assert_eq!(place, [(Severity::Error, Some(2))], "from the cache: {again}");
+        let warns = load(&bank, "warns");
+        assert_eq!(lines(&warns, "warns-file.lisp"), [(Severity::Warning, Some(3))], "{again}: {warns:?}");
+        evaluate(&bank, "(asdf:clear-system \"fails\") (asdf:clear-system \"warns\")");
+    }
+    let (wrong, _) = failed(&bank, "reads-wrong");
+    assert_eq!(lines(&wrong, "wrong-file.lisp").first(), Some(&(Severity::ReadError, Some(3))), "{wrong:?}");
+    fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn what_changed_is_compiled_again() {
+    in_a_process_of_its_own("loads::changes", &[]);
+}
+
+#[test]
+#[ignore = "run by what_changed_is_compiled_again"]
+fn changes() {
+    let root = folder("changes");
+    define(&root, "moving", &[("first", "(list 1)"), ("second", "(list 2)")]);
+    let bank = project(&root, &root.join("cache"));
+    let date = |file: &str, seconds: u64| {
+        let date = SystemTime::now() - Duration::from_secs(seconds);
+        fs::File::options().write(true).open(root.join(file)).unwrap().set_modified(date).unwrap();
+    };
+    let changed = || -> Vec<String> {
+        let all = bank.list_systems(&Control::default()).unwrap().systems;
+        let of = all.into_iter().find(|system: &SystemEntry| system.name == "moving").unwrap().changed;
+        of.into_iter().map(|path| path.rsplit('/').next().unwrap().to_owned()).collect()
+    };
+    for file in ["moving.asd", "first.lisp", "second.lisp"] {
+        date(file, 100);
+    }
+    load(&bank, "moving");
+    assert_eq!(changed(), [""; 0]);
+    // An older version is put in its place, dates and all.
+    fs::write(root.join("second.lisp"), "(list 22)").unwrap();
+    date("second.lisp", 5000);
+    assert_eq!(changed(), ["second.lisp"]);
+    assert_eq!(load(&bank, "moving").compiled.len(), 1);
+    assert_eq!(changed(), [""; 0]);
+    for seconds in [50, 6000] {
+        fs::write(
+            root.join("moving.asd"),
+            "(defsystem \"moving\" :components ((:file \"first\") (:file \"second\")))",
+        )
+        .unwrap();
+        date("moving.asd", seconds);
+        assert_eq!(changed(), ["moving.asd"]);
+        assert_eq!(load(&bank, "moving").status, LoadStatus::Loaded);
+        assert_eq!(changed(), [""; 0], "{seconds}");
+    }
+    fs::remove_file(root.join("second.lisp")).unwrap();
+    assert_eq!(changed(), ["second.lisp"]);
+    let (_, failure) = failed(&bank, "moving");
+    assert!(failure.message.contains("second.lisp"), "{failure:?}");
+    fs::remove_dir_all(&root).unwrap();
+}
