@@ -15,10 +15,15 @@ mod xref {
     pub(crate) mod format;
 }
 
+#[path = "src/engine/heap.rs"]
+#[allow(unreachable_pub)]
+mod heap;
+
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Result<()> {
     println!("cargo::rerun-if-changed=lisp");
+    println!("cargo::rerun-if-changed=src/engine/heap.rs");
     for module in ["bake", "export", "format"] {
         println!("cargo::rerun-if-changed=src/xref/{module}.rs");
     }
@@ -47,19 +52,11 @@ fn save_core(sbcl: &Path, out: &Path, image: &Path) -> Result<()> {
     let output = Command::new(sbcl.join("src/runtime/sbcl"))
         .arg("--core")
         .arg(sbcl.join("output/sbcl.core"))
-        // The width of the collector's card marks is compiled into the core's code, for the heap that it is saved with. A start
-        // with another heap size rewrites all of that code first, which takes 15 ms: so this is the size that
-        // `Settings::new` asks for.
-        .args([
-            "--noinform",
-            "--dynamic-space-size",
-            "2048MB",
-            "--no-sysinit",
-            "--no-userinit",
-            "--non-interactive",
-            "--load",
-            "lisp/build-core.lisp",
-        ])
+        // The width of the collector's card marks is compiled into the core's code, for the heap that it is saved with.
+        // A start with another heap size rewrites all of that code first, which takes 15 ms: so this is the size that
+        // programs start with.
+        .args(["--noinform", "--dynamic-space-size", &format!("{}MB", heap::DEFAULT_HEAP_MEGABYTES)])
+        .args(["--no-sysinit", "--no-userinit", "--non-interactive", "--load", "lisp/build-core.lisp"])
         .env("SBCL_HOME", sbcl.join("obj/sbcl-home"))
         .env("STEELBANK_BUILD_CORE", &core)
         .env("STEELBANK_BUILD_FASLS", fasls.join(""))

@@ -13,6 +13,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use steelbank::Steelbank;
+use steelbank::engine::DEFAULT_HEAP_MEGABYTES;
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
 use steelbank::query::project::ProjectSettings;
@@ -125,7 +126,8 @@ fn plain_sbcl(cache: &Path, system: &str) -> Command {
     command
         .arg("--core")
         .arg(tree.join("output/sbcl.core"))
-        .args(["--noinform", "--dynamic-space-size", "2048MB", "--no-sysinit", "--no-userinit"])
+        .args(["--noinform", "--dynamic-space-size", &format!("{DEFAULT_HEAP_MEGABYTES}MB")])
+        .args(["--no-sysinit", "--no-userinit"])
         .args(["--non-interactive", "--eval", "(require :asdf)", "--eval"])
         .arg(format!(
             "(let ((wall (get-internal-real-time)) (processor (get-internal-run-time)))

@@ -17,6 +17,7 @@
 #![allow(unsafe_code)]
 
 mod answers;
+mod heap;
 mod host;
 mod image;
 mod lisp;
@@ -25,6 +26,7 @@ mod start;
 mod ticket;
 
 pub use answers::{Answer, CallError, Fault, FaultKind, Lane, LispError, Operation, State, Status};
+pub use heap::DEFAULT_HEAP_MEGABYTES;
 pub use image::{Contribs, Core, Image, ImageError, RuntimeLibrary};
 pub use lisp::{Lisp, OnLisp};
 pub use start::{Settings, StartError};

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use steelbank_sys::{LoadError, Runtime};
 
+use super::heap::DEFAULT_HEAP_MEGABYTES;
 use super::host;
 use super::image::{self, Core, Image, ImageError};
 use super::lisp::Lisp;
@@ -27,11 +28,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Settings for `image`: a heap of up to 2 GiB (the size that the core was saved for: with another, SBCL starts some 15 ms later), stacks of 8 MiB, half a minute to start.
+    /// Settings for `image`: a heap of up to 2 GiB (the size that the core was saved for: with another, SBCL starts some
+    /// 15 ms later), stacks of 8 MiB, half a minute to start.
     pub fn new(image: Image) -> Self {
         Self {
             image,
-            dynamic_space_size: 2 << 30,
+            dynamic_space_size: DEFAULT_HEAP_MEGABYTES << 20,
             control_stack_size: 8 << 20,
             start_timeout: Duration::from_secs(30),
         }

@@ -6,7 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::control::Control;
-use super::designator::Designator;
 use super::lookup::{Asked, DEFAULT_PACKAGE, Lookup, LookupStatus};
 use super::{Error, read_json};
 use crate::engine::{CallError, Lane, Lisp, OnLisp, Operation};
@@ -249,7 +248,11 @@ impl DescribeSymbolRequest {
     ) -> Result<DescribeSymbolAnswer, Error> {
         let lookup = Lookup::new(index, &self.name, &self.package)?;
         let (name, package) = match &lookup.found {
-            Ok(_) => self.home(index, &lookup)?,
+            // By the name of the package that was named, so that accessibility is answered from there.
+            Ok(_) => {
+                let package = lookup.package.map(|package| index.package_name(package).into_owned());
+                (lookup.asked.name.clone(), package.unwrap_or_else(|| lookup.asked.package.clone()))
+            }
             Err(LookupStatus::NoPackage) => return Ok(missing(lookup.asked, LookupStatus::NoPackage)),
             // A symbol made since the last export is not in the index, so the image decides.
             Err(_) => (lookup.asked.name.clone(), lookup.asked.package.clone()),
@@ -269,18 +272,6 @@ impl DescribeSymbolRequest {
             Facets::NoPackage => missing(asked, LookupStatus::NoPackage),
             Facets::NoSymbol => missing(asked, LookupStatus::NoSymbol),
         })
-    }
-
-    /// The package to ask the image for: the one that was named, so that accessibility is answered from there.
-    fn home(&self, index: &Index, lookup: &Lookup) -> Result<(String, String), Error> {
-        let designator = Designator::parse(&self.name)?;
-        let base = super::lookup::find_package(index, &self.package);
-        let package = match &designator.package {
-            Some(prefix) => index.find_package(prefix, base),
-            None => base,
-        };
-        let package = package.map(|package| index.package_name(package).into_owned());
-        Ok((lookup.asked.name.clone(), package.unwrap_or_else(|| lookup.asked.package.clone())))
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Lookup {
     pub asked: Asked,
     /// What the list around the symbol said, as in `(setf car)`.
     pub of: Option<Operator>,
+    /// The package that it was looked up in, if there is one.
+    pub package: Option<Package>,
     /// The symbol, or what is missing.
     pub found: Result<(Symbol, Access), LookupStatus>,
 }
@@ -45,18 +47,19 @@ impl Lookup {
     pub fn new(index: &Index, name: &str, package: &str) -> Result<Self, DesignatorError> {
         let designator = Designator::parse(name)?;
         let home = find_package(index, package);
-        let (package, found) = match designator.package {
+        let (asked, package) = match designator.package {
             None => (upcased(package), home),
             Some(prefix) => {
                 let found = index.find_package(&prefix, home);
                 (prefix, found)
             }
         };
-        let found = match found {
+        let found = match package {
             None => Err(LookupStatus::NoPackage),
-            Some(found) => index.find_symbol(&designator.name, found).ok_or(LookupStatus::NoSymbol),
+            Some(package) => index.find_symbol(&designator.name, package).ok_or(LookupStatus::NoSymbol),
         };
-        Ok(Self { asked: Asked { name: designator.name, package }, of: designator.of, found })
+        let asked = Asked { name: designator.name, package: asked };
+        Ok(Self { asked, of: designator.of, package, found })
     }
 }
 
