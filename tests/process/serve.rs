@@ -226,3 +226,65 @@ fn a_system_that_did_not_load_in_the_background_is_in_the_status() {
     drop(client);
     assert_eq!(ends(child).code(), Some(0));
 }
+
+#[test]
+fn two_servers_fill_one_fresh_cache() {
+    let folder = Folder::new("shared-cache");
+    let files = 12;
+    let components: String = (0..files).map(|number| format!("(:file \"file-{number}\")")).collect();
+    let project = folder.0.join("project");
+    std::fs::create_dir(&project).unwrap();
+    std::fs::write(
+        project.join("steelbank-shared.asd"),
+        format!("(defsystem \"steelbank-shared\" :serial t :components ({components}))"),
+    )
+    .unwrap();
+    for number in 0..files {
+        std::fs::write(
+            project.join(format!("file-{number}.lisp")),
+            format!("(defun cl-user::f{number} () 1)"),
+        )
+        .unwrap();
+    }
+    for round in 0..4 {
+        let cache = folder.0.join(format!("cache-{round}"));
+        let load = || {
+            let mut command = Command::new(STEELBANK);
+            command.args(["--no-userinit", "--project"]).arg(&project).env("STEELBANK_CACHE", &cache);
+            command.args(["load-system", "steelbank-shared"]).stdout(Stdio::piped()).spawn().unwrap()
+        };
+        for child in [load(), load(), load()] {
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+        }
+    }
+}
+
+#[test]
+fn without_a_project_fasls_go_into_our_cache_all_the_same() {
+    let folder = Folder::new("no-project");
+    let (empty, away) = (folder.0.join("empty"), folder.0.join("away"));
+    for folder in [&empty, &away] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    std::fs::write(
+        away.join("steelbank-away.asd"),
+        "(defsystem \"steelbank-away\" :components ((:file \"code\")))",
+    )
+    .unwrap();
+    std::fs::write(away.join("code.lisp"), "(list cl-user::*steelbank-init*)").unwrap();
+    std::fs::write(folder.0.join(".sbclrc"), "(defvar cl-user::*steelbank-init* 1)").unwrap();
+    let output = Command::new(STEELBANK)
+        .args(["load-system", "steelbank-away"])
+        .current_dir(&empty)
+        .env("HOME", &folder.0)
+        .env_remove("XDG_CACHE_HOME")
+        .env("CL_SOURCE_REGISTRY", format!("{}//:", away.display()))
+        // As it was meant: from the current folder.
+        .env("STEELBANK_CACHE", "../cache")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(folder.0.join("cache/projects/fasls").is_dir() && folder.0.join("cache/projects/taps").is_dir());
+    assert!(!folder.0.join(".cache/common-lisp").exists());
+}
