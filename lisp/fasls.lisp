@@ -104,6 +104,15 @@ away to put its own there: then call FUNCTION again, at most twice."
                (return-from call-in-shared-cache (funcall function)))))
   (funcall function))
 
+(sb-ext:define-load-time-global *fasl-features* (sb-fasl::compute-features-affecting-fasl-format)
+  "The features that this SBCL writes into fasls, and wants to find there.")
+
+(defun constant-fasl-features (function)
+  "Around SB-FASL::COMPUTE-FEATURES-AFFECTING-FASL-FORMAT: they are what SBCL was built with. Code that has changed
+*FEATURES* has not changed that, and its fasls are good."
+  (declare (ignore function))
+  *fasl-features*)
+
 ;;; Stale
 
 (defun note-racy-file (tap)

@@ -150,6 +150,7 @@
                (asdf/lisp-action:perform-lisp-load-fasl noted-load-fasl)
                (asdf/lisp-action:perform-lisp-load-source noted-load-source)
                (sb-fasl::load-as-source noted-load-as-source)
+               (sb-fasl::compute-features-affecting-fasl-format constant-fasl-features)
                (sb-c::find-source-paths checked-find-source-paths))
         do (sb-ext:without-package-locks
              (sb-int:encapsulate name 'steelbank-load (symbol-function function))))

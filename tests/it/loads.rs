@@ -104,6 +104,15 @@ fn damaged_cache() {
         evaluate(&bank, "(asdf:clear-system \"old\")");
         load(&bank, "old");
     }
+    // What code has made of *features* is in no fasl.
+    let features = "(eval-when (:compile-toplevel :load-toplevel :execute) (setf *features* nil))";
+    define(&root, "bare", &[("bare-file", features), ("bare-after", "(list 1)")]);
+    evaluate(&bank, "(defvar cl-user::*kept-features* *features*)");
+    for compiled in [2, 0] {
+        let answer = load(&bank, "bare");
+        assert_eq!((answer.status, answer.compiled.len()), (LoadStatus::Loaded, compiled), "{answer:?}");
+        evaluate(&bank, "(setf *features* cl-user::*kept-features*) (asdf:clear-system \"bare\")");
+    }
     evaluate(&bank, "(asdf:clear-system \"old\")");
     assert_eq!(load(&bank, "old").compiled.len(), 0);
     // A sidecar that is lost.
