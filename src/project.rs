@@ -135,6 +135,11 @@ impl Steelbank {
         let mut answer = outcome?;
         refreshed?;
         note(project, &answer);
+        let bank = self.clone();
+        // So that the first question does not wait for it. Without a thread, that question does it.
+        let _ = std::thread::Builder::new()
+            .name("steelbank-sidecars".into())
+            .spawn(move || bank.project().read_new_files());
         answer.diagnostics.iter_mut().for_each(|diagnostic| place(project, diagnostic));
         Ok(answer.finished())
     }

@@ -132,8 +132,9 @@ impl Interrupt {
     pub fn stop(&self) {
         self.ledger.cancelled.store(true, Ordering::SeqCst);
         *self.ledger.deadline.lock() = Instant::now();
-        self.shared.stop(&self.ledger);
+        // First, so that a job that makes something of its interruption comes too late with it.
         (self.ledger.fail)(LispError::Cancelled);
+        self.shared.stop(&self.ledger);
     }
 }
 

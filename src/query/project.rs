@@ -186,6 +186,15 @@ impl Project {
     /// The loaded files in whose live text a symbol called `name`, of whatever package, or a designator of one stands.
     /// Only files with sidecars are known.
     pub fn naming(&self, name: &str) -> Vec<(PathBuf, u64)> {
+        self.read_new_files();
+        let (loaded, names) = (self.loaded.read(), self.names.lock());
+        let naming = names.naming.get(name).into_iter().flatten();
+        naming.filter_map(|path| Some((path.clone(), *loaded.get(path)?))).collect()
+    }
+
+    /// Reads the sidecars of the files that were loaded since this was last called. The first question does it if
+    /// nobody did before.
+    pub(crate) fn read_new_files(&self) {
         let loaded = self.loaded.read();
         let mut names = self.names.lock();
         for path in std::mem::take(&mut names.pending) {
@@ -194,8 +203,6 @@ impl Project {
             let named = file.map_or_else(|_| Vec::new(), |file| file.names().map(Arc::from).collect());
             names.set(&path, named);
         }
-        let naming = names.naming.get(name).into_iter().flatten();
-        naming.filter_map(|path| Some((path.clone(), *loaded.get(path)?))).collect()
     }
 
     /// Whether `path` is below the root.
