@@ -5,7 +5,7 @@
 (defvar *cache-directory* nil
   "Where fasls and sidecars go: a directory of our own, so that they never clash with the user's.")
 
-(defvar *loaded-files* (make-hash-table :test 'equal)
+(defvar *loaded-files* (make-hash-table :test 'equal :synchronized t)
   "Native truename of each source file loaded through us -> its write date at that time.")
 
 (defvar *racy-files* (make-hash-table :test 'equal)
