@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::lookup::{Lookup, LookupStatus};
-use super::project::Project;
-use super::uses::{PlacedUse, RecordedUse, SymbolUses, Version};
+use super::project::{Project, Version};
+use super::uses::{PlacedUse, RecordedUse, SymbolUses};
 use crate::source::positions::{Evidence, Occurrence, Place, PositionedFile, Standing};
 use crate::source::sbcl::{SbclSources, SourceFile};
 use crate::source::sidecar_roles::{Defined, Role as TextRole};

@@ -37,8 +37,8 @@ pub struct Project {
     names: Mutex<Names>,
 }
 
-/// A file as it was at a write date.
-type Version = (PathBuf, u64);
+/// A file as it was at a write date (universal time).
+pub(super) type Version = (PathBuf, u64);
 
 /// Which of the loaded files name what.
 #[derive(Debug, Default)]

@@ -1,9 +1,10 @@
 //! The uses of one symbol that the compiler recorded, file by file, and where in the file each of them stands.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::designator::Operator;
+use super::project::Version;
 use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, Recorded, Sought};
 use crate::source::sidecar::UseKind;
 use crate::source::sidecar_roles::Role as TextRole;
@@ -45,9 +46,6 @@ pub(super) struct RecordedUses {
     /// What is done with the symbol anywhere, in other files too.
     pub(super) kinds: BTreeSet<Kind>,
 }
-
-/// A file as it was at a write date (universal time).
-pub(super) type Version = (PathBuf, u64);
 
 impl<'a> SymbolUses<'a> {
     /// The uses of `symbol`, or of a function whose name `of` makes from it.
@@ -146,15 +144,17 @@ impl<'a> SymbolUses<'a> {
                 }),
             );
         }
-        let numbered: Vec<Recorded> = recorded.iter().filter_map(numbered).collect();
-        let mut placed = file.place(&self.sought, &numbered, &|package| self.means(package)).into_iter();
+        let numbered: Vec<Option<Recorded>> = recorded.iter().map(numbered).collect();
+        let together: Vec<Recorded> = numbered.iter().copied().flatten().collect();
+        let mut placed = file.place(&self.sought, &together, &|package| self.means(package)).into_iter();
         recorded
             .into_iter()
-            .map(|recorded| {
-                let placements = match numbered_kind(recorded.kind) {
-                    None => specializer(file, occurrences, &recorded),
-                    Some(_) if self::numbered(&recorded).is_some() => placed.next().unwrap_or_default(),
-                    Some(_) => Vec::new(),
+            .zip(numbered)
+            .map(|(recorded, numbered)| {
+                let placements = match (recorded.kind, numbered) {
+                    (Kind::Specializes, _) => specializer(file, occurrences, &recorded),
+                    (_, Some(_)) => placed.next().unwrap_or_default(),
+                    (_, None) => Vec::new(),
                 };
                 PlacedUse { recorded, placements }
             })

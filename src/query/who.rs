@@ -3,8 +3,8 @@
 use super::code_find_references::{Certainty, certainty};
 use super::designator::DesignatorError;
 use super::lookup::{Asked, DEFAULT_PACKAGE, Lookup, LookupStatus};
-use super::project::Project;
-use super::uses::{SymbolUses, Version};
+use super::project::{Project, Version};
+use super::uses::SymbolUses;
 use crate::source::sbcl::{SbclSources, SourceFile};
 use crate::xref::{Access, FunctionKind, Index, Kind, Use};
 use schemars::JsonSchema;

@@ -251,10 +251,6 @@ impl<'a> TapUse<'a> {
     }
 }
 
-fn standing_of(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> Standing {
-    standing(sidecar, form, event, role(sidecar, form, event))
-}
-
 /// What the text tells of the symbol at `event`, which stands in `role`.
 fn standing(sidecar: &Sidecar, form: &TopLevelForm, event: usize, role: Role) -> Standing {
     match role {
@@ -547,9 +543,9 @@ impl PositionedFile {
         possible.retain(|&event| !taken.contains(&(form.number, event)));
         // A variable may hide the function, and neither macro nor compiler tells where.
         let hidden = found.calls() && name.is_some_and(|name| sidecar.is_local_variable(form.number, name));
-        let certain = |event: usize| !hidden || matches!(standing_of(sidecar, form, event), Standing::Called);
+        let called = |event| standing(sidecar, form, event, role(sidecar, form, event)) == Standing::Called;
         match possible[..] {
-            [only] if certain(only) => with(&possible, Evidence::Exact),
+            [only] if !hidden || called(only) => with(&possible, Evidence::Exact),
             [_, ..] => with(&possible, Evidence::Approximate),
             [] => {
                 let operator = self.operator(sidecar, form, found.around);

@@ -1,4 +1,4 @@
-;;;; One system with a file for every rule about positions. tests/it/torture.rs says what must be found in it.
+;;;; One system with a file for every rule about positions. tests/it/positions.rs asks, goldens.txt has what must be found.
 
 (defpackage :torture-system
   (:use :common-lisp))
