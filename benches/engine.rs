@@ -46,7 +46,7 @@ mod crossing {
     fn entry_point_calls(bencher: Bencher<'_, '_>, count: i64) {
         let lisp = bank().lisp();
         bencher.bench_local(|| {
-            lisp.run(ALLOWED, move |on_lisp| Ok((0..count).fold(0, |sum, _| on_lisp.ping(sum)))).unwrap()
+            lisp.run(ALLOWED, move |on_lisp| (0..count).try_fold(0, |sum, _| on_lisp.ping(sum))).unwrap()
         });
     }
 
@@ -86,7 +86,7 @@ mod queue {
     #[divan::bench]
     fn round_trip_to_the_lisp_thread(bencher: Bencher<'_, '_>) {
         let lisp = bank().lisp();
-        bencher.bench_local(|| lisp.run(ALLOWED, |on_lisp| Ok(on_lisp.ping(1))).unwrap());
+        bencher.bench_local(|| lisp.run(ALLOWED, |on_lisp| on_lisp.ping(1)).unwrap());
     }
 }
 

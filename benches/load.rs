@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use steelbank::ProjectSettings;
 use steelbank::Steelbank;
 use steelbank::engine::DEFAULT_HEAP_MEGABYTES;
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
-use steelbank::query::project::ProjectSettings;
 
 #[allow(dead_code)]
 #[path = "../tests/it/fixtures.rs"]
@@ -122,7 +122,7 @@ fn run(system: &str, plain: bool) -> Cost {
 
 /// The SBCL that bootstrap built, as its users run it, with our heap.
 fn plain_sbcl(cache: &Path, system: &str) -> Command {
-    let tree = Path::new(env!("STEELBANK_BUILT_SBCL"));
+    let tree = Path::new(steelbank_image::SBCL);
     let mut command = Command::new(tree.join("src/runtime/sbcl"));
     command
         .arg("--core")

@@ -13,14 +13,14 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use divan::Bencher;
+use steelbank::ProjectSettings;
 use steelbank::Steelbank;
 use steelbank::engine::Operation;
 use steelbank::query::code_find_references::Request;
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
-use steelbank::query::project::ProjectSettings;
-use steelbank::query::who::WhoRequest;
-use steelbank::xref::Kind;
+use steelbank::query::who::{Places, WhoRequest};
+use steelbank_xref::Kind;
 
 #[allow(dead_code)]
 #[path = "../tests/it/fixtures.rs"]
@@ -79,9 +79,7 @@ fn code_find_references(bencher: Bencher<'_, '_>, name: &str) {
 fn who_calls_or_macroexpands(bencher: Bencher<'_, '_>, name: &str) {
     bencher.bench_local(|| {
         for kind in [Kind::Calls, Kind::Macroexpands] {
-            let request = WhoRequest::new(kind, name);
-            let mut answer = bank().who(&request).unwrap();
-            bank().locate(&request, &mut answer);
+            bank().who(&WhoRequest::new(kind, name).places(Places::Lines)).unwrap();
         }
     });
 }

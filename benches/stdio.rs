@@ -52,7 +52,33 @@ impl Lines {
     }
 
     fn server() -> Self {
-        let mut server = Self::start(Command::new(env!("CARGO_BIN_EXE_steelbank")).arg("serve"));
+        Self::served(Command::new(env!("CARGO_BIN_EXE_steelbank")).arg("serve"))
+    }
+
+    /// A server over a project in which `bench::callee` is used in three lines.
+    fn server_of_project() -> Self {
+        let folder = std::env::temp_dir().join(format!("steelbank-bench-{}", std::process::id()));
+        let project = folder.join("project");
+        std::fs::create_dir_all(&project).unwrap();
+        std::fs::write(project.join("bench.asd"), "(defsystem \"bench\" :components ((:file \"code\")))")
+            .unwrap();
+        let code = "(defpackage #:bench (:use #:cl))\n(in-package #:bench)\n(defun callee (x) x)\n\
+            (defun one () (callee 1))\n(defun two () (callee 2))\n(defun three () (callee 3))\n";
+        std::fs::write(project.join("code.lisp"), code).unwrap();
+        let mut server = Self::served(
+            Command::new(env!("CARGO_BIN_EXE_steelbank"))
+                .args(["--no-userinit", "serve", "--project"])
+                .arg(&project)
+                .env("STEELBANK_CACHE", folder.join("cache")),
+        );
+        assert!(
+            server.ask(&call("load-system", &json!({ "system": "bench" }))).contains("\"isError\":false")
+        );
+        server
+    }
+
+    fn served(command: &mut Command) -> Self {
+        let mut server = Self::start(command);
         let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "bench", "version": "1" } } });
         server.ask(&format!("{hello}\n"));
@@ -65,6 +91,15 @@ impl Lines {
         self.line.clear();
         self.output.read_line(&mut self.line).unwrap();
         &self.line
+    }
+
+    /// Sends `count` lines at once, and waits for as many.
+    fn ask_together(&mut self, lines: &str, count: usize) {
+        self.input.write_all(lines.as_bytes()).unwrap();
+        for _ in 0..count {
+            self.line.clear();
+            self.output.read_line(&mut self.line).unwrap();
+        }
     }
 
     fn end(mut self) {
@@ -134,5 +169,58 @@ fn echo(bencher: Bencher<'_, '_>, question: &str) {
     assert_eq!(echo.ask(&answer), answer);
     let request = call(tool, &arguments(name));
     bencher.bench_local(|| echo.ask(&request).len());
+    echo.end();
+}
+
+/// code-find-references of a symbol that is used in three lines.
+#[divan::bench]
+fn references_of_three_lines(bencher: Bencher<'_, '_>) {
+    let mut server = Lines::server_of_project();
+    let request = call("code-find-references", &json!({ "symbol": "bench::callee" }));
+    assert!(server.ask(&request).contains("\"total\":3"));
+    bencher.bench_local(|| server.ask(&request).len());
+    server.end();
+}
+
+/// The same bytes from a program that only repeats them.
+#[divan::bench]
+fn echo_of_three_lines(bencher: Bencher<'_, '_>) {
+    let mut server = Lines::server_of_project();
+    let request = call("code-find-references", &json!({ "symbol": "bench::callee" }));
+    let answer = server.ask(&request).to_owned();
+    server.end();
+    let mut echo = Lines::start(Command::new(std::env::current_exe().unwrap()).env(ECHO, "1"));
+    assert_eq!(echo.ask(&answer), answer);
+    bencher.bench_local(|| echo.ask(&request).len());
+    echo.end();
+}
+
+const TOGETHER: usize = 32;
+
+/// 32 small questions in flight: a name that is not there, and one that nothing calls.
+#[divan::bench(args = ["who-calls cl:*print-base*", "status "])]
+fn in_flight(bencher: Bencher<'_, '_>, question: &str) {
+    let (tool, name) = question.split_once(' ').unwrap();
+    let mut server = Lines::server();
+    let requests = call(tool, &arguments(name)).repeat(TOGETHER);
+    bencher
+        .counter(divan::counter::ItemsCount::new(TOGETHER))
+        .bench_local(|| server.ask_together(&requests, TOGETHER));
+    server.end();
+}
+
+/// The same through a program that only repeats the answer.
+#[divan::bench]
+fn echo_in_flight(bencher: Bencher<'_, '_>) {
+    let mut server = Lines::server();
+    let request = call("who-calls", &arguments("cl:*print-base*"));
+    let answer = server.ask(&request).to_owned();
+    server.end();
+    let mut echo = Lines::start(Command::new(std::env::current_exe().unwrap()).env(ECHO, "1"));
+    assert_eq!(echo.ask(&answer), answer);
+    let requests = request.repeat(TOGETHER);
+    bencher
+        .counter(divan::counter::ItemsCount::new(TOGETHER))
+        .bench_local(|| echo.ask_together(&requests, TOGETHER));
     echo.end();
 }

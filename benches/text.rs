@@ -17,7 +17,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use steelbank::query::find_references::{Request, find_references};
-use steelbank::source::text::{Control, Freshness, TextIndex};
+use steelbank_text::{Control, Freshness, TextIndex};
 
 fn main() {
     let mut folders: Vec<_> =

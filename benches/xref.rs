@@ -7,13 +7,13 @@
 
 use divan::{Bencher, black_box};
 use std::fs;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use steelbank::query::who::WhoRequest;
 use steelbank::render::text;
-use steelbank::xref::{Index, Kind, Role, bake};
-
-#[path = "../src/xref/tests/writer.rs"]
-mod writer;
+use steelbank_xref::columns::RecordColumn;
+use steelbank_xref::writer::Writer;
+use steelbank_xref::{Index, Kind, Role, bake};
 
 fn main() {
     divan::main();
@@ -21,7 +21,7 @@ fn main() {
 
 fn octets() -> Arc<[u8]> {
     static OCTETS: OnceLock<Arc<[u8]>> = OnceLock::new();
-    let path = concat!(env!("STEELBANK_BUILT_IMAGE"), "/steelbank.xref");
+    let path = Path::new(steelbank_image::FOLDER).join("steelbank.xref");
     Arc::clone(OCTETS.get_or_init(|| fs::read(path).expect("the build makes the index").into()))
 }
 
@@ -36,7 +36,7 @@ const RECORDS: u32 = 1_000_000;
 
 /// Names N0, N1, ... with 50 uses each, and a name RARE with eight.
 fn synthetic_export() -> Vec<u8> {
-    let mut writer = writer::Writer::new(0, 1);
+    let mut writer = Writer::new(0, 1);
     let package = writer.package("P", &[]);
     let mut name = |text: &str| {
         let symbol = writer.intern(package, text, true);
@@ -81,47 +81,49 @@ fn find_symbol(bencher: Bencher<'_, '_>, name: &str) {
 fn who_references_print_base_8(bencher: Bencher<'_, '_>) {
     let request = WhoRequest::new(Kind::References, "*print-base*");
     let index = image();
-    bencher.bench(|| request.answer(index));
+    bencher.bench(|| request.answer_from_index(index));
 }
 
 #[divan::bench]
 fn who_calls_mapcar_505(bencher: Bencher<'_, '_>) {
     let request = WhoRequest::new(Kind::Calls, "mapcar");
     let index = image();
-    bencher.bench(|| request.answer(index));
+    bencher.bench(|| request.answer_from_index(index));
 }
 
 #[divan::bench]
 fn who_calls_mapcar_as_text(bencher: Bencher<'_, '_>) {
     let request = WhoRequest::new(Kind::Calls, "mapcar");
     let index = image();
-    bencher.bench(|| request.answer(index).map(|answer| text::who(&answer)));
+    bencher.bench(|| request.answer_from_index(index).map(|answer| text::who(&answer)));
 }
 
 #[divan::bench]
 fn million_records_8_uses(bencher: Bencher<'_, '_>) {
     let request = WhoRequest::new(Kind::Calls, "rare").package("P");
     let index = million();
-    bencher.bench(|| request.answer(index));
+    bencher.bench(|| request.answer_from_index(index));
 }
 
 #[divan::bench]
 fn million_records_50_uses(bencher: Bencher<'_, '_>) {
     let request = WhoRequest::new(Kind::Calls, "n17").package("P");
     let index = million();
-    bencher.bench(|| request.answer(index));
+    bencher.bench(|| request.answer_from_index(index));
 }
 
 /// The same question by looking at all records.
 #[divan::bench]
 fn million_records_scan(bencher: Bencher<'_, '_>) {
     let export = synthetic_export();
-    let export = steelbank::xref::export::Export::read(&export).expect("the export is sound");
+    let export = steelbank_xref::export::Export::read(&export).expect("the export is sound");
     let records = export.records();
     bencher.bench(|| {
         (0..records.rows())
-            .filter(|row| records.cell(*row, 0) == 0 && records.cell(*row, 1) == NAMES)
-            .map(|row| records.cell(row, 2))
+            .filter(|row| {
+                records.cell(*row, RecordColumn::Kind) == 0 && records.cell(*row, RecordColumn::Name) == NAMES
+            })
+            .map(|row| records.cell(row, RecordColumn::Function))
             .collect::<Vec<_>>()
     });
 }

@@ -1,6 +1,4 @@
-;;;; Saves the core. Run by build.rs:
-;;;;   sbcl --noinform --no-sysinit --no-userinit --non-interactive --load build-core.lisp
-;;;; with the variables STEELBANK_BUILD_CORE, STEELBANK_BUILD_FASLS and STEELBANK_BUILD_XREF.
+;;;; Saves the core. Run by build-core.sh, with a folder in the variable STEELBANK_BUILD.
 
 (setf *compile-verbose* nil *compile-print* nil *load-verbose* nil)
 
@@ -11,18 +9,21 @@
 (in-package :steelbank-build)
 
 (defun path-from-environment (name &rest options)
-  "The pathname that build.rs put in the environment variable NAME."
+  "The pathname that build-core.sh put in the environment variable NAME."
   (apply #'sb-ext:parse-native-namestring
          (or (sb-ext:posix-getenv name) (error "~a is not set." name))
          nil *default-pathname-defaults* options))
 
-(defparameter *core* (path-from-environment "STEELBANK_BUILD_CORE")
+(defparameter *out* (path-from-environment "STEELBANK_BUILD" :as-directory t)
+  "The folder for what is made.")
+
+(defparameter *core* (merge-pathnames "steelbank.core" *out*)
   "The core to write.")
 
-(defparameter *fasls* (path-from-environment "STEELBANK_BUILD_FASLS" :as-directory t)
+(defparameter *fasls* (merge-pathnames "fasls/" *out*)
   "Where the Lisp half's fasls go.")
 
-(defparameter *xref* (sb-ext:native-namestring (path-from-environment "STEELBANK_BUILD_XREF"))
+(defparameter *xref* (sb-ext:native-namestring (merge-pathnames "xref.export" *out*))
   "The export of the core's cross references to write.")
 
 (defparameter *preloaded*
@@ -36,7 +37,18 @@
           (directory (merge-pathnames "contrib/*.fasl"
                                       (path-from-environment "SBCL_HOME" :as-directory t)))))
 
+(require "asdf")
+
+;; Nothing of this machine: ASDF would put a newer ASDF of its registry in place of SBCL's.
+(asdf:initialize-source-registry '(:source-registry :ignore-inherited-configuration))
+(asdf:initialize-output-translations
+ '(:output-translations :disable-cache :ignore-inherited-configuration))
+
 (mapc #'require *preloaded*)
+
+;; Immutable: a mere preloaded system gives way to an .asd that ASDF finds, and would be loaded a second time.
+(dolist (name *preloaded*)
+  (asdf:register-immutable-system name))
 
 (defun load-lisp-half ()
   "Compile and load the components of system steelbank, in the system's order; a warning ends the build."
@@ -47,10 +59,14 @@
         (let ((source (asdf:component-pathname component)))
           (multiple-value-bind (fasl warnings failure)
               (handler-bind ((sb-ext:compiler-note #'muffle-warning))
-                (compile-file source
-                              :output-file (merge-pathnames (make-pathname :name (pathname-name source)
-                                                                           :type "fasl")
-                                                            *fasls*)))
+                ;; The core must not say in which folder it was built.
+                (with-compilation-unit (:source-namestring (format nil "steelbank/lisp/~a.lisp"
+                                                                   (asdf:component-name component)))
+                  (compile-file source
+                                :external-format :utf-8
+                                :output-file (merge-pathnames (make-pathname :name (pathname-name source)
+                                                                             :type "fasl")
+                                                              *fasls*))))
             (declare (ignore warnings))
             (when (or failure (null fasl))
               (format *error-output* "~&The Lisp half does not compile: ~a~%" source)
@@ -60,15 +76,13 @@
 
 (load-lisp-half)
 
-;; Immutable: a mere preloaded system gives way to an .asd that ASDF finds, and would be loaded a second time.
-(dolist (name *preloaded*)
-  (asdf:register-immutable-system name))
-
 (setf steelbank::*contribs* (contribs))
 (push 'steelbank::provide-contrib sb-ext:*module-provider-functions*)
 
-;; Settings of the machine that builds must not be found on the machine that runs.
+;; Settings of the machine that builds must not be found on the machine that runs, nor those made above.
 (asdf:clear-configuration)
+(setf asdf/source-registry:*source-registry-parameter* nil
+      asdf/output-translations:*output-translations-parameter* nil)
 (setf sb-ext:*evaluator-mode* :compile)
 
 (defun save ()
@@ -80,15 +94,13 @@
     (steelbank::refuse-exits)
     (steelbank::replace-debugger)
     (setf *package* (find-package :common-lisp-user))
-    ;; A function outlives its package, and would be found among the callers of what it calls. This one stays: it runs
-    ;; while the cross references are exported, and the core must have what the export says.
+    ;; While the builder's functions still have names by which the export leaves them out.
+    (steelbank::write-octets (steelbank::xref-baseline) xref)
     (do-symbols (symbol :steelbank-build)
       (when (and (eq (symbol-package symbol) (find-package :steelbank-build))
-                 (not (eq symbol 'save))
                  (fboundp symbol))
         (fmakunbound symbol)))
     (delete-package :steelbank-build)
-    (steelbank::write-octets (steelbank::xref-baseline) xref)
     (funcall save-lisp-and-die core :toplevel #'steelbank:main)))
 
 (save)

@@ -39,8 +39,8 @@
            (multiple-value-bind (text cut) (print-value symbol)
              (json-string (object "status" "printed" "text" text "cut" (and cut :true))))))))
 
-(define-operation evaluate 4 (package source)
-  "Read and evaluate the forms of SOURCE in PACKAGE. The values of the last one, printed within limits, as JSON."
+(defun call-with-values-of (package source function)
+  "Read and evaluate the forms of SOURCE in PACKAGE, and call FUNCTION with the list of the last one's values."
   (let ((*package* (or (find-package package)
                        (error "Package ~a not found." package)))
         (values '()))
@@ -49,15 +49,24 @@
             for form = (read stream nil end)
             until (eq form end)
             do (setf values (multiple-value-list (eval form)))))
-    (json-string
-     (object "values" (mapcar (lambda (value)
-                                (let ((stream (make-instance 'limited-output :limit *value-limit*
-                                                             :when-full (lambda () (throw 'enough nil)))))
-                                  (catch 'enough
-                                    (let ((*print-length* 100) (*print-level* 10) (*print-circle* t))
-                                      (prin1 value stream)))
-                                  (output-text stream)))
-                              values)))))
+    (funcall function values)))
+
+(define-operation evaluate 4 (package source)
+  "Read and evaluate the forms of SOURCE in PACKAGE. The values of the last one, printed within limits, as JSON."
+  (flet ((text (value)
+           (let ((stream (make-instance 'limited-output :limit *value-limit*
+                                                        :when-full (lambda () (throw 'enough nil)))))
+             (catch 'enough
+               (let ((*print-length* 100) (*print-level* 10) (*print-circle* t))
+                 (prin1 value stream)))
+             (output-text stream))))
+    (call-with-values-of package source
+                         (lambda (values)
+                           (json-string (object "values" (mapcar #'text values)))))))
+
+(define-operation evaluate-json 25 (package source)
+  "Read and evaluate the forms of SOURCE in PACKAGE. The last one's first value itself as JSON; see VALUE-JSON."
+  (call-with-values-of package source (lambda (values) (json-string (value-json (first values))))))
 
 (defun outcome-text (function milliseconds)
   "The outcome that FUNCTION, called with a number of seconds, returns. That the host interrupts when the load is over
@@ -74,10 +83,12 @@ Within MILLISECONDS."
                     (open-project (given root) cache :userinit (given userinit) :timeout-seconds seconds))
                   milliseconds)))
 
-(define-operation load-system 11 (system force milliseconds)
-  "Load SYSTEM through ASDF, from scratch when FORCE is \"force\", within MILLISECONDS. News comes meanwhile."
+(define-operation load-system 11 (system definition force milliseconds)
+  "Load SYSTEM, which the file DEFINITION defines unless that is empty, through ASDF, from scratch when FORCE is
+\"force\", within MILLISECONDS. News comes meanwhile."
   (outcome-text (lambda (seconds)
-                  (load-system system :force (string= force "force")
+                  (load-system system :definition (and (plusp (length definition)) definition)
+                                      :force (string= force "force")
                                       :timeout-seconds seconds
                                       :progress #'send-progress))
                 milliseconds))
@@ -86,9 +97,24 @@ Within MILLISECONDS."
   "Compile and load the file PATH within MILLISECONDS."
   (outcome-text (lambda (seconds) (load-file path :timeout-seconds seconds)) milliseconds))
 
-(define-operation list-systems 13 (root)
-  "What the project at ROOT defines, what of it is loaded, and what has changed on disk since."
-  (json-string (mapcar #'system-json (list-systems root))))
+(define-operation list-systems 13 ()
+  "What the image holds: the files that were loaded through us, and the systems that ASDF knows."
+  (json-string (image-json)))
+
+(defun lines-of (text)
+  "The lines of TEXT as a list of strings; none of an empty text."
+  (with-input-from-string (stream text)
+    (loop for line = (read-line stream nil)
+          while line collect line)))
+
+(define-operation mark-definitions 15 (files)
+  "Remember the definitions that stand in FILES, native names, one a line, for LEFTOVERS."
+  (json-string (object "marked" (mark-definitions (lines-of files)))))
+
+(define-operation leftovers 16 (files remove)
+  "The definitions that the image has and FILES, one a line, do not have any more. They are taken out when REMOVE is
+\"remove\"."
+  (json-string (leftovers-json (lines-of files) (string= remove "remove"))))
 
 (define-operation find-definitions 14 (name package)
   "Where the symbol called NAME in PACKAGE is defined, as whatever it is defined, as JSON."
@@ -100,3 +126,33 @@ Within MILLISECONDS."
 (define-operation xref-export 5 (since)
   "What the host's index must learn since the code serial number SINCE, as packed columns."
   (xref-export (parse-integer since)))
+
+(define-operation record-inputs 24 ()
+  "From now on remember what is read of the disk and of the environment, for SNAPSHOT-INPUTS."
+  (record-inputs)
+  (json-string (object)))
+
+(define-operation snapshot-inputs 20 ()
+  "What the image was made of, as JSON."
+  (json-string (snapshot-inputs)))
+
+(define-operation xref-baseline 21 ()
+  "All cross references, as packed columns. Later exports are measured against this one."
+  (xref-baseline))
+
+(define-operation prepare-save 22 (path)
+  "Have the core be saved as PATH once the host gives the main thread back. What is in the way, as a JSON array of sentences."
+  (json-string (coerce (prepare-save path) 'vector)))
+
+(define-operation set-overlays 23 (cache lines)
+  "Make this a scratch image, which writes to the folder CACHE. LINES are files and what holds their texts, in turn; an empty
+line means that the file is as good as deleted."
+  (use-cache cache)
+  (set-overlays (loop for (file text) on (uiop:split-string lines :separator '(#\Newline)) by #'cddr
+                      when (plusp (length file))
+                        collect (list file (and (plusp (length text)) text))))
+  (json-string (object)))
+
+(define-operation ask 30 (question &rest arguments)
+  "The answer to one of the questions that DEFINE-QUESTION defines, as JSON."
+  (json-string (answer-question question arguments)))

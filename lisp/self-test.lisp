@@ -68,9 +68,86 @@ A build that has thrown away the cross references of SBCL's own code has none.")
             "three calls in one function are recorded at form numbers ~{~D~^, ~} (they are at ~{~D~^, ~})."
             recorded expected)))
 
+(defparameter *three-forms*
+  (format nil "(defvar *taken* 1)~%(defun take (x)~%  (list \"é\" (car x)))~%(take (list *taken*))~%")
+  "The text of a file with three top-level forms.")
+
+(defparameter *places*
+  '(((0 0) 1 1) ((1 0) 2 1) ((1 2) 3 3) ((1 3) 3 13) ((2 0) 4 1) ((2 1) 4 7))
+  "Where forms of *THREE-FORMS* stand: top-level form and form number, line, column.")
+
+(defun half (name &rest arguments)
+  "Call the Lisp half's function called NAME."
+  (apply (find-symbol name "STEELBANK") arguments))
+
+(defun call-with-folder (function)
+  "Call FUNCTION with the pathname of a new folder, which is removed afterwards."
+  (let ((folder (merge-pathnames (format nil "steelbank-~36R/" (random (expt 2 64) (make-random-state t)))
+                                 (sb-ext:parse-native-namestring (or (sb-ext:posix-getenv "TMPDIR") "/tmp")
+                                                                 nil *default-pathname-defaults* :as-directory t))))
+    (unwind-protect (progn (ensure-directories-exist folder)
+                           (funcall function folder))
+      (sb-ext:delete-directory folder :recursive t))))
+
+(defun load-lisp-half (folder)
+  "Compile the Lisp half beside this file into FOLDER, and load it. Nothing else of this machine is looked at."
+  (require "ASDF")
+  (flet ((asdf (name &rest arguments)
+           (apply (find-symbol name "ASDF") arguments)))
+    (asdf "INITIALIZE-SOURCE-REGISTRY" '(:source-registry :ignore-inherited-configuration))
+    (asdf "INITIALIZE-OUTPUT-TRANSLATIONS"
+          `(:output-translations (t (,folder :**/ :*.*.*)) :ignore-inherited-configuration))
+    (asdf "LOAD-ASD" (merge-pathnames "steelbank.asd" *load-truename*))
+    (handler-bind ((warning #'muffle-warning))
+      (asdf "LOAD-SYSTEM" "steelbank"))))
+
+(defun tapped-places (folder)
+  "Compile *THREE-FORMS*, a file in FOLDER, under the tap: the size of the sidecar, and the places it has for *PLACES*."
+  (let ((path (merge-pathnames "three.lisp" folder))
+        (size 0)
+        (places '()))
+    (with-open-file (stream path :direction :output :external-format :utf-8)
+      (write-string *three-forms* stream))
+    (half "INSTALL-TAP")
+    (progv (list (find-symbol "*TAP-SINK*" "STEELBANK"))
+        (list (lambda (tap sidecar)
+                (setf size (length sidecar)
+                      places (loop for ((form number)) in *places*
+                                   collect (multiple-value-list
+                                            (half "TAP-LINE-AND-COLUMN" tap
+                                                  (values (half "TAP-POSITION" tap form number))))))))
+      (compile-file path :external-format :utf-8))
+    (values size places)))
+
+(defun check-tap ()
+  "The tap must see what SBCL's reader reads while it compiles: exact places come from it."
+  (let ((*standard-output* (make-broadcast-stream))
+        (*error-output* (make-broadcast-stream))
+        (said *standard-output*))
+    (call-with-folder
+     (lambda (folder)
+       (load-lisp-half folder)
+       (multiple-value-bind (size places) (tapped-places folder)
+         (let ((expected (mapcar #'rest *places*))
+               (*standard-output* said))
+           (report (and (plusp size) (equal places expected))
+                   "the tap gives three forms a sidecar of ~D octet~:P and the places ~{~{~D:~D~}~^ ~} (they are at ~{~{~D:~D~}~^ ~})."
+                   size places expected)))))))
+
+(defun check-used-internals ()
+  "What the Lisp half uses of SBCL's internals must be what it was written for: this names what is not."
+  (handler-bind ((warning #'muffle-warning))
+    (dolist (file '("package.lisp" "internals.lisp"))
+      (load (merge-pathnames file *load-truename*))))
+  (let ((differences (half "INTERNAL-DIFFERENCES")))
+    (dolist (difference differences)
+      (report nil "~A" difference))
+    (report (null differences) "~D internal symbols are what the Lisp half uses them as."
+            (length (symbol-value (find-symbol "*INTERNALS*" "STEELBANK"))))))
+
 (defun run ()
   "Run every check and leave Lisp with the exit code that says whether all of them hold."
-  (handler-case (progn (check-internals) (check-form-numbers))
+  (handler-case (progn (check-internals) (check-form-numbers) (check-used-internals) (check-tap))
     (error (condition)
       (report nil "the self-test itself stopped: ~A" condition)))
   (format t "~:[SBCL ~A fails the self-test~;SBCL ~A passes the self-test~].~%"

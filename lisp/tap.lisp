@@ -5,16 +5,17 @@
 ;;;; both, so that a position is exact under any readtable, feature expression or package. The record of
 ;;;; one file is an octet vector, its *sidecar*, kept in the cache beside the fasls.
 ;;;;
-;;;; The sidecar, version 1. u = unsigned LEB128; s = zigzag in LEB128; text = u byte count, UTF-8 octets.
+;;;; The sidecar, version 3. u = unsigned LEB128; s = zigzag in LEB128; text = u octet count, UTF-8 octets.
 ;;;;   "SBTAP" octet 0, octet version
+;;;;   octet         1 when the whole file was read, 0 when reading stopped early
 ;;;;   8 octets      FNV-1a 64 of the file's octets, little-endian
 ;;;;   u             size of the file in octets
 ;;;;   u             write date (universal time), as in SB-C:DEFINITION-SOURCE and the debug source
 ;;;;   text          native truename
 ;;;;   text          external format's name, upcased ("UTF-8")
-;;;;   octet         1 when the whole file was read, 0 when reading stopped early
 ;;;;   u, s...       newlines: count, then position of each #\Newline minus that of the one before (from 0)
-;;;;   u, entries    symbols: count, then each: octet 0 interned, text package, text name
+;;;;   u, entries    symbols: count, then each: octet 0 interned (3 and a function's name by now, 4 and a macro's or
+;;;;                                         special operator's, 5 and a symbol macro's), text package, text name
 ;;;;                                         or octet 1 uninterned, text name; or octet 2 string, text
 ;;;;   u, forms      top-level forms: count, then each:
 ;;;;     u             top-level form number
@@ -29,13 +30,14 @@
 ;;;;                 4 macroexpands), u 2 * symbol index (+ 1 for (setf symbol)), u top-level form, u form number
 ;;;;   u, locals     names bound locally: count, then each: u top-level form, u 2 * symbol index (+ 1 for a
 ;;;;                 function, else a variable)
+;;;;   8 octets      FNV-1a 64 of all octets before, little-endian
 ;;;; Event kinds: 0 a form with a number; 1 a list without one (quoted data); 2 a symbol; 3 a string in a
 ;;;; package definition; 4 another object that contains events (a vector, a comma, #. and the like).
 ;;;; Positions and lengths count characters as decoded; a byte order mark counts as one.
 
 (in-package :steelbank)
 
-(defconstant +sidecar-version+ 1
+(defconstant +sidecar-version+ 3
   "The version of the format described at the top of this file.")
 
 (defstruct (tap (:constructor %make-tap))
@@ -105,6 +107,12 @@ loaded as source and not compiled."
     (tap-unsigned tap (length octets))
     (map nil (lambda (octet) (tap-octet tap octet)) octets)))
 
+(defun tap-word (tap word)
+  "Append WORD to the events of TAP: 8 octets, little-endian."
+  (declare (type tap tap) (type (unsigned-byte 64) word))
+  (dotimes (index 8)
+    (tap-octet tap (ldb (byte 8 (* 8 index)) word))))
+
 (defun tap-name (tap name)
   "The index of NAME, a symbol or a string, in the table of TAP."
   (declare (type tap tap) (type (or symbol string) name))
@@ -154,9 +162,15 @@ loaded as source and not compiled."
                               children (cdr tail))
                         (return))))
       (typecase object
-        (cons (loop while children
+        (cons (loop with slow = object
+                    for step of-type fixnum from 1
+                    while children
                     do (cond ((consp object) (element (pop object)))
-                             (t (element object) (return)))))
+                             (t (element object) (return)))
+                       ;; A constant may be circular: `#1=(nil . #1#)`.
+                       (when (evenp step)
+                         (pop slow))
+                    until (eq object slow)))
         (simple-vector (loop for element across object
                              while children do (element element)))
         (t (when (sb-int:comma-p object)
@@ -291,12 +305,12 @@ nearest one before it. NIL when TAP knows nothing of the top-level form."
 
 ;;; The sidecar
 
-(defun fnv-1a (octets)
-  "The FNV-1a hash of OCTETS, 64 bits."
-  (declare (type octets octets) (optimize speed (safety 0)))
+(defun fnv-1a (octets &optional (end (length octets)))
+  "The FNV-1a hash of OCTETS before END, 64 bits."
+  (declare (type octets octets) (type (integer 0 #.array-dimension-limit) end) (optimize speed))
   (let ((hash #xcbf29ce484222325))
     (declare (type (unsigned-byte 64) hash))
-    (dotimes (index (length octets) hash)
+    (dotimes (index end hash)
       (setf hash (ldb (byte 64 0) (* (logxor hash (aref octets index)) #x100000001b3))))))
 
 (defun file-octets (path)
@@ -338,13 +352,12 @@ nearest one before it. NIL when TAP knows nothing of the top-level form."
     (map nil (lambda (char) (tap-octet head (char-code char))) "SBTAP")
     (tap-octet head 0)
     (tap-octet head +sidecar-version+)
-    (dotimes (index 8)
-      (tap-octet head (ldb (byte 8 (* 8 index)) hash)))
+    (tap-octet head (if complete 1 0))
+    (tap-word head hash)
     (tap-unsigned head (length octets))
     (tap-unsigned head (sb-c::file-info-write-date (tap-file-info tap)))
     (tap-text head (sb-ext:native-namestring (truename path)))
     (tap-text head (external-format-name stream))
-    (tap-octet head (if complete 1 0))
     (sb-impl::track-newlines stream)
     (let ((newlines (sb-impl::form-tracking-stream-newlines stream)) (previous 0))
       (tap-unsigned head (length newlines))
@@ -357,7 +370,10 @@ nearest one before it. NIL when TAP knows nothing of the top-level form."
              (tap-octet head 2)
              (tap-text head name))
             ((symbol-package name)
-             (tap-octet head 0)
+             (tap-octet head (case (sb-int:info :function :kind name)
+                               (:function 3)
+                               ((:macro :special-form) 4)
+                               (t (if (eq (sb-int:info :variable :kind name) :macro) 5 0))))
              (tap-text head (package-name (symbol-package name)))
              (tap-text head (symbol-name name)))
             (t
@@ -375,6 +391,7 @@ nearest one before it. NIL when TAP knows nothing of the top-level form."
     (loop for local being the hash-keys of (tap-locals tap)
           do (tap-unsigned head (ash local -32))
              (tap-unsigned head (ldb (byte 32 0) local)))
+    (tap-word head (fnv-1a (tap-buffer head) (tap-fill head)))
     (subseq (tap-buffer head) 0 (tap-fill head))))
 
 (defun sidecar-name (truename write-date)
@@ -384,19 +401,53 @@ nearest one before it. NIL when TAP knows nothing of the top-level form."
                         'octets)))
     (format nil "~(~16,'0X~)-~D.tap" (fnv-1a octets) write-date)))
 
+(defun sidecar-state (path)
+  "What the sidecar at PATH is: :COMPLETE or :INCOMPLETE, and the hash of the file's content; NIL when it is not
+there, damaged, or of another version."
+  (let* ((octets (handler-case (file-octets path)
+                   ((or file-error stream-error) () nil)))
+         (end (- (length octets) 8)))
+    (flet ((word (start)
+             (loop for index below 8
+                   sum (ash (aref octets (+ start index)) (* 8 index)))))
+      (when (and (> end 16)
+                 (= (aref octets 6) +sidecar-version+)
+                 (= (word end) (fnv-1a octets end)))
+        (values (if (= (aref octets 7) 1) :complete :incomplete)
+                (word 8))))))
+
+(defun better-sidecar-p (path sidecar)
+  "True when the sidecar at PATH is complete and SIDECAR, of the same content, is not."
+  (declare (type octets sidecar))
+  (and (/= (aref sidecar 7) 1)
+       (multiple-value-bind (state hash) (sidecar-state path)
+         (and (eq state :complete)
+              (= hash (loop for index below 8
+                            sum (ash (aref sidecar (+ 8 index)) (* 8 index))))))))
+
 (defun write-sidecar (tap sidecar directory)
-  "Write SIDECAR, of TAP, into DIRECTORY, whole or not at all."
+  "Write SIDECAR, of TAP, into DIRECTORY, whole or not at all: not in place of a better one."
   (declare (type tap tap) (type octets sidecar) (type pathname directory))
   (let* ((name (sidecar-name (truename (tap-stream tap))
                              (sb-c::file-info-write-date (tap-file-info tap))))
-         (path (merge-pathnames (sb-ext:parse-native-namestring name) directory))
-         (temporary (merge-pathnames
-                     (sb-ext:parse-native-namestring (format nil "~A.~36R" name (random (expt 2 64) (make-random-state t))))
-                     directory)))
+         (path (merge-pathnames (sb-ext:parse-native-namestring name) directory)))
+    (unless (better-sidecar-p path sidecar)
+      (replace-file path sidecar))
+    path))
+
+(defun replace-file (path octets)
+  "Have the file PATH hold OCTETS, whole or not at all. A folder of that name gives way."
+  (declare (type pathname path) (type octets octets))
+  (let ((temporary (sb-ext:parse-native-namestring
+                    (format nil "~A.~36R" (sb-ext:native-namestring path)
+                            (random (expt 2 64) (make-random-state t)))))
+        (folder (uiop:ensure-directory-pathname path)))
     (ensure-directories-exist path)
+    (when (uiop:directory-exists-p folder)
+      (uiop:delete-directory-tree folder :validate t))
     (with-open-file (stream temporary :direction :output :element-type '(unsigned-byte 8)
                                       :if-exists :supersede)
-      (write-sequence sidecar stream))
+      (write-sequence octets stream))
     (rename-file temporary path)
     path))
 

@@ -25,8 +25,10 @@
 //! * [`query`]: the questions, one module each, with their requests and answers (all serialize to JSON).
 //! * [`render`]: the answers as text.
 //! * [`xref`]: the index of cross references that the who-calls family is answered from.
-//! * [`source`]: positions in source text, and reading Lisp text without Lisp.
-//! * `mcp` and `cli` (feature `server`): the tools, their server, and the command line.
+//! * [`reader`]: Lisp text without Lisp.
+//! * [`source`]: where the compiler's records stand in the text.
+//! * `text` (feature `text`): the index of any source tree's text.
+//! * `tools` and `doors` (feature `server`): the tools, their MCP server, and the command line.
 //! * [`engine`]: jobs for the Lisp thread, deadlines, interrupts, faults; for questions of one's own.
 //!
 //! # What it runs
@@ -36,22 +38,29 @@
 //!
 //! # Features
 //!
-//! * `server` (default): the `steelbank` program, with its command line and its MCP server.
+//! * `text`: the text index, with its grammars and file watching.
+//! * `server` (default, brings `text`): the `steelbank` program, with its command line and its MCP server.
 
 #![deny(unsafe_code)]
 
 #[cfg(feature = "server")]
-pub mod cli;
+pub mod doors;
 pub mod engine;
-#[cfg(feature = "server")]
-pub mod mcp;
 mod project;
 pub mod query;
 pub mod render;
 pub mod source;
 mod steelbank;
-pub mod xref;
+#[cfg(feature = "server")]
+pub mod tools;
 
-pub use project::LoadListener;
-pub use query::project::ProjectSettings;
-pub use steelbank::{Builder, IndexData, Installation, Steelbank};
+pub use project::ProjectSettings;
+pub use query::Error;
+pub use query::control::{Cancellation, Control};
+pub use steelbank::{Builder, IndexData, Installation, LoadListener, LoadRequest, Steelbank};
+pub use steelbank::{recovery, scratch, snapshot};
+pub use steelbank_reader as reader;
+#[cfg(feature = "text")]
+pub use steelbank_text as text;
+pub use steelbank_xref as xref;
+pub use steelbank_xref::Kind;

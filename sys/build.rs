@@ -4,9 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+/// What Lisp's heap can grow to unless a program says otherwise, in MiB: the core is saved with it.
+const HEAP_MEGABYTES: usize = 2048;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=include/steelbank.h");
-    println!("cargo::rerun-if-changed=shim/steelbank.c");
+    println!("cargo::rerun-if-changed=shim");
     for name in ["STEELBANK_CACHE", "STEELBANK_SBCL_SOURCE", "XDG_CACHE_HOME", "HOME"] {
         println!("cargo::rerun-if-env-changed={name}");
     }
@@ -19,7 +22,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let library = link_library(&sbcl, &out)?;
     println!("cargo::metadata=library={}", library.display());
     println!("cargo::metadata=sbcl={}", sbcl.display());
+    println!("cargo::metadata=heap-megabytes={HEAP_MEGABYTES}");
     println!("cargo::rustc-env=STEELBANK_BUILT_LIBRARY={}", library.display());
+    println!("cargo::rustc-env=STEELBANK_HEAP_MEGABYTES={HEAP_MEGABYTES}");
     Ok(())
 }
 
@@ -51,16 +56,30 @@ fn link_library(sbcl: &Path, out: &Path) -> Result<PathBuf, Box<dyn std::error::
     objects.push(sbcl.join("tlsf-bsd/tlsf/tlsf.pic.o"));
 
     let mut build = cc::Build::new();
-    build.include("include").file("shim/steelbank.c").warnings(true).pic(true);
-    let shim = build.compile_intermediates();
+    build.include("include").include("shim").warnings(true).pic(true);
+    let mut shim = build.clone().file("shim/steelbank.c").compile_intermediates();
+    // This part is compiled with SBCL's own headers, which are not free of warnings.
+    let mut faults = build.clone();
+    faults.include("shim/absent").flag("-isystem").flag(&runtime).file("shim/faults.c");
+    shim.extend(faults.compile_intermediates());
 
     let library = out.join("libsteelbank-sbcl.so");
     let mut link = build.get_compiler().to_command();
     link.arg("-shared").arg("-o").arg(&library).args(&shim).args(&objects);
-    for function in ["exit", "_exit", "abort", "lose", "os_get_runtime_executable_path"] {
+    for function in [
+        "exit",
+        "_exit",
+        "abort",
+        "lose",
+        "os_get_runtime_executable_path",
+        "handle_guard_page_triggered",
+        "arch_os_thread_init",
+        "sig_stop_for_gc_handler",
+    ] {
         link.arg(format!("-Wl,--wrap={function}"));
     }
-    link.args(["-ldl", "-lpthread", "-lm"]);
+    // Programs carry the library: its symbol table is three quarters of it, and what is exported stays.
+    link.args(["-ldl", "-lpthread", "-lm", "-Wl,--strip-all"]);
     let status = link.status()?;
     if !status.success() {
         return Err(format!("linking {} failed: {link:?}", library.display()).into());

@@ -309,6 +309,8 @@ bootstrap
 exits 1
 complains 'and there are 20'
 built 0
+holds 'nothing is fetched in vain' not asked ' source '
+left_nothing
 
 for signal in TERM INT HUP; do
     row "ended by $signal half-way"
@@ -516,12 +518,45 @@ exits 0
 bootstrap --print-path
 exits 0
 says "$STEELBANK_CACHE/sbcl-9.9.9-"
-STEELBANK_CACHE="$scratch/a place [odd]"
+
+row 'a cache whose path SBCL cannot be built in'
+fresh_world
+cache="$scratch/a place [odd]"
+STEELBANK_CACHE=$cache
+TMPDIR=$scratch/for-a-time
+export TMPDIR
+mkdir "$TMPDIR"
+echo 'pwd >"$scratch/stood"' | sed "s,.scratch,$scratch," >"$scratch/during"
+bootstrap
+exits 0
+quiet
+built 1
+holds 'it is built where the path is plain' grep -q '^[^ ]*/for-a-time/[^ ]*$' "$scratch/stood"
+has_trees 1
+left_nothing
+holds 'nor is anything left where it was built' [ -z "$(ls "$TMPDIR")" ]
+bootstrap --print-path
+exits 0
+says "$cache/sbcl-9.9.9-"
+rm -r "$cache"
+TMPDIR=$scratch/'not plain'
+mkdir "$TMPDIR"
+: >"$scratch/calls"
 bootstrap
 exits 1
 complains "whose path has '  []' in it"
-cache=$STEELBANK_CACHE
+complains "$TMPDIR"
+holds 'nothing is fetched in vain' not asked ' source '
 left_nothing
+row 'the same, ended half-way'
+TMPDIR=$scratch/for-a-time
+start_and_hang
+kill -s TERM $started
+wait $started 2>/dev/null
+holds 'its build has ended' not runs "$sleeper"
+left_nothing
+holds 'nor is anything left where it was built' [ -z "$(ls "$TMPDIR")" ]
+unset TMPDIR
 cache=$scratch/cache
 
 row 'another operating system'

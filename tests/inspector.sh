@@ -56,7 +56,7 @@ call() { # tool, its arguments as JSON, what the answer must contain
 # The Inspector would take the server's options for its own.
 cat >"$scratch/server" <<END
 #!/bin/sh
-exec '$program' --project '$scratch/project' serve
+exec '$program' --project '$scratch/project' serve --allow-eval --allow-edits
 END
 chmod +x "$scratch/server"
 mkdir "$scratch/project"
@@ -93,10 +93,23 @@ for era in legacy modern; do
             status) call "$tool" '{}' 'Lisp is ' ;;
             load-system) call "$tool" '{"system": "sample"}' '"isError": false' ;;
             load-file) call "$tool" "{\"path\": \"$scratch/project/sample.lisp\"}" '"isError": false' ;;
+            reload) call "$tool" '{}' '"isError": false' ;;
             list-systems) call "$tool" '{}' 'sample' ;;
             code-find-references) call "$tool" '{"symbol": "cl:mapcar", "project_only": false, "limit": 3}' 'MAPCAR' ;;
             index_project) call "$tool" '{}' '"isError": false' ;;
             check_index_status) call "$tool" '{}' '"isError": false' ;;
+            check) call "$tool" '{"system": "sample"}' '"loads": true' ;;
+            apropos) call "$tool" '{"pattern": "mapca"}' 'MAPCAR' ;;
+            call-graph) call "$tool" '{"name": "cl:mapcar", "depth": 1}' '"isError": false' ;;
+            macroexpand) call "$tool" '{"form": "(when 1 2)"}' '"isError": false' ;;
+            outline) call "$tool" '{"path": "sample.lisp"}' 'SAMPLE::CALLER' ;;
+            package-info) call "$tool" '{"package": "SAMPLE"}' '"isError": false' ;;
+            rename) call "$tool" '{"name": "sample::callee", "new_name": "called"}' 'sample.lisp' ;;
+            restart-lisp) call "$tool" '{}' '"isError": false' ;;
+            evaluate) call "$tool" '{"code": "(+ 1 2)"}' '3' ;;
+            impact) call "$tool" '{"names": ["cl:mapcar"]}' '"isError": false' ;;
+            edit-definition) call "$tool" '{"path": "sample.lisp", "definition": "caller", "operation": "replace", "text": "(defun caller (x) (callee x))"}' '"isError": false' ;;
+            check-structure) call "$tool" '{"path": "sample.lisp"}' '"isError": false' ;;
             find_references) call "$tool" "{\"pattern\": \"callee\"}" 'sample.lisp' ;;
             *)
                 failed=$((failed + 1))

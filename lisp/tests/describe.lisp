@@ -57,11 +57,73 @@
    "A structure." "A type."))
 
 (deftest details
-    (list (facet 'described "function" "methods") (facet 'described-class "class" "slots")
+    (list (facet 'described "function" "method_count")
+          (mapcar (lambda (slot) (rest slot)) (facet 'described-class "class" "slots"))
           (facet 'described-type "deftype" "arglist") (facet 'described-place "setf_function" "name")
           (facet 'car "setf_function" "name") (facet 'car "symbol") (facet :test "package"))
-  (1 ("STEELBANK-TESTS::SLOT") "(SIZE)" "(SETF STEELBANK-TESTS::DESCRIBED-PLACE)"
+  (1 ((("name" . "STEELBANK-TESTS::SLOT"))) "(SIZE)" "(SETF STEELBANK-TESTS::DESCRIBED-PLACE)"
    "(SETF COMMON-LISP::CAR)" "COMMON-LISP::CAR" "KEYWORD"))
+
+(defclass described-base ()
+  ((kept :initarg :kept :accessor described-kept :initform (list 1 2) :type list :documentation "Kept.")
+   (shared :allocation :class :reader described-shared))
+  (:default-initargs :kept '(1)))
+(defclass described-derived (described-base) ((kept :initform 3) (own :writer (setf described-own))))
+(defstruct (described-point (:constructor describe-point (x &optional y)) (:predicate described-point-p)) (x 0 :type fixnum)
+  (y nil :read-only t))
+(defgeneric described-sum (thing) (:method-combination + :most-specific-last))
+(defmethod described-sum + ((thing described-derived)) "A method." 1)
+(defmethod described-sum :around ((thing (eql 3))) 2)
+
+(deftest slots
+    (mapcar #'rest (facet 'described-derived "class" "slots"))
+  ((("name" . "STEELBANK-TESTS::KEPT") ("initform" . "3"))
+   (("name" . "STEELBANK-TESTS::OWN") ("writers" "(SETF STEELBANK-TESTS::DESCRIBED-OWN)"))
+   (("name" . "STEELBANK-TESTS::SHARED") ("readers" "STEELBANK-TESTS::DESCRIBED-SHARED") ("allocation" . ":CLASS")
+    ("from" . "STEELBANK-TESTS::DESCRIBED-BASE"))))
+
+(deftest base-slot
+    (list (rest (first (facet 'described-base "class" "slots"))) (facet 'described-base "class" "default_initargs")
+          (facet 'described-base "class" "subclasses"))
+  ((("name" . "STEELBANK-TESTS::KEPT") ("initargs" ":KEPT") ("readers" "STEELBANK-TESTS::DESCRIBED-KEPT")
+    ("writers" "(SETF STEELBANK-TESTS::DESCRIBED-KEPT)") ("type" . "LIST") ("initform" . "(LIST 1 2)")
+    ("documentation" . "Kept."))
+   (":KEPT '(1)") ("STEELBANK-TESTS::DESCRIBED-DERIVED")))
+
+(deftest structures
+    (list (rest (facet 'described-point "class" "structure")) (mapcar #'rest (facet 'described-point "class" "slots"))
+          (facet 'described-point "class" "precedence"))
+  ((("constructors" "(STEELBANK-TESTS::DESCRIBE-POINT X &OPTIONAL Y)")
+    ("predicate" . "STEELBANK-TESTS::DESCRIBED-POINT-P") ("copier" . "STEELBANK-TESTS::COPY-DESCRIBED-POINT"))
+   ((("name" . "STEELBANK-TESTS::X") ("readers" "STEELBANK-TESTS::DESCRIBED-POINT-X")
+     ("writers" "(SETF STEELBANK-TESTS::DESCRIBED-POINT-X)") ("type" . "FIXNUM") ("initform" . "0"))
+    (("name" . "STEELBANK-TESTS::Y") ("readers" "STEELBANK-TESTS::DESCRIBED-POINT-Y")
+     ("initform" . "NIL")))
+   ("STEELBANK-TESTS::DESCRIBED-POINT" "COMMON-LISP::STRUCTURE-OBJECT" "SB-PCL::SLOT-OBJECT" "COMMON-LISP::T")))
+
+(deftest methods-and-combinations
+    (list (facet 'described-sum "function" "combination")
+          (loop for method in (facet 'described-sum "function" "methods")
+                collect (remove "sources" (rest method) :key #'car :test #'string=)))
+  ("(+ :MOST-SPECIFIC-LAST)"
+   ((("name" . "(METHOD STEELBANK-TESTS::DESCRIBED-SUM :AROUND ((EQL 3)))")
+     ("qualifiers" ":AROUND") ("specializers" "(EQL 3)") ("arglist" . "(THING)"))
+    (("name" . "(METHOD STEELBANK-TESTS::DESCRIBED-SUM COMMON-LISP::+ (STEELBANK-TESTS::DESCRIBED-DERIVED))")
+     ("qualifiers" "+") ("specializers" "STEELBANK-TESTS::DESCRIBED-DERIVED") ("arglist" . "(THING)")
+     ("documentation" . "A method.")))))
+
+(deftest classes-agree-with-their-metaobjects
+    (let ((wrong '()))
+      (do-all-symbols (symbol wrong)
+        (let ((class (find-class symbol nil)))
+          (when (and class (typep class 'standard-class) (sb-mop:class-finalized-p class))
+            (let ((said (mapcar (lambda (slot) (cdr (assoc "name" (rest slot) :test #'equal)))
+                                (facet symbol "class" "slots")))
+                  (true (mapcar (lambda (slot) (steelbank::name-text (sb-mop:slot-definition-name slot)))
+                                (sb-mop:class-slots class))))
+              (when (set-exclusive-or said true :test #'string=)
+                (pushnew symbol wrong)))))))
+  nil)
 
 (deftest every-symbol-can-be-described
     (let ((failed '()))

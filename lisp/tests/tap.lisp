@@ -60,12 +60,23 @@
               (list (map 'string #'code-char (subseq sidecar 0 5))
                     (aref sidecar 5)
                     (= (aref sidecar 6) steelbank::+sidecar-version+)
+                    (aref sidecar 7)
                     (loop for index below 8
-                          sum (ash (aref sidecar (+ 7 index)) (* 8 index)) into hash
+                          sum (ash (aref sidecar (+ 8 index)) (* 8 index)) into hash
                           finally (return (= hash (steelbank::fnv-1a
                                                    (coerce (map 'vector #'char-code (format nil "(list 'a)~%"))
                                                            '(simple-array (unsigned-byte 8) (*))))))))))
-  ("SBTAP" 0 t t))
+  ("SBTAP" 0 t 1 t))
+
+(deftest circular-constants-are-compiled
+    (flet ((tap-count (text)
+             (tapped text (lambda (tap sidecar)
+                            (declare (ignore sidecar))
+                            (steelbank::tap-form-count tap)))))
+      (list (tap-count (format nil "(defvar *a* '#1=(nil . #1#))~%(list 1)~%"))
+            (tap-count (format nil "(defun f (x) (mapcar #'cons x '#1=(a #1# (b . #1#) #2=#(1 #2# #1#))))~%"))
+            (tap-count (format nil "(defvar *b* '(#1=(a b . #1#) c . #1#))~%"))))
+  (2 1 1))
 
 (deftest top-level-calls-are-recorded
     (tapped (format nil "(defun called-at-top () 1)~%(print (called-at-top))~%")

@@ -1,4 +1,4 @@
-;;;; Tests of lisp/columns.lisp, lisp/symbols.lisp and lisp/xref.lisp. That the export as a whole says what sb-introspect
+;;;; Tests of lisp/index/columns.lisp, lisp/index/symbols.lisp and lisp/index/xref.lisp. That the export as a whole says what sb-introspect
 ;;;; says is for tests/it/oracle.rs.
 
 (in-package :steelbank-tests)

@@ -12,6 +12,24 @@ pub enum Lane {
     Work = 1,
 }
 
+impl Lane {
+    pub(super) const ALL: [Self; 2] = [Self::Query, Self::Work];
+
+    /// The lane of the number that Lisp uses for it.
+    pub(super) fn from_number(number: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|lane| *lane as u64 == number)
+    }
+}
+
+impl std::fmt::Display for Lane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Query => "query",
+            Self::Work => "work",
+        })
+    }
+}
+
 /// What Lisp is doing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
@@ -64,7 +82,16 @@ pub enum Operation {
     LoadSystem = ffi::STEELBANK_OPERATION_LOAD_SYSTEM as i64,
     LoadFile = ffi::STEELBANK_OPERATION_LOAD_FILE as i64,
     ListSystems = ffi::STEELBANK_OPERATION_LIST_SYSTEMS as i64,
+    MarkDefinitions = ffi::STEELBANK_OPERATION_MARK_DEFINITIONS as i64,
+    Leftovers = ffi::STEELBANK_OPERATION_LEFTOVERS as i64,
     FindDefinitions = ffi::STEELBANK_OPERATION_FIND_DEFINITIONS as i64,
+    SnapshotInputs = ffi::STEELBANK_OPERATION_SNAPSHOT_INPUTS as i64,
+    XrefBaseline = ffi::STEELBANK_OPERATION_XREF_BASELINE as i64,
+    PrepareSave = ffi::STEELBANK_OPERATION_PREPARE_SAVE as i64,
+    SetOverlays = ffi::STEELBANK_OPERATION_SET_OVERLAYS as i64,
+    EvaluateJson = ffi::STEELBANK_OPERATION_EVALUATE_JSON as i64,
+    RecordInputs = ffi::STEELBANK_OPERATION_RECORD_INPUTS as i64,
+    Ask = ffi::STEELBANK_OPERATION_ASK as i64,
 }
 
 /// What a call answered.
@@ -134,6 +161,30 @@ pub enum CallError {
     Interrupted,
 }
 
+/// What became of a job whose time is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Expired {
+    /// It waited all the time: nothing of it was done.
+    NeverBegan,
+    /// It was stopped: what it had done before remains.
+    Stopped,
+    /// It could not be stopped, and runs on.
+    StillRunning,
+}
+
+impl std::fmt::Display for Expired {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::NeverBegan => ": it was busy with other work all that time, and this never began",
+            Self::Stopped => "; the work was stopped",
+            Self::StillRunning => {
+                ", and the work could not be stopped: it runs without interrupts, or in foreign code"
+            }
+        })
+    }
+}
+
 /// Why a job has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -142,12 +193,20 @@ pub enum LispError {
     #[error(transparent)]
     Fault(#[from] Fault),
     /// The job was not done in time.
-    #[error("Lisp did not answer within {milliseconds} ms{how}", how = if *stopped { "; the work was stopped" } else { ", and the work could not be stopped: it runs without interrupts" })]
+    #[error("Lisp did not answer within {milliseconds} ms{work}")]
     DeadlinePassed {
         /// The time allowed.
         milliseconds: u64,
-        /// Whether the code could be stopped.
-        stopped: bool,
+        /// What became of the work.
+        work: Expired,
+    },
+    /// A job's own thread, such as that of a listener of its progress, was to wait for another job of the same lane.
+    #[error(
+        "this thread runs a job of Lisp's {lane} lane, and would wait for itself to run another; ask from another thread"
+    )]
+    WouldWaitForItself {
+        /// The lane.
+        lane: Lane,
     },
     /// The caller took the job back.
     #[error("the request was cancelled")]

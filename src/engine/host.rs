@@ -1,22 +1,74 @@
 //! The host's functions, which Lisp and the shim call: the crate's side of `struct steelbank_host`.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ffi::{CStr, c_char, c_int};
-use std::io::{self, PipeWriter, Read, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::io;
+use std::mem::MaybeUninit;
+use std::panic::catch_unwind;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use steelbank_sys::{Runtime, ffi};
 
-use super::lisp::OnLisp;
-use super::shared::{Order, Shared};
-use super::ticket::Progress;
+use super::answers::Lane;
+use super::lisp::Entry;
+use super::signals;
+use super::ticket::{Progress, guarded};
+use super::watch::Order;
 
-static SHARED: OnceLock<&'static Shared> = OnceLock::new();
-static DEATH: OnceLock<PipeWriter> = OnceLock::new();
+/// What Lisp's side asks of the engine.
+pub(super) trait Host: Sync {
+    /// Runs the lane's jobs on this Lisp thread, until it is given up or Lisp is dead.
+    fn serve(&'static self, lane: Lane, entry: Entry<'_>);
+    /// Blocks Lisp's supervisor thread until there is something to do; for good, once Lisp is dead.
+    fn next_order(&self) -> Order;
+    /// Takes a sentence for the log.
+    fn report(&self, sentence: String);
+    /// The folder of the contrib modules, if there is one.
+    fn contribs_folder(&self) -> Option<PathBuf>;
+    /// The runtime is gone.
+    fn die(&self, status: i32, reason: &str);
+    /// Whether it is.
+    fn is_dead(&self) -> bool;
+    /// Whether Lisp's threads are to end, and its main thread to save the core.
+    fn is_saving(&self) -> bool;
+}
+
+static HOST: OnceLock<&'static dyn Host> = OnceLock::new();
+static DEATH: OnceLock<Semaphore> = OnceLock::new();
 static DEATH_STATUS: AtomicI32 = AtomicI32::new(0);
 static DEATH_REASON: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The system's semaphore: it can be posted in a signal handler, and no code that closes descriptors closes it.
+struct Semaphore(Box<UnsafeCell<libc::sem_t>>);
+
+// SAFETY: the system's functions on a semaphore may be called by any threads at once.
+unsafe impl Send for Semaphore {}
+// SAFETY: as above.
+unsafe impl Sync for Semaphore {}
+
+impl Semaphore {
+    fn new() -> io::Result<Self> {
+        let mut semaphore = MaybeUninit::uninit();
+        // SAFETY: the pointer is to memory for a semaphore, which sem_init makes one.
+        if unsafe { libc::sem_init(semaphore.as_mut_ptr(), 0, 0) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: sem_init has succeeded. A semaphore that nobody waits on or posts may be moved.
+        Ok(Self(Box::new(UnsafeCell::new(unsafe { semaphore.assume_init() }))))
+    }
+
+    fn post(&self) {
+        // SAFETY: the semaphore was made by sem_init and stays where it is.
+        unsafe { libc::sem_post(self.0.get()) };
+    }
+
+    fn wait(&self) {
+        // SAFETY: as above. A signal may end the wait, which then begins again.
+        while unsafe { libc::sem_wait(self.0.get()) } != 0 {}
+    }
+}
 
 /// What the call that runs on this thread has said so far.
 #[derive(Default)]
@@ -29,6 +81,13 @@ pub(super) struct Said {
 thread_local! {
     static SAID: RefCell<Said> = RefCell::default();
     static PROGRESS: RefCell<Option<Progress>> = const { RefCell::new(None) };
+    /// Whether this is the thread that the runtime was started on.
+    static MAIN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks the thread that the runtime is started on: it must never return into Lisp.
+pub(super) fn become_main() {
+    MAIN.set(true);
 }
 
 /// Takes what the last call on this thread has said.
@@ -42,24 +101,27 @@ pub(super) fn set_progress(progress: Option<Progress>) {
 }
 
 /// Gives the shim this module's functions, and starts the thread that tells of Lisp's death.
-pub(super) fn install(runtime: &Runtime, shared: &'static Shared) -> io::Result<()> {
-    let (mut reader, writer) = io::pipe()?;
-    if SHARED.set(shared).is_err() || DEATH.set(writer).is_err() {
+pub(super) fn install(runtime: &Runtime, host: &'static dyn Host) -> io::Result<()> {
+    // A start that failed may have made it.
+    if DEATH.get().is_none() {
+        let _ = DEATH.set(Semaphore::new()?);
+    }
+    signals::spawn("sbcl-undertaker", move || {
+        let Some(death) = DEATH.get() else { return };
+        death.wait();
+        let reason = DEATH_REASON.load(Ordering::SeqCst);
+        let reason = if reason.is_null() {
+            "unknown".into()
+        } else {
+            // SAFETY: the pointer came from the shim, which writes the text once, before it tells of it, or from a
+            // literal; it is NUL-terminated and never freed.
+            unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned()
+        };
+        host.die(DEATH_STATUS.load(Ordering::SeqCst), reason.trim());
+    })?;
+    if HOST.set(host).is_err() {
         return Err(io::Error::other("the host's functions were set already"));
     }
-    std::thread::Builder::new().name("sbcl-undertaker".into()).spawn(move || {
-        let mut octet = [0];
-        if reader.read_exact(&mut octet).is_ok() {
-            let reason = DEATH_REASON.load(Ordering::SeqCst);
-            let reason = if reason.is_null() {
-                "unknown".into()
-            } else {
-                // SAFETY: the pointer came from the shim or from a literal, is NUL-terminated, and is static.
-                unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned()
-            };
-            shared.die(DEATH_STATUS.load(Ordering::SeqCst), reason.trim());
-        }
-    })?;
     let functions = ffi::steelbank_host {
         serve: Some(serve),
         supervise: Some(supervise),
@@ -70,7 +132,8 @@ pub(super) fn install(runtime: &Runtime, shared: &'static Shared) -> io::Result<
         contribs: Some(contribs),
         died: Some(died),
     };
-    // SAFETY: the shim copies the table, the functions are this program's and stay, and nothing else runs SBCL yet.
+    // SAFETY: the library is of this crate's ABI (Runtime::load has compared), so it reads a table of this layout; it copies
+    // it; the functions are this program's and stay; and nothing else runs SBCL yet.
     unsafe { (runtime.set_host)(&raw const functions) };
     Ok(())
 }
@@ -87,26 +150,21 @@ pub(super) fn announce_death(status: c_int, reason: &'static str) {
 extern "C" fn died(status: c_int, reason: *const c_char) {
     DEATH_STATUS.store(status, Ordering::SeqCst);
     DEATH_REASON.store(reason.cast_mut(), Ordering::SeqCst);
-    if let Some(mut writer) = DEATH.get() {
-        let _ = writer.write(&[1]);
+    if let Some(death) = DEATH.get() {
+        death.post();
     }
 }
 
-/// A panic must not reach C. The panic hook has printed it; there is nothing to return it to.
-fn guarded(body: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(body));
-}
-
 extern "C" fn serve(entry_points: *const ffi::steelbank_entry_points, lane: u64) {
-    let Some(shared) = SHARED.get() else { return };
+    let (Some(host), Some(lane)) = (HOST.get(), Lane::from_number(lane)) else { return };
     // SAFETY: the shim passes a table that stays until this function returns.
     let entry_points = unsafe { &*entry_points };
     // SAFETY: this function is called by Lisp only, on a thread of its own, and the token does not leave it.
-    let on_lisp = unsafe { OnLisp::new(entry_points, shared) };
-    guarded(|| shared.serve(lane, &on_lisp));
-    if lane == 0 || shared.is_dead() {
-        // The main Lisp thread must never return from here, and no thread may return into a dead Lisp. A thread that was
-        // given up and is not the main one ends.
+    let entry = unsafe { Entry::new(entry_points) };
+    guarded(|| host.serve(lane, entry));
+    if host.is_dead() || MAIN.get() && !host.is_saving() {
+        // The main Lisp thread returns from here only to save the core, and no thread may return into a dead Lisp. A
+        // thread that was given up and is not the main one ends.
         loop {
             std::thread::park();
         }
@@ -114,11 +172,12 @@ extern "C" fn serve(entry_points: *const ffi::steelbank_entry_points, lane: u64)
 }
 
 extern "C" fn supervise(order: *mut ffi::steelbank_order) {
-    let Some(shared) = SHARED.get() else { return };
+    let Some(host) = HOST.get() else { return };
     guarded(|| {
-        let (command, argument) = match shared.next_order() {
+        let (command, argument) = match host.next_order() {
             Order::Interrupt(call) => (ffi::STEELBANK_COMMAND_INTERRUPT, call),
-            Order::StartThread(lane) => (ffi::STEELBANK_COMMAND_START_THREAD, lane),
+            Order::StartThread(lane) => (ffi::STEELBANK_COMMAND_START_THREAD, lane as u64),
+            Order::End => (ffi::STEELBANK_COMMAND_END, 0),
         };
         // SAFETY: Lisp passes a struct of its own that only its supervisor thread, which waits for us, uses.
         unsafe { *order = ffi::steelbank_order { command: i64::from(command), argument } };
@@ -170,15 +229,15 @@ extern "C" fn report(pointer: *const u8, length: usize) {
     // SAFETY: Lisp pins the octets until this function returns.
     let octets = unsafe { octets(pointer, length) };
     guarded(|| {
-        if let Some(shared) = SHARED.get() {
-            shared.report(String::from_utf8_lossy(octets).into_owned());
+        if let Some(host) = HOST.get() {
+            host.report(String::from_utf8_lossy(octets).into_owned());
         }
     });
 }
 
 extern "C" fn contribs(buffer: *mut c_char, size: usize) -> i64 {
     catch_unwind(|| {
-        let folder = SHARED.get()?.contribs_folder()?;
+        let folder = HOST.get()?.contribs_folder()?;
         let mut path = folder.into_os_string().into_encoded_bytes();
         path.push(b'/');
         if path.len() >= size {

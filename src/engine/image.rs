@@ -5,7 +5,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// The parts that make an SBCL: all from one build.
+/// The parts that make an SBCL: all from one build. The library is code that runs in this process when SBCL is started: it
+/// must be the one that this crate's build script linked, of this program's version.
 #[derive(Debug, Clone)]
 pub struct Image {
     /// SBCL's runtime linked with the shim.
@@ -88,6 +89,11 @@ pub enum ImageError {
         /// The runtime's build.
         runtime: String,
     },
+    /// A memory file cannot be opened by name.
+    #[error(
+        "/proc is not mounted, and SBCL's runtime is loaded from /proc/self/fd; mount it, or use the files of a split installation"
+    )]
+    NoProc,
     /// The runtime could not be put into a memory file.
     #[error("cannot make a memory file for SBCL's runtime: {source}; the kernel must support memfd_create")]
     Memory {
@@ -125,12 +131,7 @@ pub(super) fn core_build(path: &Path) -> Result<String, ImageError> {
         && let Some(entry) = words.get(at + 2..at.saturating_add(length))
     {
         match (kind, entry) {
-            (BUILD_ID_ENTRY, [_, _, length, ..]) => {
-                let start = (at + 5) * 8;
-                let length = usize::try_from(*length).unwrap_or(usize::MAX);
-                let octets = header.get(start..start.saturating_add(length)).ok_or_else(not_a_core)?;
-                build = Some(String::from_utf8_lossy(octets).into_owned());
-            }
+            (BUILD_ID_ENTRY, entry) => build = build_id(entry),
             // Spaces: identifier, words, page in the file, address, pages.
             (DIRECTORY_ENTRY, spaces) => {
                 for [_, words, page, ..] in spaces.as_chunks::<5>().0 {
@@ -151,6 +152,20 @@ pub(super) fn core_build(path: &Path) -> Result<String, ImageError> {
     build.ok_or_else(not_a_core)
 }
 
+/// The build's name in an entry of a core's header: its length in bytes, then the bytes, to the end of the entry. What
+/// stands before differs: two words up to 2.6.4, three in 2.6.7.
+fn build_id(entry: &[u64]) -> Option<String> {
+    (0..entry.len()).find_map(|at| {
+        let (length, words) = (usize::try_from(entry[at]).ok()?, &entry[at + 1..]);
+        if length == 0 || length.div_ceil(8) != words.len() {
+            return None;
+        }
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.truncate(length);
+        bytes.iter().all(u8::is_ascii_graphic).then(|| String::from_utf8(bytes).ok())?
+    })
+}
+
 /// A path under which the dynamic linker can open the library, and what keeps it valid.
 pub(super) fn library_path(library: &RuntimeLibrary) -> Result<(PathBuf, Option<OwnedFd>), ImageError> {
     match library {
@@ -159,6 +174,9 @@ pub(super) fn library_path(library: &RuntimeLibrary) -> Result<(PathBuf, Option<
             Ok((path.clone(), None))
         }
         RuntimeLibrary::Memory(octets) => {
+            if !Path::new("/proc/self/fd").exists() {
+                return Err(ImageError::NoProc);
+            }
             let descriptor = rustix::fs::memfd_create("libsteelbank-sbcl", rustix::fs::MemfdFlags::CLOEXEC)
                 .map_err(|error| ImageError::Memory { source: error.into() })?;
             let mut file = File::from(descriptor);
@@ -218,6 +236,20 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert!(error.to_string().contains("is not an SBCL core"), "{error}");
         assert!(error.to_string().contains(&*path.to_string_lossy()), "{error}");
+    }
+
+    #[test]
+    fn a_build_is_named_after_two_words_or_three() {
+        let name = b"2.6.7-machine-20260101000000";
+        let mut bytes = name.to_vec();
+        bytes.resize(name.len().next_multiple_of(8), 0);
+        let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        for before in [vec![], vec![0x5000_0000, 7], vec![0x5000_0000, 7, 1]] {
+            let entry: Vec<u64> =
+                before.into_iter().chain([name.len() as u64]).chain(words.clone()).collect();
+            assert_eq!(build_id(&entry).as_deref(), Some("2.6.7-machine-20260101000000"));
+            assert_eq!(build_id(&entry[..entry.len() - 1]), None);
+        }
     }
 
     #[test]

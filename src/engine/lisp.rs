@@ -1,15 +1,35 @@
 //! The handle that callers hold, and the token that jobs are lent.
 
 use std::marker::PhantomData;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use steelbank_sys::ffi;
 
 use super::answers::{Answer, CallError, Fault, FaultKind, Lane, LispError, Operation, State, Status};
 use super::host;
+use super::image::{self, ImageError};
 use super::shared::Shared;
 use super::start::{self, Settings, StartError};
 use super::ticket::{self, Progress, Ticket};
+
+/// Why an image was not saved.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SaveError {
+    /// What the image holds cannot be saved. Each is a sentence. Lisp goes on.
+    #[error("{}", .0.join(" "))]
+    InTheWay(Vec<String>),
+    /// Lisp could not be asked.
+    #[error(transparent)]
+    Lisp(#[from] LispError),
+    /// The save failed, and Lisp is gone.
+    #[error("the image could not be saved: {0}")]
+    Failed(String),
+    /// What was written is no core.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+}
 
 /// A handle to the process's Lisp. Clones are cheap and mean the same Lisp.
 #[derive(Clone, Copy)]
@@ -52,8 +72,8 @@ impl Lisp {
         progress: Option<Progress>,
         body: impl FnOnce(&OnLisp<'_>) -> Result<T, CallError> + Send + 'static,
     ) -> Ticket<T> {
-        let (job, ticket) = ticket::job(self.shared, allowed, progress, body);
-        self.shared.enqueue(lane, job);
+        let (job, ticket) = ticket::job(self.shared.queue(), lane, allowed, progress, body);
+        self.shared.submit(job);
         ticket
     }
 
@@ -67,6 +87,35 @@ impl Lisp {
         body: impl FnOnce(&OnLisp<'_>) -> Result<T, CallError> + Send + 'static,
     ) -> Result<T, LispError> {
         self.submit(Lane::Query, allowed, None, body).wait()
+    }
+
+    /// Saves the image as a core at `path`, and ends Lisp with it. What cannot be saved is told before anything ends.
+    ///
+    /// # Errors
+    /// [`SaveError`]: what is in the way, or how the save failed.
+    pub fn save(&self, path: &Path, allowed: Duration) -> Result<(), SaveError> {
+        let given = path.display().to_string();
+        let answer = self.run(allowed, move |on_lisp| on_lisp.call(Operation::PrepareSave, &[&given]))?;
+        let obstacles: Vec<String> = serde_json::from_slice(&answer.octets)
+            .map_err(|error| LispError::Unreadable(error.to_string()))?;
+        if !obstacles.is_empty() {
+            return Err(SaveError::InTheWay(obstacles));
+        }
+        match self.shared.save(allowed) {
+            // C's exit, which is how a save ends, reaches the shim as any other does.
+            Some((0, _)) => Ok(image::core_build(path).map(drop)?),
+            Some((_, reason)) => {
+                // What Lisp reported last says more than how the runtime ended.
+                let said = self.status().reports.pop();
+                Err(SaveError::Failed(said.unwrap_or(reason)))
+            }
+            None => Err(SaveError::Failed("it did not end in time".to_owned())),
+        }
+    }
+
+    /// Waits until Lisp has died. Returns why.
+    pub fn wait_for_death(&self) -> String {
+        self.shared.wait_for_death()
     }
 
     /// What Lisp is doing now.
@@ -94,30 +143,45 @@ impl Lisp {
 /// # }
 /// ```
 pub struct OnLisp<'a> {
-    entry_points: &'a ffi::steelbank_entry_points,
+    entry: Entry<'a>,
     shared: &'static Shared,
+}
+
+/// Lisp's entry points, on a thread that may call them: it does not leave it.
+#[derive(Clone, Copy)]
+pub(super) struct Entry<'a> {
+    points: &'a ffi::steelbank_entry_points,
     not_send: PhantomData<*const ()>,
 }
 
-impl<'a> OnLisp<'a> {
+impl<'a> Entry<'a> {
     /// # Safety
     /// The current thread must be one that Lisp called `serve` on, and the token must not outlive that call.
-    pub(super) unsafe fn new(entry_points: &'a ffi::steelbank_entry_points, shared: &'static Shared) -> Self {
-        Self { entry_points, shared, not_send: PhantomData }
+    pub(super) unsafe fn new(points: &'a ffi::steelbank_entry_points) -> Self {
+        Self { points, not_send: PhantomData }
+    }
+}
+
+impl<'a> OnLisp<'a> {
+    pub(super) fn new(entry: Entry<'a>, shared: &'static Shared) -> Self {
+        Self { entry, shared }
     }
 
     /// The version of the boundary that the Lisp half speaks.
     pub(super) fn interface(&self) -> u32 {
-        self.entry_points.abi
+        self.entry.points.abi
     }
 
     /// Crosses into Lisp and back: `number` plus one.
-    pub fn ping(&self, number: i64) -> i64 {
-        match self.entry_points.ping {
-            // SAFETY: the token is proof that this is a Lisp thread, and Lisp's table stays valid.
-            Some(ping) => unsafe { ping(number) },
-            None => number,
-        }
+    ///
+    /// # Errors
+    /// Lisp is gone, or this thread was given up.
+    pub fn ping(&self, number: i64) -> Result<i64, CallError> {
+        let ping =
+            self.entry.points.ping.filter(|_| self.shared.may_enter()).ok_or(CallError::Interrupted)?;
+        // SAFETY: the token is proof that this is a Lisp thread, the runtime was alive just now (one that dies later
+        // parks whoever is in it), and Lisp's table stays valid.
+        Ok(unsafe { ping(number) })
     }
 
     /// Gives the running job `more` time than it was submitted with: time that does not count while it waits.
@@ -143,7 +207,7 @@ impl<'a> OnLisp<'a> {
         operation: Operation,
         arguments: &[&str],
     ) -> Result<Answer, CallError> {
-        self.call_until(operation, arguments, Some(Instant::now() + limit))
+        self.call_until(operation, arguments, Some(ticket::deadline_after(limit)))
     }
 
     fn call_until(
@@ -156,9 +220,9 @@ impl<'a> OnLisp<'a> {
             .iter()
             .map(|text| ffi::steelbank_text { octets: text.as_ptr(), length: text.len() })
             .collect();
-        let Some(call) = self.entry_points.call else { return Err(CallError::Interrupted) };
+        let Some(call) = self.entry.points.call else { return Err(CallError::Interrupted) };
         let number = self.shared.begin_call(until)?;
-        // SAFETY: the token is proof that this is a Lisp thread; the texts live until the call returns, and Lisp copies
+        // SAFETY: the token is proof that this is a Lisp thread; begin_call found the runtime alive; the texts live until the call returns, and Lisp copies
         // them; Lisp's entry point does not unwind.
         let status = unsafe { call(number, operation as i64, texts.as_ptr(), texts.len()) };
         self.shared.end_call(number);

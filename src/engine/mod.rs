@@ -4,30 +4,42 @@
 //!
 //! This module and `sys` hold the crate's only `unsafe` code. It rests on four rules.
 //!
-//! 1. **Entry points are called on Lisp threads only.** The runtime calls [`host::serve`] on a thread that it has
-//!    attached; that function is the only maker of [`OnLisp`], which is neither `Send` nor `Sync` and lives no longer
-//!    than a job. Whoever holds an `OnLisp` therefore is on a Lisp thread, under `serve`.
-//! 2. **Nothing unwinds across.** Lisp's entry point returns normally whatever its code did (`lisp/boundary.lisp`), and
+//! 1. **Entry points are called on Lisp threads only.** The runtime calls `host::serve` on a thread that it has
+//!    attached; that function is the only maker of the `lisp::Entry` in an [`OnLisp`], which is neither `Send` nor `Sync`
+//!    and lives no longer than a job. Whoever holds an `OnLisp` therefore is on a Lisp thread, under `serve`.
+//! 2. **Nothing unwinds across.** Lisp's entry point returns normally whatever its code did (`lisp/boundary/boundary.lisp`), and
 //!    Lisp runs the host's functions without interrupts, so that no interrupt throws through Rust's frames.
 //!    Every callback from C is wrapped in `catch_unwind`.
 //! 3. **There is one SBCL in a process, for good.** The library is never closed, its threads never end, and what it
 //!    was given (arguments, the table of callbacks) is never freed. Starting twice is [`StartError::AlreadyStarted`].
 //! 4. **A dead runtime is never entered.** When the runtime calls exit, abort or lose, the shim parks the thread
-//!    and tells [`host::died`], which only stores to atomics and writes to a pipe, because the thread may hold any lock.
+//!    and tells `host::died`, which only stores to atomics and posts a semaphore, because the thread may hold any lock.
+//!    Every entry asks first whether the runtime lives; a thread that is inside when it dies is parked there.
 #![allow(unsafe_code)]
 
+mod again;
 mod answers;
-mod heap;
 mod host;
 mod image;
 mod lisp;
+mod map;
+mod phase;
+mod queue;
+#[cfg(test)]
+mod schedules;
 mod shared;
+mod signals;
 mod start;
+mod sync;
 mod ticket;
+mod watch;
 
-pub use answers::{Answer, CallError, Fault, FaultKind, Lane, LispError, Operation, State, Status};
-pub use heap::DEFAULT_HEAP_MEGABYTES;
+pub use again::{Origin, adopt_descriptor, close_on_fork, execute_again, reap_children};
+pub use answers::{Answer, CallError, Expired, Fault, FaultKind, Lane, LispError, Operation, State, Status};
 pub use image::{Contribs, Core, Image, ImageError, RuntimeLibrary};
-pub use lisp::{Lisp, OnLisp};
+pub use lisp::{Lisp, OnLisp, SaveError};
+pub(crate) use map::map_file;
+pub use signals::block_lisp_signals;
 pub use start::{Settings, StartError};
-pub use ticket::{Interrupt, Progress, Ticket};
+pub use steelbank_sys::HEAP_MEGABYTES as DEFAULT_HEAP_MEGABYTES;
+pub use ticket::{Interrupt, Progress, Ticket, deadline_after};

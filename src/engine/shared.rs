@@ -1,449 +1,269 @@
-//! What the handles, the Lisp threads and the watch share.
+//! The one Lisp of the process: its queue, its watch and its phase together.
 //!
 //! Three kinds of threads meet here. *Callers* submit jobs and wait on tickets. *Lisp threads*, one a lane, run the
-//! jobs in order of arrival. The *watch* thread keeps the deadlines; it gives the orders that only a Lisp
-//! thread can carry out to Lisp's supervisor, and it never waits for Lisp itself.
+//! jobs in order of arrival. The *watch* thread keeps the deadlines. Listeners of outcomes that the watch brings are called
+//! on a thread of their own: one that waits holds up no deadline.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
 use steelbank_sys::ffi;
 
 use super::answers::{CallError, Lane, LispError, State, Status};
-use super::host;
-use super::lisp::OnLisp;
+use super::host::{self, Host};
+use super::lisp::{Entry, OnLisp};
+use super::phase::{Phase, Stage};
+use super::queue::{LaneThread, Queue};
+use super::signals;
 use super::start::{Settings, StartError};
-use super::ticket::{Job, Ledger, milliseconds};
-
-/// How long an interrupted job may take to unwind before its caller is answered without it.
-const GRACE: Duration = Duration::from_millis(250);
-/// How long after its deadline a job that does not stop has its lane taken over by another thread.
-const TAKEOVER: Duration = Duration::from_secs(1);
-/// How often a job that does not stop is interrupted again: its clean-up forms may loop as well.
-const REPEAT: Duration = Duration::from_millis(100);
-/// How many sentences of trouble in other threads are kept.
-const REPORTS: usize = 100;
-
-/// What Lisp's supervisor thread is to do.
-pub(super) enum Order {
-    Interrupt(u64),
-    StartThread(u64),
-}
-
-#[derive(Default)]
-struct Running {
-    ledger: Option<Arc<Ledger>>,
-    /// The call in Lisp, or 0 between calls.
-    call: u64,
-    call_deadline: Option<Instant>,
-    last_order: Option<Instant>,
-}
-
-struct LaneState {
-    jobs: Mutex<VecDeque<Job>>,
-    arrived: Condvar,
-    running: Mutex<Running>,
-    /// Raised when the lane's thread is given up; a thread serves while it is what it was when it came.
-    generation: AtomicU64,
-    started: AtomicBool,
-}
-
-impl LaneState {
-    fn new(started: bool) -> Self {
-        Self {
-            jobs: Mutex::default(),
-            arrived: Condvar::new(),
-            running: Mutex::default(),
-            generation: AtomicU64::new(0),
-            started: AtomicBool::new(started),
-        }
-    }
-}
+use super::ticket::{Job, Notice, deadline_after, guarded};
+use super::watch::{Order, Patience, judge};
 
 thread_local! {
     /// The lane that this Lisp thread serves, and the lane's generation when it came.
-    static SERVING: Cell<Option<(usize, u64)>> = const { Cell::new(None) };
+    static SERVING: Cell<Option<(Lane, u64)>> = const { Cell::new(None) };
 }
 
-const STARTING: u8 = 1;
-const READY: u8 = 2;
-const DEAD: u8 = 3;
+/// The lane that this thread serves, if it is a Lisp thread.
+pub(super) fn serving() -> Option<Lane> {
+    SERVING.get().map(|(lane, _)| lane)
+}
 
 /// One in a process, never freed.
 pub(super) struct Shared {
-    phase: AtomicU8,
-    phase_lock: Mutex<()>,
-    phase_changed: Condvar,
-    death: Mutex<Option<String>>,
-    /// The Lisp half's interface version, if it is another than ours.
-    other_interface: Mutex<Option<u32>>,
-    lanes: [LaneState; 2],
-    calls: AtomicU64,
-    orders: Mutex<VecDeque<Order>>,
-    ordered: Condvar,
-    /// When the watch looks next.
-    watch: Mutex<Instant>,
-    watch_woken: Condvar,
-    completed: AtomicU64,
-    abandoned: AtomicU64,
-    reports: Mutex<VecDeque<String>>,
-    started_at: Instant,
-    ready_after: Mutex<Option<Duration>>,
+    phase: Phase,
+    queue: Queue,
+    notices: Sender<Notice>,
+    saving: AtomicBool,
+    /// What the runtime would have exited with.
+    death_status: AtomicI32,
     settings: Settings,
 }
 
 impl Shared {
+    /// # Errors
+    /// The system refuses a thread.
     pub(super) fn new(settings: &Settings) -> std::io::Result<&'static Self> {
+        let (notices, heard) = channel::<Notice>();
+        signals::spawn("sbcl-listeners", move || heard.into_iter().for_each(Notice::give))?;
         let shared: &'static Self = Box::leak(Box::new(Self {
-            phase: AtomicU8::new(STARTING),
-            phase_lock: Mutex::default(),
-            phase_changed: Condvar::new(),
-            death: Mutex::default(),
-            other_interface: Mutex::default(),
-            lanes: [LaneState::new(true), LaneState::new(false)],
-            calls: AtomicU64::new(0),
-            orders: Mutex::default(),
-            ordered: Condvar::new(),
-            watch: Mutex::new(Instant::now()),
-            watch_woken: Condvar::new(),
-            completed: AtomicU64::new(0),
-            abandoned: AtomicU64::new(0),
-            reports: Mutex::default(),
-            started_at: Instant::now(),
-            ready_after: Mutex::default(),
+            phase: Phase::new(),
+            queue: Queue::new(),
+            notices,
+            saving: AtomicBool::new(false),
+            death_status: AtomicI32::new(0),
             settings: settings.clone(),
         }));
-        std::thread::Builder::new().name("sbcl-watch".into()).spawn(move || shared.watch())?;
+        signals::spawn("sbcl-watch", move || shared.watch())?;
         Ok(shared)
     }
 
     // For callers.
 
-    pub(super) fn enqueue(&'static self, lane: Lane, job: Job) {
-        if self.is_dead() {
-            (job.ledger.fail)(self.death_error());
-            return;
-        }
-        let number = lane as usize;
-        let deadline = *job.ledger.deadline.lock();
-        let state = &self.lanes[number];
-        state.jobs.lock().push_back(job);
-        state.arrived.notify_one();
-        if !state.started.swap(true, Ordering::SeqCst) {
-            self.order(Order::StartThread(number as u64));
-        }
-        self.look_by(deadline);
-        if self.is_dead() {
-            // Death may have emptied the queue just before the job came.
-            self.fail_all();
-        }
+    pub(super) fn queue(&self) -> &Queue {
+        &self.queue
     }
 
-    /// Takes the job out of its queue, or interrupts it where it runs.
-    pub(super) fn stop(&self, ledger: &Arc<Ledger>) {
-        for lane in &self.lanes {
-            lane.jobs.lock().retain(|job| !Arc::ptr_eq(&job.ledger, ledger));
-        }
-        self.look_by(Instant::now());
+    pub(super) fn submit(&self, job: Job) {
+        self.queue.push(job);
     }
 
     pub(super) fn wait_until_ready(&self) -> Result<(), StartError> {
-        let until = self.started_at + self.settings.start_timeout;
-        let mut guard = self.phase_lock.lock();
-        loop {
-            match self.phase.load(Ordering::SeqCst) {
-                READY => return Ok(()),
-                DEAD => {
-                    if let Some(core) = *self.other_interface.lock() {
-                        return Err(StartError::OtherInterface { core, host: ffi::STEELBANK_ABI });
-                    }
-                    return Err(StartError::Died {
-                        reason: self.death.lock().clone().unwrap_or_default(),
-                        megabytes: self.settings.dynamic_space_size >> 20,
-                    });
-                }
-                _ if self.phase_changed.wait_until(&mut guard, until).timed_out() => {
-                    return Err(StartError::TimedOut { seconds: self.settings.start_timeout.as_secs() });
-                }
-                _ => {}
-            }
+        match self.phase.wait(self.settings.start_timeout) {
+            Stage::Ready => Ok(()),
+            Stage::Starting => Err(StartError::TimedOut { seconds: self.settings.start_timeout.as_secs() }),
+            Stage::OtherInterface(core) => Err(StartError::OtherInterface { core, host: ffi::STEELBANK_ABI }),
+            Stage::Dead(reason) => Err(StartError::Died {
+                reason: reason.to_string(),
+                megabytes: self.settings.dynamic_space_size >> 20,
+            }),
         }
     }
 
     pub(super) fn state(&self) -> State {
-        match self.phase.load(Ordering::SeqCst) {
-            STARTING => State::Starting,
-            READY if self.lanes.iter().any(|lane| lane.running.lock().ledger.is_some()) => State::Busy,
-            READY => State::Ready,
-            _ => State::Dead { reason: self.death.lock().clone().unwrap_or_default() },
+        match self.phase.stage() {
+            Stage::Starting => State::Starting,
+            Stage::Ready if self.queue.is_busy() => State::Busy,
+            Stage::Ready => State::Ready,
+            Stage::OtherInterface(_) => State::Dead { reason: "the core is of another version".to_owned() },
+            Stage::Dead(reason) => State::Dead { reason: reason.to_string() },
         }
     }
 
     pub(super) fn status(&self) -> Status {
         Status {
             state: self.state(),
-            queued: self.lanes.iter().map(|lane| lane.jobs.lock().len()).sum(),
-            completed: self.completed.load(Ordering::Relaxed),
-            abandoned_threads: self.abandoned.load(Ordering::Relaxed),
+            queued: self.queue.waiting(),
+            completed: self.queue.completed(),
+            abandoned_threads: self.queue.abandoned(),
             start_microseconds: self
-                .ready_after
-                .lock()
+                .phase
+                .ready_after()
                 .map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX)),
-            reports: self.reports.lock().iter().cloned().collect(),
+            reports: self.phase.reports(),
         }
     }
 
-    pub(super) fn report(&self, sentence: String) {
-        let mut reports = self.reports.lock();
-        if reports.len() == REPORTS {
-            reports.pop_front();
-        }
-        reports.push_back(sentence);
+    /// Has Lisp's threads end, and waits until the runtime has: after the save it exits. Returns what it exited with,
+    /// and what it said; none if it did not end in time.
+    pub(super) fn save(&self, allowed: Duration) -> Option<(i32, String)> {
+        self.saving.store(true, Ordering::SeqCst);
+        self.queue.end_threads();
+        self.queue.orders.give(Order::End);
+        let reason = self.phase.wait_for_death(Some(deadline_after(allowed)))?;
+        Some((self.death_status.load(Ordering::SeqCst), reason.to_string()))
     }
 
-    pub(super) fn contribs_folder(&self) -> Option<PathBuf> {
+    pub(super) fn wait_for_death(&self) -> String {
+        self.phase.wait_for_death(None).map(|reason| reason.to_string()).unwrap_or_default()
+    }
+
+    // For jobs on Lisp threads.
+
+    pub(super) fn grant(&self, more: Duration) {
+        if let Some((lane, generation)) = SERVING.get() {
+            self.queue.grant(lane, generation, more);
+        }
+    }
+
+    pub(super) fn begin_call(&self, until: Option<Instant>) -> Result<u64, CallError> {
+        let (lane, generation) = SERVING.get().ok_or(CallError::Interrupted)?;
+        self.queue.begin_call(lane, generation, Instant::now(), until)
+    }
+
+    pub(super) fn end_call(&self, call: u64) {
+        if let Some((lane, _)) = SERVING.get() {
+            self.queue.end_call(lane, call);
+        }
+    }
+
+    /// Whether this thread may enter Lisp.
+    pub(super) fn may_enter(&self) -> bool {
+        SERVING.get().is_some_and(|(lane, generation)| self.queue.is_open(lane, generation))
+    }
+
+    // The watch.
+
+    fn watch(&self) {
+        let mut patience = Patience::new();
+        loop {
+            self.queue.alarm.wait();
+            guarded(|| self.look(&mut patience));
+        }
+    }
+
+    fn look(&self, patience: &mut Patience) {
+        let now = Instant::now();
+        let mut undone = !self.queue.orders.is_empty();
+        for lane in Lane::ALL {
+            let (verdict, thread) = self.queue.lane(lane).with(|state| (judge(state, now), state.thread));
+            for (ledger, error) in verdict.ended {
+                self.tell(ledger.fail(error));
+            }
+            if let Some(call) = verdict.interrupt {
+                self.queue.orders.give(Order::Interrupt(call));
+            }
+            if verdict.taken_over {
+                self.queue.note_abandoned();
+                self.phase.report(format!(
+                    "The {lane} lane got a new thread: the job on the old one did not stop. The old thread runs on."
+                ));
+                self.queue.orders.give(Order::StartThread(lane));
+            }
+            undone |= thread == LaneThread::Ordered;
+            if let Some(next) = verdict.next {
+                self.queue.alarm.look_by(next);
+            }
+        }
+        // While it starts, Lisp has time of its own; see wait_until_ready.
+        undone &= self.phase.stage() == Stage::Ready;
+        if undone {
+            self.queue.alarm.look_by(Patience::next(now));
+        }
+        if patience.is_over(undone, now) {
+            self.die(0, "it does not react: its garbage collector or its supervisor hangs");
+        }
+    }
+
+    fn tell(&self, notice: Notice) {
+        // The thread that hears lives as long as the process.
+        if !notice.is_empty()
+            && let Err(unheard) = self.notices.send(notice)
+        {
+            unheard.0.give();
+        }
+    }
+
+    /// Answers everybody who waits, and everybody who comes.
+    fn close(&self, stage: Stage) {
+        let reason = self.phase.die(stage).to_string();
+        for ledger in self.queue.close(&LispError::Dead { reason: reason.clone() }) {
+            self.tell(ledger.fail(LispError::Dead { reason: reason.clone() }));
+        }
+        self.queue.orders.clear();
+    }
+}
+
+impl Host for Shared {
+    /// Runs the lane's jobs on this thread until another thread takes the lane over or Lisp is dead.
+    fn serve(&'static self, lane: Lane, entry: Entry<'_>) {
+        let on_lisp = OnLisp::new(entry, self);
+        let generation = self.queue.enter(lane);
+        SERVING.set(Some((lane, generation)));
+        if on_lisp.interface() != ffi::STEELBANK_ABI {
+            self.close(Stage::OtherInterface(on_lisp.interface()));
+            return;
+        }
+        self.phase.become_ready();
+        while let Some(job) = self.queue.next(lane, generation) {
+            host::set_progress(job.progress);
+            let notice = (job.run)(&on_lisp);
+            host::set_progress(None);
+            self.queue.finish(lane, generation);
+            notice.give();
+        }
+    }
+
+    fn next_order(&self) -> Order {
+        loop {
+            let order = self.queue.orders.take();
+            if !self.phase.is_dead() {
+                return order;
+            }
+        }
+    }
+
+    fn report(&self, sentence: String) {
+        self.phase.report(sentence);
+    }
+
+    fn contribs_folder(&self) -> Option<PathBuf> {
         match self.settings.image.contribs.folder() {
             Ok(folder) => folder,
             Err(error) => {
-                self.report(format!("The contrib modules could not be unpacked: {error}"));
+                self.phase.report(format!("The contrib modules could not be unpacked: {error}"));
                 None
             }
         }
     }
 
-    // For Lisp threads.
-
-    /// Runs the lane's jobs on this thread until another thread takes the lane over or Lisp is dead.
-    pub(super) fn serve(&'static self, lane: u64, on_lisp: &OnLisp<'_>) {
-        let Some((number, lane)) = usize::try_from(lane).ok().and_then(|n| Some((n, self.lanes.get(n)?)))
-        else {
-            return;
-        };
-        let generation = lane.generation.load(Ordering::SeqCst);
-        SERVING.set(Some((number, generation)));
-        if on_lisp.interface() != ffi::STEELBANK_ABI {
-            *self.other_interface.lock() = Some(on_lisp.interface());
-            self.die(0, "the core is of another version");
-            return;
-        }
-        self.become_ready();
-        while let Some(job) = self.next_job(lane, generation) {
-            let deadline = *job.ledger.deadline.lock();
-            *lane.running.lock() = Running { ledger: Some(Arc::clone(&job.ledger)), ..Running::default() };
-            self.look_by(deadline);
-            host::set_progress(job.progress);
-            (job.run)(on_lisp);
-            host::set_progress(None);
-            let mut running = lane.running.lock();
-            if lane.generation.load(Ordering::SeqCst) == generation {
-                *running = Running::default();
-            }
-            self.completed.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn become_ready(&self) {
-        if self.phase.compare_exchange(STARTING, READY, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-            *self.ready_after.lock() = Some(self.started_at.elapsed());
-            let _guard = self.phase_lock.lock();
-            self.phase_changed.notify_all();
-        }
-    }
-
-    fn next_job(&self, lane: &LaneState, generation: u64) -> Option<Job> {
-        let mut jobs = lane.jobs.lock();
-        loop {
-            if self.is_dead() || lane.generation.load(Ordering::SeqCst) != generation {
-                return None;
-            }
-            if let Some(job) = jobs.pop_front() {
-                return Some(job);
-            }
-            lane.arrived.wait(&mut jobs);
-        }
-    }
-
-    /// Moves the deadline of the job on this Lisp thread, unless it was called off.
-    pub(super) fn grant(&self, more: Duration) {
-        let Some((number, _)) = SERVING.get() else { return };
-        let running = self.lanes[number].running.lock();
-        let Some(ledger) = &running.ledger else { return };
-        let mut deadline = ledger.deadline.lock();
-        if !ledger.cancelled.load(Ordering::SeqCst) {
-            *deadline += more;
-        }
-    }
-
-    /// Registers that this Lisp thread is about to enter Lisp. Returns the call's number.
-    pub(super) fn begin_call(&self, until: Option<Instant>) -> Result<u64, CallError> {
-        let Some((number, generation)) = SERVING.get() else { return Err(CallError::Interrupted) };
-        let lane = &self.lanes[number];
-        let mut running = lane.running.lock();
-        if self.is_dead() || lane.generation.load(Ordering::SeqCst) != generation {
-            return Err(CallError::Interrupted);
-        }
-        if running.ledger.as_ref().is_some_and(|ledger| *ledger.deadline.lock() <= Instant::now()) {
-            return Err(CallError::Interrupted);
-        }
-        running.call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
-        running.call_deadline = until;
-        running.last_order = None;
-        let call = running.call;
-        drop(running);
-        if let Some(until) = until {
-            self.look_by(until);
-        }
-        Ok(call)
-    }
-
-    /// Registers that the call has returned.
-    pub(super) fn end_call(&self, call: u64) {
-        let Some((number, _)) = SERVING.get() else { return };
-        let mut running = self.lanes[number].running.lock();
-        if running.call == call {
-            running.call = 0;
-            running.call_deadline = None;
-        }
-    }
-
-    /// Blocks Lisp's supervisor thread until there is something to do; for good, once Lisp is dead.
-    pub(super) fn next_order(&self) -> Order {
-        let mut orders = self.orders.lock();
-        loop {
-            if !self.is_dead()
-                && let Some(order) = orders.pop_front()
-            {
-                return order;
-            }
-            self.ordered.wait(&mut orders);
-        }
-    }
-
-    fn order(&self, order: Order) {
-        self.orders.lock().push_back(order);
-        self.ordered.notify_one();
-    }
-
-    // The watch.
-
-    /// Makes the watch look at the deadlines at `time` or sooner.
-    fn look_by(&self, time: Instant) {
-        let mut next = self.watch.lock();
-        if time < *next {
-            *next = time;
-            self.watch_woken.notify_one();
-        }
-    }
-
-    fn watch(&'static self) {
-        loop {
-            {
-                let mut next = self.watch.lock();
-                while Instant::now() < *next {
-                    let until = *next;
-                    self.watch_woken.wait_until(&mut next, until);
-                }
-                *next = Instant::now() + Duration::from_secs(3600);
-            }
-            let now = Instant::now();
-            for (number, lane) in self.lanes.iter().enumerate() {
-                if let Some(next) = self.expire_queued(lane, now) {
-                    self.look_by(next);
-                }
-                if let Some(next) = self.expire_running(number, lane, now) {
-                    self.look_by(next);
-                }
-            }
-        }
-    }
-
-    /// Answers the jobs whose time was over before they came to run. Returns the next deadline.
-    fn expire_queued(&self, lane: &LaneState, now: Instant) -> Option<Instant> {
-        let (expired, next) = {
-            let mut jobs = lane.jobs.lock();
-            let (expired, waiting): (Vec<Job>, Vec<Job>) =
-                jobs.drain(..).partition(|job| *job.ledger.deadline.lock() <= now);
-            let next = waiting.iter().map(|job| *job.ledger.deadline.lock()).min();
-            jobs.extend(waiting);
-            (expired, next)
-        };
-        for job in expired {
-            (job.ledger.fail)(job.ledger.stopped_because());
-        }
-        next
-    }
-
-    /// Interrupts the running job if its time is over, answers its caller if it does not stop, and gives up its thread
-    /// if it still does not. Returns when to look again.
-    fn expire_running(&self, number: usize, lane: &LaneState, now: Instant) -> Option<Instant> {
-        let mut running = lane.running.lock();
-        let ledger = Arc::clone(running.ledger.as_ref()?);
-        let deadline = *ledger.deadline.lock();
-        let call_over = running.call_deadline.is_some_and(|call_deadline| call_deadline <= now);
-        if now < deadline && !call_over {
-            return Some(running.call_deadline.map_or(deadline, |call_deadline| call_deadline.min(deadline)));
-        }
-        if running.call != 0 && running.last_order.is_none_or(|last| now >= last + REPEAT) {
-            running.last_order = Some(now);
-            self.order(Order::Interrupt(running.call));
-        }
-        if now >= deadline + TAKEOVER {
-            lane.generation.fetch_add(1, Ordering::SeqCst);
-            *running = Running::default();
-            drop(running);
-            self.abandoned.fetch_add(1, Ordering::Relaxed);
-            self.report(format!(
-                "Lane {number} got a new thread: the job on the old one did not stop. The old thread runs on."
-            ));
-            self.order(Order::StartThread(number as u64));
-            return None;
-        }
-        drop(running);
-        if now >= deadline + GRACE {
-            (ledger.fail)(LispError::DeadlinePassed {
-                milliseconds: milliseconds(ledger.allowed),
-                stopped: false,
-            });
-        }
-        Some(now + REPEAT)
-    }
-
-    // Death.
-
-    pub(super) fn is_dead(&self) -> bool {
-        self.phase.load(Ordering::SeqCst) == DEAD
-    }
-
-    fn death_error(&self) -> LispError {
-        LispError::Dead { reason: self.death.lock().clone().unwrap_or_default() }
-    }
-
-    /// Lisp is gone: answers everybody who waits, and everybody who comes.
-    pub(super) fn die(&self, status: i32, reason: &str) {
-        self.death.lock().get_or_insert_with(|| match status {
+    fn die(&self, status: i32, reason: &str) {
+        self.death_status.store(status, Ordering::SeqCst);
+        let reason = match status {
             0 => reason.to_owned(),
             _ => format!("{reason} (exit status {status})"),
-        });
-        self.phase.store(DEAD, Ordering::SeqCst);
-        {
-            let _guard = self.phase_lock.lock();
-            self.phase_changed.notify_all();
-        }
-        self.fail_all();
+        };
+        self.close(Stage::Dead(reason.into()));
     }
 
-    fn fail_all(&self) {
-        for lane in &self.lanes {
-            let jobs = std::mem::take(&mut *lane.jobs.lock());
-            let running = std::mem::take(&mut *lane.running.lock()).ledger;
-            for ledger in jobs.into_iter().map(|job| job.ledger).chain(running) {
-                (ledger.fail)(self.death_error());
-            }
-        }
+    fn is_dead(&self) -> bool {
+        self.phase.is_dead()
+    }
+
+    fn is_saving(&self) -> bool {
+        self.saving.load(Ordering::SeqCst)
     }
 }

@@ -1,18 +1,20 @@
 //! Starting SBCL: once in a process.
 
 use std::ffi::{CString, c_char};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use steelbank_sys::{LoadError, Runtime};
+use steelbank_sys::{HEAP_MEGABYTES, LoadError, Runtime};
 
-use super::heap::DEFAULT_HEAP_MEGABYTES;
 use super::host;
 use super::image::{self, Core, Image, ImageError};
 use super::lisp::Lisp;
 use super::shared::Shared;
+use super::signals;
 
 /// How to start SBCL.
 #[derive(Debug, Clone)]
@@ -33,7 +35,7 @@ impl Settings {
     pub fn new(image: Image) -> Self {
         Self {
             image,
-            dynamic_space_size: DEFAULT_HEAP_MEGABYTES << 20,
+            dynamic_space_size: HEAP_MEGABYTES << 20,
             control_stack_size: 8 << 20,
             start_timeout: Duration::from_secs(30),
         }
@@ -56,10 +58,7 @@ pub enum StartError {
     #[error(transparent)]
     Load(#[from] LoadError),
     /// The runtime ended while it started.
-    #[error(
-        "SBCL ended while it started: {reason} (a heap of {megabytes} MiB was asked for; \
-         if there is no memory for it, ask for less with --dynamic-space-size)"
-    )]
+    #[error("SBCL ended while it started: {reason}{advice}", advice = advice(reason, *megabytes))]
     Died {
         /// What the runtime said.
         reason: String,
@@ -87,6 +86,21 @@ pub enum StartError {
     System(#[from] std::io::Error),
 }
 
+/// What may help against a death at the start, as far as the runtime's words tell.
+fn advice(reason: &str, megabytes: usize) -> String {
+    let said = reason.to_lowercase();
+    if said.contains("core") {
+        " (the core could not be read whole: is the file damaged, or may the process open no more files?)"
+            .into()
+    } else if ["alloc", "memory", "map", "heap", "called exit"].iter().any(|word| said.contains(word)) {
+        format!(
+            " (a heap of {megabytes} MiB was asked for; if there is no address space or memory for it, ask for less: --dynamic-space-size)"
+        )
+    } else {
+        String::new()
+    }
+}
+
 static STARTED: AtomicBool = AtomicBool::new(false);
 
 /// Starts SBCL and returns at once; [`Lisp::wait_until_ready`] tells how it went. Jobs can be submitted right away.
@@ -100,28 +114,38 @@ pub(super) fn start(settings: &Settings) -> Result<Lisp, StartError> {
     if STARTED.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_err() {
         return Err(StartError::AlreadyStarted);
     }
-    let runtime = Runtime::load(&path).inspect_err(|_| STARTED.store(false, Ordering::SeqCst))?;
+    // Until the runtime is entered, nothing has happened that a second try could not do again.
+    launch(settings, path, core_build, keep_open).inspect_err(|_| STARTED.store(false, Ordering::SeqCst))
+}
+
+fn launch(
+    settings: &Settings,
+    path: PathBuf,
+    core_build: Option<String>,
+    keep_open: Option<OwnedFd>,
+) -> Result<Lisp, StartError> {
+    // SAFETY: whoever set up the image has named the library of this program's build; see Image.
+    let runtime = unsafe { Runtime::load(&path) }?;
     if let (Core::File(path), Some(core)) = (&settings.image.core, core_build) {
         let runtime = runtime.build();
         // The runtime's name of the build has a suffix for the C compiler that the core's lacks.
         if !runtime.starts_with(core.as_str()) {
-            STARTED.store(false, Ordering::SeqCst);
             return Err(ImageError::OtherBuild { path: path.clone(), core, runtime }.into());
         }
     }
-    let shared = Shared::new(settings)?;
-    host::install(&runtime, shared)?;
     let arguments = runtime_arguments(settings);
     let executable = match settings.image.core {
         Core::Embedded => PathBuf::from("/proc/self/exe"),
         // The program itself may hold another core; the library holds none.
         Core::File(_) => path,
     };
-    if let Ok(executable) = CString::new(executable.into_os_string().into_encoded_bytes()) {
-        // SAFETY: the argument is NUL-terminated, and the function copies it.
-        unsafe { (runtime.set_executable)(executable.as_ptr()) };
-    }
+    let (enter, entered) = channel::<()>();
     std::thread::Builder::new().name("sbcl".into()).stack_size(16 << 20).spawn(move || {
+        if entered.recv().is_err() {
+            return;
+        }
+        signals::unblock_lisp_signals();
+        host::become_main();
         let environment = environment();
         let arguments = leak_pointers(arguments);
         // SAFETY: both arrays are NULL-terminated, of NUL-terminated strings, and leaked, as the runtime keeps pointers
@@ -133,6 +157,14 @@ pub(super) fn start(settings: &Settings) -> Result<Lisp, StartError> {
         // The core's toplevel does not return; if it ever does, Lisp is gone.
         host::announce_death(0, "Lisp's toplevel function returned");
     })?;
+    let shared = Shared::new(settings)?;
+    if let Ok(executable) = CString::new(executable.into_os_string().into_encoded_bytes()) {
+        // SAFETY: the argument is NUL-terminated, and the function copies it.
+        unsafe { (runtime.set_executable)(executable.as_ptr()) };
+    }
+    host::install(&runtime, shared)?;
+    // The thread waits for nothing else.
+    let _ = enter.send(());
     Ok(Lisp::new(shared))
 }
 

@@ -1,115 +1,209 @@
 //! One job: how its caller waits for it and stops it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
-
-use super::answers::{CallError, LispError};
+use super::answers::{CallError, Expired, Lane, LispError};
 use super::lisp::OnLisp;
-use super::shared::Shared;
+use super::queue::Queue;
+use super::sync::{Condvar, Mutex};
 
 /// Hears a running job's news, each a JSON text. Called on the Lisp thread: it must be quick.
 pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
 
 type Outcome<T> = Result<T, LispError>;
-type Listener<T> = Box<dyn FnOnce(Outcome<T>) + Send>;
+
+/// What is to be called because an outcome has come. Whoever brought the outcome chooses the thread.
+#[must_use]
+pub(super) struct Notice(Option<Box<dyn FnOnce() + Send>>);
+
+impl Notice {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Calls it here. A panic of it ends nothing else; the panic hook has told of it.
+    pub(super) fn give(self) {
+        if let Some(listener) = self.0 {
+            guarded(listener);
+        }
+    }
+}
+
+/// Calls `body`, and keeps its panic from what called.
+pub(super) fn guarded(body: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
+        // What was thrown may panic when it is dropped.
+        std::mem::forget(payload);
+    }
+}
+
+/// The time `allowed` from now; the far future if there is no such time.
+pub fn deadline_after(allowed: Duration) -> Instant {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+    let now = Instant::now();
+    now.checked_add(allowed.min(CENTURY)).unwrap_or(now)
+}
 
 /// Where a job's outcome is put, once: the first to arrive counts.
 struct Slot<T> {
-    inner: Mutex<SlotState<T>>,
+    state: Mutex<SlotState<T>>,
     filled: Condvar,
 }
 
 enum SlotState<T> {
-    Empty(Option<Listener<T>>),
+    Empty,
+    /// Nobody will take the outcome; the listener hears it.
+    Heard(Box<dyn FnOnce(Outcome<T>) + Send>),
+    /// The task is woken, and takes it.
+    Polled(Waker),
     Full(Outcome<T>),
     Taken,
 }
 
-impl<T> Slot<T> {
-    fn fill(&self, outcome: Outcome<T>) {
-        let mut inner = self.inner.lock();
-        let SlotState::Empty(listener) = &mut *inner else { return };
-        match listener.take() {
-            Some(listener) => {
-                *inner = SlotState::Taken;
-                drop(inner);
-                listener(outcome);
-            }
-            None => {
-                *inner = SlotState::Full(outcome);
+impl<T: Send + 'static> Slot<T> {
+    fn fill(&self, outcome: Outcome<T>) -> Notice {
+        let mut state = self.state.lock();
+        match std::mem::replace(&mut *state, SlotState::Taken) {
+            SlotState::Empty => {
+                *state = SlotState::Full(outcome);
                 self.filled.notify_all();
+                Notice(None)
+            }
+            SlotState::Polled(waker) => {
+                *state = SlotState::Full(outcome);
+                Notice(Some(Box::new(move || waker.wake())))
+            }
+            SlotState::Heard(listener) => Notice(Some(Box::new(move || listener(outcome)))),
+            decided @ (SlotState::Full(_) | SlotState::Taken) => {
+                *state = decided;
+                Notice(None)
             }
         }
     }
+
+    fn is_decided(&self) -> bool {
+        matches!(&*self.state.lock(), SlotState::Full(_) | SlotState::Taken)
+    }
 }
 
-/// A job's identity and its state as the watch sees it.
+/// A job as the queue and the watch see it.
 pub(super) struct Ledger {
-    pub(super) deadline: Mutex<Instant>,
-    pub(super) allowed: Duration,
-    pub(super) cancelled: AtomicBool,
-    pub(super) fail: Box<dyn Fn(LispError) + Send + Sync>,
+    pub(super) lane: Lane,
+    allowed: Duration,
+    state: Mutex<LedgerState>,
+    fail: Box<dyn Fn(LispError) -> Notice + Send + Sync>,
+}
+
+struct LedgerState {
+    deadline: Instant,
+    cancelled: bool,
+    /// Whether Lisp was entered for it.
+    begun: bool,
 }
 
 impl Ledger {
-    pub(super) fn stopped_because(&self) -> LispError {
-        if self.cancelled.load(Ordering::SeqCst) {
-            LispError::Cancelled
-        } else {
-            LispError::DeadlinePassed { milliseconds: milliseconds(self.allowed), stopped: true }
+    pub(super) fn deadline(&self) -> Instant {
+        self.state.lock().deadline
+    }
+
+    /// Moves the deadline, unless the job was called off.
+    pub(super) fn grant(&self, more: Duration) {
+        let mut state = self.state.lock();
+        if !state.cancelled {
+            state.deadline = state.deadline.checked_add(more).unwrap_or(state.deadline);
         }
     }
-}
 
-pub(super) fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+    fn cancel(&self) {
+        let mut state = self.state.lock();
+        state.cancelled = true;
+        state.deadline = Instant::now();
+    }
+
+    pub(super) fn begin(&self) {
+        self.state.lock().begun = true;
+    }
+
+    /// Why a job has no answer that has ended without one.
+    pub(super) fn stopped_because(&self) -> LispError {
+        let state = self.state.lock();
+        match (state.cancelled, state.begun) {
+            (true, _) => LispError::Cancelled,
+            (false, true) => self.expired(Expired::Stopped),
+            (false, false) => self.expired(Expired::NeverBegan),
+        }
+    }
+
+    pub(super) fn expired(&self, work: Expired) -> LispError {
+        let milliseconds = u64::try_from(self.allowed.as_millis()).unwrap_or(u64::MAX);
+        LispError::DeadlinePassed { milliseconds, work }
+    }
+
+    /// Ends the wait for the job, unless it has an outcome.
+    pub(super) fn fail(&self, error: LispError) -> Notice {
+        (self.fail)(error)
+    }
 }
 
 pub(super) struct Job {
     pub(super) ledger: Arc<Ledger>,
     pub(super) progress: Option<Progress>,
-    pub(super) run: Box<dyn FnOnce(&OnLisp<'_>) + Send>,
+    pub(super) run: Box<dyn FnOnce(&OnLisp<'_>) -> Notice + Send>,
 }
 
-/// The outcome of a submitted job. Dropping it does not stop the job; [`Ticket::interrupt`] does.
+/// The outcome of a submitted job: to be waited for, heard or awaited. Dropping it does not stop the job;
+/// [`Ticket::interrupt`] does.
 pub struct Ticket<T> {
     slot: Arc<Slot<T>>,
     interrupt: Interrupt,
+}
+
+impl<T> std::fmt::Debug for Ticket<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ticket").field("lane", &self.interrupt.ledger.lane).finish_non_exhaustive()
+    }
 }
 
 impl<T: Send + 'static> Ticket<T> {
     /// Waits for the outcome. Never much longer than the job's deadline: a job that cannot be stopped is left behind.
     ///
     /// # Errors
-    /// [`LispError`]: the code failed, was stopped, or Lisp is gone.
+    /// [`LispError`]: the code failed, was stopped, or Lisp is gone. [`LispError::WouldWaitForItself`] at once, if this
+    /// thread is running another job of the same lane.
     pub fn wait(self) -> Outcome<T> {
-        let mut inner = self.slot.inner.lock();
+        let lane = self.interrupt.ledger.lane;
+        if super::shared::serving() == Some(lane) && !self.slot.is_decided() {
+            self.interrupt.stop();
+            return Err(LispError::WouldWaitForItself { lane });
+        }
+        let mut state = self.slot.state.lock();
         loop {
-            match std::mem::replace(&mut *inner, SlotState::Taken) {
+            match std::mem::replace(&mut *state, SlotState::Taken) {
                 SlotState::Full(outcome) => return outcome,
                 SlotState::Taken => return Err(LispError::Cancelled),
-                empty @ SlotState::Empty(_) => {
-                    *inner = empty;
-                    self.slot.filled.wait(&mut inner);
+                undecided => {
+                    *state = undecided;
+                    state = self.slot.filled.wait(state);
                 }
             }
         }
     }
 
-    /// Has `listener` called with the outcome: at once if it is there, else on the thread that brings it.
+    /// Has `listener` called with the outcome: at once if it is there, else on the thread that brings it, which a
+    /// listener that waits would hold up. A panic of it ends nothing else.
     pub fn when_done(self, listener: impl FnOnce(Outcome<T>) + Send + 'static) {
-        let mut inner = self.slot.inner.lock();
-        match std::mem::replace(&mut *inner, SlotState::Taken) {
+        let mut state = self.slot.state.lock();
+        match std::mem::replace(&mut *state, SlotState::Taken) {
             SlotState::Full(outcome) => {
-                drop(inner);
-                listener(outcome);
+                drop(state);
+                guarded(|| listener(outcome));
             }
             SlotState::Taken => {}
-            SlotState::Empty(_) => *inner = SlotState::Empty(Some(Box::new(listener))),
+            _ => *state = SlotState::Heard(Box::new(listener)),
         }
     }
 
@@ -119,38 +213,55 @@ impl<T: Send + 'static> Ticket<T> {
     }
 }
 
+impl<T: Send + 'static> Future for Ticket<T> {
+    type Output = Outcome<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<T>> {
+        let mut state = self.slot.state.lock();
+        match std::mem::replace(&mut *state, SlotState::Taken) {
+            SlotState::Full(outcome) => Poll::Ready(outcome),
+            SlotState::Taken => Poll::Ready(Err(LispError::Cancelled)),
+            _ => {
+                *state = SlotState::Polled(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
 /// Stops one job. It has a lock of its own, so it works whatever the job's thread is doing.
 #[derive(Clone)]
 pub struct Interrupt {
     ledger: Arc<Ledger>,
-    shared: &'static Shared,
+    queue: &'static Queue,
 }
 
 impl Interrupt {
     /// Stops the job: takes it out of the queue, or interrupts it where it runs. The waiting caller gets
     /// [`LispError::Cancelled`]. A job that has ended is left alone.
     pub fn stop(&self) {
-        self.ledger.cancelled.store(true, Ordering::SeqCst);
-        *self.ledger.deadline.lock() = Instant::now();
+        self.ledger.cancel();
         // First, so that a job that makes something of its interruption comes too late with it.
-        (self.ledger.fail)(LispError::Cancelled);
-        self.shared.stop(&self.ledger);
+        let notice = self.ledger.fail(LispError::Cancelled);
+        self.queue.remove(&self.ledger);
+        notice.give();
     }
 }
 
 /// Makes a job of `body`, and the ticket that its outcome goes to.
 pub(super) fn job<T: Send + 'static>(
-    shared: &'static Shared,
+    queue: &'static Queue,
+    lane: Lane,
     allowed: Duration,
     progress: Option<Progress>,
     body: impl FnOnce(&OnLisp<'_>) -> Result<T, CallError> + Send + 'static,
 ) -> (Job, Ticket<T>) {
-    let slot = Arc::new(Slot { inner: Mutex::new(SlotState::Empty(None)), filled: Condvar::new() });
+    let slot = Arc::new(Slot { state: Mutex::new(SlotState::Empty), filled: Condvar::default() });
     let failing = Arc::clone(&slot);
     let ledger = Arc::new(Ledger {
-        deadline: Mutex::new(Instant::now() + allowed),
+        lane,
         allowed,
-        cancelled: AtomicBool::new(false),
+        state: Mutex::new(LedgerState { deadline: deadline_after(allowed), cancelled: false, begun: false }),
         fail: Box::new(move |error| failing.fill(Err(error))),
     });
     let running = Arc::clone(&ledger);
@@ -159,11 +270,15 @@ pub(super) fn job<T: Send + 'static>(
         filling.fill(match catch_unwind(AssertUnwindSafe(|| body(on_lisp))) {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(CallError::Fault(fault))) => Err(LispError::Fault(fault)),
-            Ok(Err(CallError::Interrupted)) => Err(running.stopped_because()),
-            Err(panic) => Err(LispError::Panicked(panic_text(&*panic))),
-        });
+            Ok(Err(CallError::Interrupted)) => Err(queue.end(&running)),
+            Err(payload) => {
+                let text = panic_text(&*payload);
+                std::mem::forget(payload);
+                Err(LispError::Panicked(text))
+            }
+        })
     });
-    let interrupt = Interrupt { ledger: Arc::clone(&ledger), shared };
+    let interrupt = Interrupt { ledger: Arc::clone(&ledger), queue };
     (Job { ledger, progress, run }, Ticket { slot, interrupt })
 }
 

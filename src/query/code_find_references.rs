@@ -11,13 +11,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::lookup::{Lookup, LookupStatus};
-use super::project::{Project, Version};
+use super::lookup::{Asked, Lookup, LookupStatus};
+use super::text::{Target, TextUse, TextUses, text_uses};
 use super::uses::{PlacedUse, RecordedUse, SymbolUses};
-use crate::source::positions::{Evidence, Occurrence, Place, PositionedFile, Standing};
+use super::via::{Origin, Origins};
+use crate::project::{Project, Version};
+use crate::source::positions::{Evidence, Occurrence, Place, PositionedFile, SidecarState, Standing};
 use crate::source::sbcl::{SbclSources, SourceFile};
-use crate::source::sidecar_roles::{Defined, Role as TextRole};
-use crate::xref::{Index, Kind};
+use crate::source::tap::operators::Defined;
+use crate::source::tap::roles::Role as TextRole;
+use steelbank_xref::{Index, Kind, Package};
 
 /// Finds the uses of a symbol.
 ///
@@ -32,9 +35,9 @@ pub fn code_find_references(
     let lookup = Lookup::new(index, &request.symbol, &request.package)?;
     let symbol = match lookup.found {
         Ok((symbol, _)) => symbol,
-        Err(LookupStatus::NoPackage) => return Err(Error::NoPackage { package: lookup.asked.package }),
-        Err(_) => {
-            return Err(Error::NoSymbol { name: lookup.asked.name, package: lookup.asked.package });
+        Err(status) => {
+            let unseen = missing(index, project, &lookup.asked, lookup.package);
+            return Err(not_found(lookup.asked, status, unseen));
         }
     };
     if request.project_only && project.root().is_none() {
@@ -44,11 +47,11 @@ pub fn code_find_references(
     let wanted = |path: &Path| !request.project_only || project.contains(path);
     let mut recorded = uses.recorded(|path, _| wanted(path));
     // Files whose text names the symbol without any record.
-    if uses.with_text() {
-        for (path, date) in project.naming(&uses.sought().name) {
-            if wanted(&path) {
-                recorded.files.entry((path, date)).or_default();
-            }
+    let name = &uses.sought().name;
+    let naming = if uses.with_text() { project.naming(name) } else { project.naming_at_toplevel(name) };
+    for (path, date) in naming {
+        if wanted(&path) {
+            recorded.files.entry((path, date)).or_default();
         }
     }
     let mut search = Search {
@@ -57,13 +60,38 @@ pub fn code_find_references(
         uses: &uses,
         facts: Facts::recorded(&recorded.kinds),
         seen: Seen::default(),
+        origins: Origins::new(project),
         lines: BTreeMap::new(),
     };
+    for (path, state) in project.record_gaps() {
+        if wanted(&path) && state != SidecarState::Missing {
+            search.seen.half_known.insert(project.shown(&path));
+        }
+    }
     let texts: Vec<Text> = recorded.files.into_iter().filter_map(|file| search.read(file)).collect();
     for text in texts {
         search.text(text);
     }
-    Ok(search.finish(request))
+    let target = Target::of(&uses);
+    let text = text_uses(index, project, &target, request.project_only);
+    Ok(search.finish(request, text))
+}
+
+/// Where a name that the image does not have stands in text that is not loaded, in a sentence; or nothing.
+pub(super) fn missing(index: &Index, project: &Project, asked: &Asked, package: Option<Package>) -> String {
+    let target = Target::missing(index, asked, package);
+    let unseen = text_uses(index, project, &target, false).unseen_with_definitions();
+    if unseen.is_empty() { String::new() } else { format!(" {}", unseen.sentence()) }
+}
+
+/// The error for a symbol or package that the image does not have.
+pub(super) fn not_found(asked: Asked, status: LookupStatus, unseen: String) -> Error {
+    match status {
+        LookupStatus::NoPackage => Error::NoPackage { package: asked.package, unseen },
+        LookupStatus::NoSymbol | LookupStatus::Found => {
+            Error::NoSymbol { name: asked.name, package: asked.package, unseen }
+        }
+    }
 }
 
 /// What the symbol is, as far as records and definitions tell.
@@ -104,6 +132,7 @@ struct Found {
     use_type: UseType,
     caller: Option<String>,
     via: Option<String>,
+    origin: Option<Origin>,
 }
 
 #[derive(Default)]
@@ -125,12 +154,14 @@ struct Seen {
     replaced: usize,
     /// Loaded files that cannot be read.
     unreadable: BTreeSet<String>,
+    /// Loaded files whose positions were recorded, but not whole, or cannot be read any more.
+    half_known: BTreeSet<String>,
 }
 
 impl Seen {
     fn note(&mut self, occurrence: &Occurrence) {
         match occurrence.role {
-            TextRole::Definition => self.definitions += 1,
+            TextRole::Definition | TextRole::Named => self.definitions += 1,
             TextRole::Structure => self.structures += 1,
             TextRole::Slot => self.slots += 1,
             _ if occurrence.local => self.locals += 1,
@@ -145,6 +176,7 @@ struct Search<'a> {
     uses: &'a SymbolUses<'a>,
     facts: Facts,
     seen: Seen,
+    origins: Origins<'a>,
     lines: BTreeMap<(String, Option<u32>), Line>,
 }
 
@@ -174,6 +206,7 @@ impl Search<'_> {
         for occurrence in &occurrences {
             self.seen.note(occurrence);
             self.facts.function |= occurrence.defined == Some(Defined::Function);
+            self.facts.macro_ |= occurrence.defined == Some(Defined::Macro);
             self.facts.variable |= occurrence.defined == Some(Defined::Variable);
             self.facts.shadowed |= occurrence.local;
         }
@@ -192,7 +225,7 @@ impl Search<'_> {
             {
                 let sure = sure && file.is_fresh();
                 let certainty = if sure { Certainty::Exact } else { Certainty::Approximate };
-                self.add(&shown, &file, occurrence.place, certainty, use_type, None, None);
+                self.add(&shown, &file, occurrence.place, certainty, use_type, None, None, None);
             }
         }
     }
@@ -218,6 +251,7 @@ impl Search<'_> {
                 use_type: use_type(record.kind),
                 caller: record.caller.clone(),
                 via: None,
+                origin: None,
             });
         }
     }
@@ -236,11 +270,24 @@ impl Search<'_> {
         }
         for placement in &placed.placements {
             let (certainty, via) = certainty(&placement.evidence);
+            let origin = match (&placement.evidence, recorded.form, recorded.number) {
+                (Evidence::Via(expander), Some(form), Some(number)) => {
+                    let sought = self.uses.sought();
+                    let parts = file.parts_in(form, number, &sought.name);
+                    self.origins.of(sought, &|package| self.uses.means(package), expander, parts)
+                }
+                _ => None,
+            };
+            // A file that has changed: the recorded place may be another's by now.
+            if !file.is_fresh() && !file.has_name_on(self.uses.sought(), placement.place.line) {
+                self.unknown(shown, recorded, true);
+                continue;
+            }
             if certainty == Certainty::Exact {
                 claimed.insert((placement.place.line, placement.place.column));
             }
             let use_type = use_type(recorded.kind);
-            self.add(shown, file, placement.place, certainty, use_type, recorded.caller.clone(), via);
+            self.add(shown, file, placement.place, certainty, use_type, recorded.caller.clone(), via, origin);
         }
     }
 
@@ -254,6 +301,7 @@ impl Search<'_> {
             use_type: use_type(recorded.kind),
             caller: recorded.caller.clone(),
             via: None,
+            origin: None,
         });
     }
 
@@ -267,11 +315,12 @@ impl Search<'_> {
         use_type: UseType,
         caller: Option<String>,
         via: Option<String>,
+        origin: Option<Origin>,
     ) {
         let line = self.lines.entry((shown.to_owned(), Some(place.line))).or_default();
         line.stale = !file.is_fresh();
         line.context.get_or_insert_with(|| file.line_text(place.line).trim().to_owned());
-        line.found.insert(Found { certainty, column: place.column, use_type, caller, via });
+        line.found.insert(Found { certainty, column: place.column, use_type, caller, via, origin });
     }
 
     /// Whether the symbol is none of SBCL's own.
@@ -319,12 +368,7 @@ impl Search<'_> {
                     .to_owned(),
             );
         }
-        match certain(Certainty::Via) {
-            0 => {}
-            count => cautions.push(format!(
-                "{count} uses are made by macros: the symbol does not stand there; change the macro's template instead."
-            )),
-        }
+        cautions.extend(self.via_cautions());
         match certain(Certainty::Approximate) {
             0 => {}
             count => cautions.push(format!("{count} uses are approximate: look before you edit.")),
@@ -339,14 +383,81 @@ impl Search<'_> {
             let files: Vec<&str> = self.seen.unreadable.iter().map(String::as_str).collect();
             cautions.push(format!("Files that were loaded cannot be read: {}.", files.join(", ")));
         }
+        if !self.seen.half_known.is_empty() {
+            let files: Vec<&str> = self.seen.half_known.iter().map(String::as_str).collect();
+            cautions.push(format!(
+                "The record of what stands where is damaged or ends early, so that uses may be missing: load the system again with force. It is the record of {}.",
+                files.join(", ")
+            ));
+        }
         cautions
     }
 
-    fn finish(self, request: &Request) -> Answer {
+    /// What is to be known of the uses that macros make.
+    fn via_cautions(&self) -> Vec<String> {
+        let mut standing: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut made: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        let (mut stand, mut parts, mut unknown) = (0_usize, 0_usize, 0_usize);
+        for line in self.lines.values() {
+            let exact = line.columns(Certainty::Exact);
+            let via = line.found.iter().filter(|found| found.certainty == Certainty::Via);
+            for found in via.filter(|found| !exact.contains(&found.column)) {
+                let name = found.via.as_deref().unwrap_or_default();
+                match &found.origin {
+                    Some(Origin::Stands(place)) => {
+                        stand += 1;
+                        standing.insert(name, place);
+                    }
+                    Some(Origin::Made(from)) => {
+                        parts += 1;
+                        made.entry(name).or_default().extend(from.iter().map(String::as_str));
+                    }
+                    None => unknown += 1,
+                }
+            }
+        }
+        let mut cautions = Vec::new();
+        if stand > 0 {
+            let macros: Vec<String> =
+                standing.iter().map(|(name, place)| format!("{name} ({place})")).collect();
+            cautions.push(format!(
+                "{stand} uses are made by macros in whose definitions the symbol stands: they change with it there: {}.",
+                macros.join(", ")
+            ));
+        }
+        if parts > 0 {
+            let macros: Vec<String> = made
+                .iter()
+                .map(|(name, from)| match from.is_empty() {
+                    true => (*name).to_owned(),
+                    false => {
+                        let from: Vec<&str> = from.iter().copied().collect();
+                        format!("{name} from {}", from.join(" and "))
+                    }
+                })
+                .collect();
+            cautions.push(format!(
+                "{parts} uses are made by macros from parts of names: the symbol stands in none of their definitions, and no rename changes them: {}.",
+                macros.join(", ")
+            ));
+        }
+        if unknown > 0 {
+            cautions.push(format!(
+                "{unknown} uses are made by macros: the symbol does not stand there; change the macro's template instead."
+            ));
+        }
+        cautions
+    }
+
+    fn finish(self, request: &Request, mut text: TextUses) -> Answer {
         let total = self.lines.len();
+        // What an entry has already.
+        text.lines.retain(|found| !self.lines.contains_key(&(found.path.clone(), Some(found.line))));
+        let text_total = text.count();
         let stale: BTreeSet<String> =
             self.lines.iter().filter(|(_, line)| line.stale).map(|((path, _), _)| path.clone()).collect();
-        let cautions = self.cautions();
+        let mut cautions = self.cautions();
+        cautions.extend(text.cautions);
         let refs: Vec<Reference> = self
             .lines
             .into_iter()
@@ -354,11 +465,20 @@ impl Search<'_> {
             .take(request.limit)
             .filter_map(|((path, line), entry)| entry.reference(path, line))
             .collect();
+        let entries = total + text.lines.len();
+        let text: Vec<TextUse> = text
+            .lines
+            .into_iter()
+            .skip(request.offset.saturating_sub(total))
+            .take(request.limit - refs.len())
+            .collect();
         Answer {
             symbol: self.uses.text(),
             count: refs.len(),
-            truncated: request.offset + refs.len() < total,
+            truncated: request.offset + refs.len() + text.len() < entries,
             total,
+            text,
+            text_total,
             refs,
             loading: false,
             cautions,
@@ -404,6 +524,14 @@ impl Line {
             context: self.context,
             caller: first.caller.or(caller),
             evidence: first.certainty,
+            via_stands_at: match &first.origin {
+                Some(Origin::Stands(place)) => Some(place.clone()),
+                _ => None,
+            },
+            via_made_from: match first.origin {
+                Some(Origin::Made(parts)) => Some(parts),
+                _ => None,
+            },
             via: first.via,
             stale: self.stale,
         })
@@ -415,7 +543,7 @@ pub(super) fn certainty(evidence: &Evidence) -> (Certainty, Option<String>) {
     match evidence {
         Evidence::Exact => (Certainty::Exact, None),
         Evidence::Approximate => (Certainty::Approximate, None),
-        Evidence::Via(operator) => (Certainty::Via, Some(operator.clone())),
+        Evidence::Via(expander) => (Certainty::Via, Some(expander.name.to_lowercase())),
     }
 }
 
@@ -434,6 +562,8 @@ fn use_type(kind: Kind) -> UseType {
 /// local variables and functions of the same name.
 fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> {
     let sure = |use_type| Some((use_type, true));
+    // A local function stays one in a template; of variables the macro decides what they become.
+    let bound_in_template = occurrence.bound && !occurrence.variable;
     match occurrence.role {
         TextRole::Definition | TextRole::Structure | TextRole::LoopKeyword => None,
         TextRole::Export => sure(UseType::Export),
@@ -443,14 +573,17 @@ fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> 
         TextRole::Slot => sure(UseType::Slot),
         // A list of data may be code, in which it is a local variable.
         TextRole::Quoted => Some((UseType::Quoted, occurrence.standing == Standing::Name || !facts.shadowed)),
+        TextRole::Block if occurrence.local => None,
         TextRole::Block => sure(UseType::Block),
         TextRole::ReadTime => sure(UseType::ReadTime),
+        TextRole::Template if bound_in_template => None,
         // What a macro makes of it may be a local variable as well.
         TextRole::Template => {
             let clear = matches!(occurrence.standing, Standing::Operator | Standing::Name);
             Some((UseType::Template, clear || !facts.shadowed))
         }
         _ if occurrence.local => None,
+        TextRole::Named => sure(UseType::Mention),
         TextRole::Function => sure(UseType::Function),
         TextRole::Declaration => sure(UseType::Declaration),
         // A local variable of code that the compiler dropped, or a parameter of a generic function.
@@ -461,9 +594,14 @@ fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> 
             Standing::Called => sure(UseType::Call),
             Standing::Variable if !facts.variable => None,
             Standing::Variable => sure(UseType::Reference),
-            Standing::Operator if facts.macro_ => Some((UseType::Macro, false)),
-            Standing::Operator if facts.function => Some((UseType::Call, false)),
-            Standing::Operator => Some((UseType::Mention, false)),
+            // In the arguments of a macro: a call unless the macro makes a variable of it, which somebody would read.
+            Standing::Operator if facts.macro_ => Some((UseType::Macro, occurrence.never_variable)),
+            Standing::Operator if facts.function => Some((UseType::Call, occurrence.never_variable)),
+            Standing::Operator => Some((UseType::Mention, occurrence.never_variable)),
+            Standing::Head if facts.macro_ => Some((UseType::Macro, false)),
+            Standing::Head if facts.function => Some((UseType::Call, false)),
+            Standing::Head => Some((UseType::Mention, false)),
+            Standing::Argument if occurrence.bound && !facts.variable => None,
             Standing::Argument if !facts.variable => Some((UseType::Mention, false)),
             Standing::Argument | Standing::Name | Standing::Open => Some((UseType::Mention, !facts.shadowed)),
         },

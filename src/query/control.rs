@@ -1,8 +1,9 @@
 //! How long a question may take, and how it is called off.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -23,6 +24,12 @@ struct Inner {
     running: Mutex<Option<Interrupt>>,
 }
 
+impl fmt::Debug for Cancellation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cancellation").field("cancelled", &self.is_cancelled()).finish_non_exhaustive()
+    }
+}
+
 impl Cancellation {
     /// Calls the question off: what runs of it in Lisp is interrupted, and its asker gets [`LispError::Cancelled`].
     pub fn cancel(&self) {
@@ -38,8 +45,18 @@ impl Cancellation {
     }
 }
 
+/// Calls a question off when it is dropped; see [`Control::cancel_on_drop`]. A question that has ended is left alone.
+#[derive(Debug)]
+pub struct CancelOnDrop(Cancellation);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
 /// A question's time and its cancellation.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Control {
     allowed: Duration,
     cancellation: Cancellation,
@@ -64,6 +81,17 @@ impl Control {
         self
     }
 
+    /// The same question, with the time until `deadline`.
+    pub(crate) fn until(&self, deadline: Instant) -> Self {
+        let allowed = deadline.saturating_duration_since(Instant::now());
+        Self { allowed, cancellation: self.cancellation() }
+    }
+
+    /// What calls the question off when it is dropped: for an asker who may go away, such as a task that is aborted.
+    pub fn cancel_on_drop(&self) -> CancelOnDrop {
+        CancelOnDrop(self.cancellation())
+    }
+
     /// The time allowed.
     pub fn allowed(&self) -> Duration {
         self.allowed
@@ -72,6 +100,11 @@ impl Control {
     /// What calls the question off.
     pub fn cancellation(&self) -> Cancellation {
         self.cancellation.clone()
+    }
+
+    /// Whether to go on: for work that no Lisp does.
+    pub(crate) fn check(&self) -> Result<(), LispError> {
+        if self.cancellation.is_cancelled() { Err(LispError::Cancelled) } else { Ok(()) }
     }
 
     /// Waits for a job of the question, so that calling the question off stops it.

@@ -5,12 +5,14 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::context::Places;
 use super::control::Control;
 use super::lookup::{Asked, DEFAULT_PACKAGE, Lookup, LookupStatus};
 use super::{Error, read_json};
 use crate::engine::{CallError, Lane, Lisp, OnLisp, Operation};
+use crate::project::Project;
 use crate::source::sbcl::SbclSources;
-use crate::xref::Index;
+use steelbank_xref::Index;
 
 /// How long a value may take to print: print-object methods are the user's code.
 const PRINTING: Duration = Duration::from_secs(2);
@@ -33,6 +35,9 @@ pub struct DescribeSymbolAnswer {
     pub status: LookupStatus,
     /// What was looked up.
     pub asked: Asked,
+    /// `SETF`, `CAS` or `COMPILER-MACRO` if the name was a list such as `(setf car)`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operator: Option<String>,
     /// The symbol, if it was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<Description>,
@@ -100,15 +105,42 @@ pub struct FunctionFacet {
     /// The function's type, declared or derived.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub function_type: Option<String>,
+    /// A generic function's method combination, with its options.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub combination: Option<String>,
     /// How many methods a generic function has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub methods: Option<u64>,
+    pub method_count: Option<u64>,
+    /// A generic function's methods by name; not all of very many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub methods: Vec<MethodFacet>,
     /// Whether it is traced.
     #[serde(default)]
     pub traced: bool,
     /// `inline` or `notinline`, if declaimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inline: Option<String>,
+    /// Where it is defined.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<Source>,
+}
+
+/// A method of a generic function.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MethodFacet {
+    /// Its printed name: generic function, qualifiers, specializers.
+    pub name: String,
+    /// The qualifiers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub qualifiers: Vec<String>,
+    /// The specializers of the required parameters.
+    #[serde(default, skip_serializing)]
+    pub specializers: Vec<String>,
+    /// The lambda list, without package prefixes.
+    pub arglist: String,
+    /// The documentation string.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documentation: Option<String>,
     /// Where it is defined.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<Source>,
@@ -154,14 +186,71 @@ pub struct ClassFacet {
     /// The direct superclasses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub superclasses: Vec<String>,
-    /// How many direct subclasses there are.
-    pub subclasses: u64,
-    /// The names of the direct slots.
+    /// The class precedence list; empty if the class is not finalized.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub slots: Vec<String>,
+    pub precedence: Vec<String>,
+    /// How many direct subclasses there are.
+    pub subclass_count: u64,
+    /// The direct subclasses by name; not all of very many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subclasses: Vec<String>,
+    /// The slots: the class's own, then those that it inherits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slots: Vec<SlotFacet>,
+    /// The class's own default initialization arguments, each with its form.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub default_initargs: Vec<String>,
+    /// What defstruct made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structure: Option<StructureFacet>,
     /// Where it is defined.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<Source>,
+}
+
+/// A slot of a class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SlotFacet {
+    /// Its name.
+    pub name: String,
+    /// The initialization arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub initargs: Vec<String>,
+    /// The functions that read it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub readers: Vec<String>,
+    /// The functions that write it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writers: Vec<String>,
+    /// The declared type, if it is not T.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub slot_type: Option<String>,
+    /// The beginning of the form that initializes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initform: Option<String>,
+    /// The allocation, if it is not `:INSTANCE`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocation: Option<String>,
+    /// The documentation string.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documentation: Option<String>,
+    /// The class that it is inherited from; absent for the class's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+}
+
+/// The functions that defstruct made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StructureFacet {
+    /// The constructors, as they are called.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub constructors: Vec<String>,
+    /// The predicate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicate: Option<String>,
+    /// The copier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copier: Option<String>,
 }
 
 /// A symbol as a compiler macro, a type or a method combination.
@@ -181,28 +270,39 @@ pub struct PlainFacet {
 /// Where a definition stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Source {
+    /// `file:line:column` of the defining form, the file relative to the project's root if it is below it; the file
+    /// alone where it cannot be read.
+    #[serde(default)]
+    pub place: String,
     /// A native path, or a logical name such as `SYS:SRC;CODE;LIST.LISP`.
+    #[serde(skip_serializing)]
     pub file: String,
     /// The native path, where a logical name's file is at hand.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing)]
     pub native: Option<String>,
     /// SBCL's offset: octets before the top-level form and the white space in front of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing)]
     pub octet_offset: Option<u64>,
+    /// The top-level form's number, and the path inside it.
+    #[serde(default, skip_serializing)]
+    pub form_path: Vec<u32>,
+    /// The number of the sub-form.
+    #[serde(default, skip_serializing)]
+    pub form_number: Option<u32>,
     /// Characters before the form itself; SBCL's offset if the file is not at hand.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing)]
     pub offset: Option<u64>,
     /// The form's line, from 1; none if the file is not at hand.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing)]
     pub line: Option<u64>,
     /// The form's column in characters, from 1; none if the file is not at hand.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing)]
     pub column: Option<u64>,
     /// The universal time at which the file that was compiled had been written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing)]
     pub write_date: Option<u64>,
     /// Whether the file has been written since.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stale: bool,
 }
 
@@ -244,9 +344,11 @@ impl DescribeSymbolRequest {
         lisp: Lisp,
         index: &Index,
         sources: &SbclSources,
+        project: &Project,
         control: &Control,
     ) -> Result<DescribeSymbolAnswer, Error> {
         let lookup = Lookup::new(index, &self.name, &self.package)?;
+        let operator = lookup.of.map(|operator| operator.text().to_owned());
         let (name, package) = match &lookup.found {
             // By the name of the package that was named, so that accessibility is answered from there.
             Ok(_) => {
@@ -266,8 +368,9 @@ impl DescribeSymbolRequest {
                 if let (Some(variable), Some(value)) = (&mut description.variable, value) {
                     value.put(variable)?;
                 }
-                locate(&mut description, sources);
-                DescribeSymbolAnswer { status: LookupStatus::Found, asked, description: Some(*description) }
+                locate(&mut description, sources, project);
+                let description = Some(*description);
+                DescribeSymbolAnswer { status: LookupStatus::Found, asked, operator, description }
             }
             Facets::NoPackage => missing(asked, LookupStatus::NoPackage),
             Facets::NoSymbol => missing(asked, LookupStatus::NoSymbol),
@@ -276,7 +379,7 @@ impl DescribeSymbolRequest {
 }
 
 fn missing(asked: Asked, status: LookupStatus) -> DescribeSymbolAnswer {
-    DescribeSymbolAnswer { status, asked, description: None }
+    DescribeSymbolAnswer { status, asked, operator: None, description: None }
 }
 
 /// What came of printing a value.
@@ -318,30 +421,20 @@ fn describe(on_lisp: &OnLisp<'_>, name: &str, package: &str) -> Result<(Vec<u8>,
 
 const BOUND: &[u8] = br#""bound":true"#;
 
-fn locate(description: &mut Description, files: &SbclSources) {
-    let functions = [&mut description.function, &mut description.setf_function];
+/// Adds the places of all sources.
+fn locate(description: &mut Description, files: &SbclSources, project: &Project) {
+    let mut places = Places::new(project, files);
+    let functions = [&mut description.function, &mut description.setf_function].into_iter().flatten();
     let plain =
         [&mut description.compiler_macro, &mut description.deftype, &mut description.method_combination];
     let lists = functions
-        .into_iter()
-        .flatten()
-        .map(|facet| &mut facet.sources)
+        .flat_map(|facet| {
+            facet.methods.iter_mut().map(|method| &mut method.sources).chain([&mut facet.sources])
+        })
         .chain(plain.into_iter().flatten().map(|facet| &mut facet.sources))
         .chain(description.variable.iter_mut().map(|facet| &mut facet.sources))
         .chain(description.class.iter_mut().map(|facet| &mut facet.sources));
-    for source in lists.flatten() {
-        source.offset = source.octet_offset;
-        let Some(path) = files.native(&source.file) else { continue };
-        source.native = (path.as_os_str() != source.file.as_str()).then(|| path.display().to_string());
-        source.stale = source.write_date.is_some_and(|date| files.written_since(&path, date));
-        if let Some(octets) = source.octet_offset
-            && let Some(place) = files.form_after(&path, octets)
-        {
-            source.offset = Some(place.offset);
-            source.line = Some(place.line);
-            source.column = Some(place.column);
-        }
-    }
+    lists.flatten().for_each(|source| places.put(source));
 }
 
 impl Description {
@@ -357,6 +450,42 @@ impl Description {
             "SYMBOL" => deftype,
             _ => function.or(class).or(variable).or(deftype),
         }
+    }
+
+    /// Every facet of the symbol as a definition: what it is, its lambda list, and where it stands.
+    pub fn definitions(&self) -> Vec<(String, Option<&str>, &[Source])> {
+        let mut all: Vec<(String, Option<&str>, &[Source])> = Vec::new();
+        for facet in self.function.iter().chain(&self.setf_function) {
+            let kind = facet.kind.replace('-', " ");
+            let kind = if facet.name.starts_with("(SETF ") { format!("{kind} {}", facet.name) } else { kind };
+            all.push((kind, facet.arglist.as_deref(), &facet.sources));
+        }
+        if let Some(facet) = &self.variable {
+            let kind = match facet.kind.as_str() {
+                kind @ ("constant" | "symbol-macro") => kind.replace('-', " "),
+                kind => format!("{kind} variable"),
+            };
+            all.push((kind, None, &facet.sources));
+        }
+        if let Some(facet) = &self.class {
+            let kind = match facet.kind.strip_suffix("-class") {
+                Some("standard" | "funcallable-standard") | None => "class".to_owned(),
+                Some("built-in") => "built-in class".to_owned(),
+                Some(kind) => kind.to_owned(),
+            };
+            all.push((kind, None, &facet.sources));
+        }
+        let plain = [
+            ("compiler macro", &self.compiler_macro),
+            ("type", &self.deftype),
+            ("method combination", &self.method_combination),
+        ];
+        for (kind, facet) in plain {
+            if let Some(facet) = facet {
+                all.push((kind.to_owned(), facet.arglist.as_deref(), &facet.sources));
+            }
+        }
+        all
     }
 
     /// The source of what the classification names, if its position is known.

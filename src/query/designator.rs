@@ -5,6 +5,8 @@
 
 use std::str::Chars;
 
+use steelbank_reader::upcase;
+
 /// What a name argument denotes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Designator {
@@ -142,18 +144,6 @@ fn token(char: char, rest: &mut Chars<'_>, part: &mut String) -> Option<bool> {
         }
     }
     Some(true)
-}
-
-/// `CL:CHAR-UPCASE`: only a character that has exactly one counterpart in the other case changes.
-pub fn upcase(char: char) -> char {
-    let mut upper = char.to_uppercase();
-    match (upper.next(), upper.next()) {
-        (Some(one), None) => {
-            let mut back = one.to_lowercase();
-            if back.next() == Some(char) && back.next().is_none() { one } else { char }
-        }
-        _ => char,
-    }
 }
 
 fn has_bare_space(text: &str) -> bool {

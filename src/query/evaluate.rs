@@ -1,6 +1,7 @@
 //! Evaluates forms in the image: the one question that runs the asker's code.
 
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::control::Control;
@@ -34,6 +35,22 @@ impl EvaluateRequest {
     /// Evaluates `source` in CL-USER.
     pub fn new(source: impl Into<String>) -> Self {
         Self { source: source.into(), package: super::lookup::DEFAULT_PACKAGE.to_owned() }
+    }
+
+    /// The package to read the forms in, in place of CL-USER.
+    #[must_use]
+    pub fn package(mut self, package: impl Into<String>) -> Self {
+        self.package = package.into();
+        self
+    }
+
+    /// Runs the forms on the work lane, and waits. The value of the last one comes as JSON.
+    pub(crate) fn json<T: DeserializeOwned>(&self, lisp: Lisp, control: &Control) -> Result<T, Error> {
+        let Self { source, package } = self.clone();
+        let ticket = lisp.submit(Lane::Work, control.allowed(), None, move |on_lisp| {
+            on_lisp.call(Operation::EvaluateJson, &[&package, &source])
+        });
+        Ok(read_json(&control.wait(ticket)?.octets)?)
     }
 
     /// Runs the forms on the work lane, and waits.

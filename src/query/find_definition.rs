@@ -9,14 +9,15 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::code_find_references::{Certainty, Error};
+use super::code_find_references::{Certainty, Error, missing, not_found};
 use super::designator::Operator;
-use super::lookup::{Lookup, LookupStatus};
-use super::project::Project;
+use super::lookup::Lookup;
 use super::uses::SymbolUses;
-use crate::source::positions::{Sought, universal_write_date};
-use crate::source::sidecar_roles::Role;
-use crate::xref::Index;
+use crate::project::Project;
+use crate::source::positions::{Occurrence, Place, PositionedFile, Sought, universal_write_date};
+use crate::source::tap::operators::Defined;
+use crate::source::tap::roles::Role;
+use steelbank_xref::Index;
 
 /// What the image answers to operation `find-definitions`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -75,6 +76,12 @@ pub struct Definition {
     pub context: Option<String>,
     /// `exact`: the name stands there. `via`: the form makes the definition without naming it there.
     pub evidence: Certainty,
+    /// For a definition by a macro of the program's own, of which `kind` is the name: what the image says it is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub defines: Option<String>,
+    /// For evidence `via`: the operator whose form makes the definition.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub made_by: Option<String>,
     /// The file has changed since it was loaded.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub stale: bool,
@@ -121,15 +128,17 @@ impl Resolved {
 ///
 /// # Errors
 /// If there is none, or the name cannot be read.
-pub fn resolve(index: &Index, name: &str, package: &str) -> Result<Resolved, Error> {
+pub fn resolve(index: &Index, project: &Project, name: &str, package: &str) -> Result<Resolved, Error> {
     let lookup = Lookup::new(index, name, package)?;
     match lookup.found {
         Ok((symbol, _)) => {
             let uses = SymbolUses::new(index, symbol, lookup.of);
             Ok(Resolved { text: uses.text(), sought: uses.sought().clone(), of: lookup.of })
         }
-        Err(LookupStatus::NoPackage) => Err(Error::NoPackage { package: lookup.asked.package }),
-        Err(_) => Err(Error::NoSymbol { name: lookup.asked.name, package: lookup.asked.package }),
+        Err(status) => {
+            let unseen = missing(index, project, &lookup.asked, lookup.package);
+            Err(not_found(lookup.asked, status, unseen))
+        }
     }
 }
 
@@ -152,17 +161,20 @@ pub fn find_definition(project: &Project, resolved: &Resolved, image: &ImageDefi
     for (path, date) in naming {
         let Ok(file) = project.positions(&path, date) else { continue };
         for found in file.occurrences(sought, &|_| false) {
+            // The name that a macro called `def…` is given first need not be what it defines: the image says so above.
             if !defines(found.role) || named.contains(&(path.clone(), found.form)) {
                 continue;
             }
             definitions.push(Definition {
-                kind: "name".to_owned(),
+                kind: found.definer.unwrap_or_else(|| "name".to_owned()),
                 name: resolved.text.clone(),
                 path: project.shown(&path),
                 line: Some(found.place.line),
                 column: Some(found.place.column),
                 context: Some(file.line_text(found.place.line).trim().to_owned()),
                 evidence: if file.is_fresh() { Certainty::Exact } else { Certainty::Approximate },
+                defines: None,
+                made_by: None,
                 stale: !file.is_fresh(),
             });
         }
@@ -172,6 +184,38 @@ pub fn find_definition(project: &Project, resolved: &Resolved, image: &ImageDefi
     });
     definitions.dedup();
     Answer { symbol: resolved.text.clone(), count: definitions.len(), definitions }
+}
+
+/// Where the method called `name`, `(METHOD NAME QUALIFIER (CLASS))`, starts in the definition of its generic function.
+fn inner_method(file: &PositionedFile, form: u32, name: &str) -> Option<Place> {
+    let methods = file.inner_methods(form);
+    let specializers = name.trim_end_matches(')').rsplit('(').next().unwrap_or_default();
+    let bare = |class: &str| class.rsplit(':').next().unwrap_or_default().to_owned();
+    let wanted: Vec<String> =
+        specializers.split_whitespace().map(bare).filter(|class| class != "T").collect();
+    let same = |classes: &[&str]| classes.iter().filter(|class| **class != "T").eq(wanted.iter());
+    match &methods[..] {
+        [(only, _)] => Some(*only),
+        _ => methods.iter().find(|(_, classes)| same(classes)).map(|(place, _)| *place),
+    }
+}
+
+/// Whether what the text defines there can be of the kind that the image knows.
+fn fits(kind: &str, found: &Occurrence) -> bool {
+    let Some(defined) = found.defined else { return true };
+    match kind {
+        "function" | "generic-function" | "method" | "setf-expander" | "compiler-macro" => {
+            defined == Defined::Function || defined == Defined::Macro
+        }
+        "macro" => defined == Defined::Macro || defined == Defined::Function,
+        "variable" | "constant" | "symbol-macro" => defined == Defined::Variable,
+        "class" | "condition" => defined == Defined::Class || found.role == Role::Structure,
+        "structure" => found.role == Role::Structure,
+        "type" | "alien-type" | "method-combination" => {
+            matches!(defined, Defined::Other | Defined::Class) || found.role == Role::Structure
+        }
+        _ => true,
+    }
 }
 
 fn defines(role: Role) -> bool {
@@ -193,6 +237,8 @@ fn placed(
         column: None,
         context: None,
         evidence: Certainty::Approximate,
+        defines: None,
+        made_by: None,
         stale: false,
     };
     let form = source.form_path.first().copied();
@@ -203,18 +249,35 @@ fn placed(
     let Some(form_number) = form else { return (found, form) };
     found.stale = !file.is_fresh();
     let start = file.form_place(form_number, source.form_number.unwrap_or(0));
-    let names: Vec<_> = file
-        .occurrences(sought, &|_| false)
-        .into_iter()
-        .filter(|occurrence| occurrence.form == form_number && defines(occurrence.role))
-        .map(|occurrence| occurrence.place)
-        .collect();
+    let occurrences: Vec<Occurrence> =
+        file.occurrences(sought, &|_| false).into_iter().filter(|found| found.form == form_number).collect();
+    let proper = |found: &&Occurrence| match definition.kind.as_str() {
+        "declaration" => found.role == Role::Declaration || defines(found.role),
+        kind => defines(found.role) && fits(kind, found),
+    };
+    let after = |found: &&Occurrence| start.is_none_or(|start| found.place >= start);
+    // A method within a generic function's definition stands where it stands, without the name.
+    let inner =
+        if definition.kind == "method" { inner_method(&file, form_number, &definition.name) } else { None };
     // In a form that defines several things by the same name, the nearest one after the sub-form is meant.
-    let name = names.iter().find(|place| start.is_none_or(|start| **place >= start)).or(names.first());
-    let (place, evidence) = match (name, start) {
-        (Some(name), _) if file.is_fresh() => (Some(*name), Certainty::Exact),
-        (Some(name), _) => (Some(*name), Certainty::Approximate),
-        (None, start) if file.is_tapped() && file.is_fresh() => (start, Certainty::Via),
+    let name = occurrences.iter().filter(proper).find(after);
+    let name = name.or_else(|| occurrences.iter().find(|found| found.role == Role::Named && after(found)));
+    let name = name.filter(|_| inner.is_none());
+    if let Some(definer) = name.and_then(|name| name.definer.clone()) {
+        found.defines = Some(std::mem::replace(&mut found.kind, definer));
+    }
+    let (place, evidence) = match (name.map(|name| name.place), inner.or(start)) {
+        (Some(name), _) if file.is_fresh() => (Some(name), Certainty::Exact),
+        (Some(name), _) => (Some(name), Certainty::Approximate),
+        (None, start) if file.is_tapped() && file.is_fresh() => {
+            found.made_by = match inner {
+                Some(_) => Some("defgeneric".to_owned()),
+                None => file
+                    .expander_at(form_number, source.form_number.unwrap_or(0))
+                    .map(|expander| expander.name.to_lowercase()),
+            };
+            (start, Certainty::Via)
+        }
         (None, start) => (start, Certainty::Approximate),
     };
     found.evidence = evidence;

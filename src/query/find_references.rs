@@ -2,13 +2,13 @@
 //!
 //! This question reads text. It needs no image, works on trees that nobody has loaded, and runs nothing.
 
-use crate::source::kind::Kind;
-use crate::source::text::{
-    Answer, BadGlob, Control, Found, Globs, Language, Located, Pattern, Role, Search, TextError, TextIndex,
-};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use steelbank_text::kind::Kind;
+use steelbank_text::{
+    Answer, BadGlob, Control, Found, Globs, Language, Located, Pattern, Role, Search, TextError, TextIndex,
+};
 
 /// References on a page unless the request says otherwise.
 pub const DEFAULT_LIMIT: u64 = 100;

@@ -1,9 +1,9 @@
 //! index_project and check_index_status: building the text index, and telling how old it is.
 
-use crate::source::text::{self, Control, Language, Skipped, TextError, TextIndex};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use steelbank_text::{Control, Language, Skipped, TextError, TextIndex};
 
 /// What is asked of index_project.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -142,10 +142,10 @@ pub fn index_project(index: &TextIndex, request: &Request, control: &Control<'_>
 pub fn check_index_status(index: &TextIndex, control: &Control<'_>) -> Result<IndexStatus, Error> {
     let action = || Some("Call index_project.".to_owned());
     Ok(match index.status(control)? {
-        text::Status::Fresh => {
+        steelbank_text::Status::Fresh => {
             IndexStatus { status: State::Fresh, reason: None, action_required: None, files_modified: None }
         }
-        text::Status::Stale(changed) => IndexStatus {
+        steelbank_text::Status::Stale(changed) => IndexStatus {
             status: State::Stale,
             reason: Some(match changed {
                 1 => "1 file was changed, added or removed since the project was indexed".to_owned(),
@@ -154,7 +154,7 @@ pub fn check_index_status(index: &TextIndex, control: &Control<'_>) -> Result<In
             action_required: action(),
             files_modified: Some(changed),
         },
-        text::Status::Missing(reason) => IndexStatus {
+        steelbank_text::Status::Missing(reason) => IndexStatus {
             status: State::Missing,
             reason: Some(reason),
             action_required: action(),

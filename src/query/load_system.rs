@@ -1,4 +1,4 @@
-//! load-system, load-file and list-systems: the questions that change the image, and what a project holds.
+//! load-system and load-file: the questions that change the image.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -65,6 +65,9 @@ pub struct Diagnostic {
     /// The form concerned, shortened.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub form: Option<String>,
+    /// True for what was said when the file was compiled, which was before this load.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub kept: bool,
     /// Where it is, if only the file's sidecar tells the line.
     #[serde(skip_serializing, default)]
     #[schemars(skip)]
@@ -86,7 +89,7 @@ pub struct FormNumber {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadFailure {
     /// `missing-dependency`, `missing-component`, `version-mismatch`, `unknown-system`, `circular-dependency`,
-    /// `system-definition`, `compile`, `file`, `cache`, `load`, `cancelled` or `timed-out`.
+    /// `system-definition`, `compile`, `file`, `heap`, `cache`, `load`, `cancelled` or `timed-out`.
     pub kind: String,
     /// The system or component that is missing or of another version, or those in the circle.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -140,6 +143,11 @@ impl LoadFailure {
                 vec!["Take one of these out of the other's :depends-on, and load again.".to_owned()]
             }
             "system-definition" => vec![format!("Correct {path} and load again.")],
+            "heap" => vec![
+                format!("If {path} asks for that much by mistake, correct it."),
+                "Start again with a larger --dynamic-space-size.".to_owned(),
+            ],
+            "file" => vec![format!("Put {path} where it is looked for, or correct what names it; then load again.")],
             "compile" => vec![format!(
                 "Correct the errors and warnings of {path} in the diagnostics and load again: what is compiled is kept."
             )],
@@ -151,13 +159,44 @@ impl LoadFailure {
 }
 
 /// A file that is loaded.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadedFile {
     /// As the operating system names it.
     pub path: PathBuf,
     /// The write date (universal time) that it had when it was loaded.
     #[serde(default)]
     pub write_date: Option<u64>,
+    /// Its size in bytes then.
+    #[serde(default)]
+    pub size: Option<u64>,
+    /// The FNV-1a hash of its bytes then.
+    #[serde(default)]
+    pub hash: Option<u64>,
+}
+
+/// A system that ASDF knows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageSystem {
+    /// Its name.
+    pub name: String,
+    /// The file that defines it.
+    pub asd: PathBuf,
+    /// Whether it is loaded.
+    pub loaded: bool,
+    /// Its Lisp files, if it is the project's.
+    #[serde(default)]
+    pub files: Option<Vec<PathBuf>>,
+}
+
+/// What the image holds: files and systems.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ImageContents {
+    /// All files that were loaded through us.
+    #[serde(default)]
+    pub(crate) files: Vec<LoadedFile>,
+    /// The systems that ASDF knows.
+    #[serde(default)]
+    pub(crate) systems: Vec<ImageSystem>,
 }
 
 /// The answer to load-system and load-file.
@@ -188,10 +227,28 @@ pub struct LoadAnswer {
     /// What stopped it, if it failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub failure: Option<LoadFailure>,
-    /// All files that are loaded.
+    /// How each system ended, if several were to be loaded.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub systems: Vec<SystemOutcome>,
+    /// What must be known beside it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub cautions: Vec<String>,
+    /// What the image holds now, if Lisp could tell.
     #[serde(skip_serializing, default)]
     #[schemars(skip)]
-    pub files: Vec<LoadedFile>,
+    pub(crate) image: Option<ImageContents>,
+}
+
+/// How the load of one system among several ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SystemOutcome {
+    /// The system.
+    pub system: String,
+    /// How it ended.
+    pub status: LoadStatus,
+    /// What stopped it, if it failed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub failure: Option<LoadFailure>,
 }
 
 /// What is to be loaded.
@@ -241,12 +298,83 @@ impl LoadAnswer {
             path,
             status: LoadStatus::TimedOut,
             duration_ms: u64::try_from(allowed.as_millis()).unwrap_or(u64::MAX),
+            failure: Some(failure),
+            ..LoadAnswer::of_project()
+        }
+    }
+
+    /// An answer about nothing so far.
+    pub(crate) fn of_project() -> LoadAnswer {
+        LoadAnswer {
+            system: None,
+            path: None,
+            status: LoadStatus::Loaded,
+            duration_ms: 0,
             compiled: Vec::new(),
             cached: Vec::new(),
             diagnostics: Vec::new(),
             diagnostics_total: None,
-            failure: Some(failure),
-            files: Vec::new(),
+            failure: None,
+            systems: Vec::new(),
+            cautions: Vec::new(),
+            image: None,
+        }
+    }
+
+    /// What this load and then `later`, one of the same system, did and said; how the later one ended.
+    pub(crate) fn followed_by(self, later: LoadAnswer) -> LoadAnswer {
+        let (system, path) = (later.system.clone(), later.path.clone());
+        let (status, failure) = (later.status, later.failure.clone());
+        LoadAnswer { system, path, status, failure, ..self.and(later) }
+    }
+
+    /// This answer and that of one more file.
+    pub(crate) fn followed_by_file(self, answer: LoadAnswer) -> LoadAnswer {
+        let status = if answer.status == LoadStatus::Loaded { self.status } else { answer.status };
+        LoadAnswer { status, ..self.and(answer) }
+    }
+
+    /// What this load and `other` did and said.
+    fn and(mut self, other: LoadAnswer) -> LoadAnswer {
+        let add = |to: &mut Vec<String>, from: Vec<String>| {
+            let new: Vec<String> = from.into_iter().filter(|path| !to.contains(path)).collect();
+            to.extend(new);
+        };
+        add(&mut self.compiled, other.compiled);
+        add(&mut self.cached, other.cached);
+        self.cached.retain(|path| !self.compiled.contains(path));
+        add(&mut self.cautions, other.cautions);
+        for found in other.diagnostics {
+            let same = |said: &Diagnostic| {
+                (said.severity, &said.path, said.line, said.column, &said.message)
+                    == (found.severity, &found.path, found.line, found.column, &found.message)
+            };
+            if !self.diagnostics.iter().any(same) {
+                self.diagnostics.push(found);
+            }
+        }
+        self.duration_ms = self.duration_ms.saturating_add(other.duration_ms);
+        self
+    }
+
+    /// This answer and that of one more system of the project, `name`.
+    pub(crate) fn with_system(self, name: &str, answer: LoadAnswer) -> LoadAnswer {
+        let outcome =
+            SystemOutcome { system: name.to_owned(), status: answer.status, failure: answer.failure.clone() };
+        let mut all = self.and(answer);
+        if outcome.status != LoadStatus::Loaded && all.status == LoadStatus::Loaded {
+            all.status = LoadStatus::Failed;
+        }
+        all.systems.push(outcome);
+        all
+    }
+
+    /// Adds the names of `known` systems that are like `system`, which is none.
+    pub(crate) fn suggest(&mut self, system: &str, known: &[String]) {
+        let alike: Vec<&str> =
+            known.iter().map(String::as_str).filter(|name| is_alike(name, system)).collect();
+        if let (Some(failure), false) = (&mut self.failure, alike.is_empty()) {
+            failure.remedies.insert(0, format!("Did you mean {}?", alike.join(" or ")));
         }
     }
 
@@ -257,11 +385,32 @@ impl LoadAnswer {
             self.diagnostics_total = Some(self.diagnostics.len());
             self.diagnostics.truncate(MOST_DIAGNOSTICS);
         }
-        if let Some(failure) = &mut self.failure {
+        if let Some(failure) = &mut self.failure
+            && failure.remedies.is_empty()
+        {
             failure.advise();
         }
         self
     }
+}
+
+/// Whether one name may be a slip of the pen for the other: at most two letters differ, or one holds the other.
+fn is_alike(name: &str, given: &str) -> bool {
+    let (name, given) = (name.to_lowercase(), given.to_lowercase());
+    if given.len() > 2 && (name.contains(&given) || given.contains(&name)) {
+        return true;
+    }
+    let (name, given): (Vec<char>, Vec<char>) = (name.chars().collect(), given.chars().collect());
+    let mut row: Vec<usize> = (0..=given.len()).collect();
+    for (i, left) in name.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, right) in given.iter().enumerate() {
+            let changed = diagonal + usize::from(left != right);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row.last().is_some_and(|&distance| distance <= 2.min(given.len() / 3))
 }
 
 /// A piece of news while a system loads.
@@ -277,34 +426,4 @@ pub struct LoadNews {
     /// The file.
     #[serde(default)]
     pub path: String,
-}
-
-/// A system of the project.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SystemEntry {
-    /// Its name.
-    pub name: String,
-    /// The file that defines it.
-    pub asd: String,
-    /// Whether its definition has been read.
-    pub known: bool,
-    /// Whether it is loaded.
-    pub loaded: bool,
-    /// How many Lisp files it has; 0 while its definition has not been read.
-    #[serde(default)]
-    pub files: u64,
-    /// Files that have changed on disk since they were loaded.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub changed: Vec<String>,
-}
-
-/// The answer to list-systems.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SystemsAnswer {
-    /// The project's root.
-    pub root: String,
-    /// Its systems, by name.
-    pub systems: Vec<SystemEntry>,
-    /// How many there are.
-    pub count: usize,
 }

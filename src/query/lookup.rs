@@ -1,9 +1,10 @@
 //! From the arguments `name` and `package` to a symbol, as every tool does it. Answered from the index alone.
 
-use super::designator::{Designator, DesignatorError, Operator, upcase};
-use crate::xref::{Access, Index, Package, Symbol};
+use super::designator::{Designator, DesignatorError, Operator};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use steelbank_reader::upcase;
+use steelbank_xref::{Access, Index, Package, Symbol};
 
 /// The package in which names are looked up when none is given.
 pub const DEFAULT_PACKAGE: &str = "CL-USER";

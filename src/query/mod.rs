@@ -1,23 +1,46 @@
 //! The questions: one file each, with typed answers. Rendering is the caller's.
 
+pub mod apropos;
+#[cfg(feature = "text")]
+pub mod call_graph;
+pub mod check;
+pub mod check_structure;
 pub mod code_find_references;
+pub mod context;
 pub mod control;
 pub mod describe_symbol;
 pub mod designator;
+pub mod edit_definition;
 pub mod evaluate;
 pub mod find_definition;
+#[cfg(feature = "text")]
 pub mod find_references;
+#[cfg(feature = "text")]
+mod graph;
+#[cfg(feature = "text")]
+pub mod impact;
+#[cfg(feature = "text")]
 pub mod index_project;
+pub mod list_systems;
 pub mod load_system;
 pub mod lookup;
-pub mod project;
+pub mod macroexpand;
+pub mod nearest;
+#[cfg(feature = "text")]
+pub mod outline;
+pub mod package_info;
+pub mod reload;
+pub mod rename;
+pub mod text;
+mod use_counts;
 mod uses;
+mod via;
 pub mod who;
 
 use serde::de::DeserializeOwned;
 
 use crate::engine::{LispError, StartError};
-use crate::xref::ApplyError;
+use steelbank_xref::ApplyError;
 
 /// Why a question has no answer. What is not found is an answer, not an error.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +52,17 @@ pub enum Error {
     /// There is no such symbol, or no project.
     #[error(transparent)]
     References(#[from] code_find_references::Error),
+    /// The request is wrong.
+    #[error(transparent)]
+    Apropos(#[from] apropos::AproposError),
+    /// The request is wrong.
+    #[cfg(feature = "text")]
+    #[error(transparent)]
+    Impact(#[from] impact::ImpactError),
+    /// The request is wrong.
+    #[cfg(feature = "text")]
+    #[error(transparent)]
+    Outline(#[from] outline::OutlineError),
     /// Lisp cannot answer.
     #[error(transparent)]
     Lisp(#[from] LispError),

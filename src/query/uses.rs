@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::designator::Operator;
-use super::project::Version;
-use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, Recorded, Sought};
-use crate::source::sidecar::UseKind;
-use crate::source::sidecar_roles::Role as TextRole;
-use crate::xref::{FunctionKind, Index, Kind, Role, Symbol};
+use crate::project::Version;
+use crate::source::positions::{Evidence, Occurrence, Place, Placement, PositionedFile, Recorded, Sought};
+use crate::source::tap::roles::Role as TextRole;
+use crate::source::tap::sidecar::UseKind;
+use steelbank_xref::{FunctionKind, Index, Kind, Role, Symbol};
 
 /// A symbol whose uses are looked for.
 pub(super) struct SymbolUses<'a> {
@@ -30,6 +30,8 @@ pub(super) struct RecordedUse {
     pub(super) octets: Option<u32>,
     /// The function that contains the use; none if it has no name.
     pub(super) caller: Option<String>,
+    /// Whether top-level code does it, of which SBCL keeps no record.
+    pub(super) toplevel: bool,
 }
 
 /// A use, and where it stands: nowhere if the file has no such form any more.
@@ -56,6 +58,10 @@ impl<'a> SymbolUses<'a> {
             name: index.symbol_name(symbol).into_owned(),
         };
         Self { index, symbol, of, sought }
+    }
+
+    pub(super) fn symbol(&self) -> Symbol {
+        self.symbol
     }
 
     pub(super) fn sought(&self) -> &Sought {
@@ -107,6 +113,7 @@ impl<'a> SymbolUses<'a> {
                         number: found.form,
                         octets: found.offset,
                         caller: (found.kind != FunctionKind::Lambda).then(|| found.function.into_owned()),
+                        toplevel: false,
                     });
                 }
             }
@@ -122,6 +129,11 @@ impl<'a> SymbolUses<'a> {
         }
     }
 
+    /// Where the symbol is the operator of a list that top-level code evaluates.
+    pub(super) fn toplevel_operators(&self, file: &PositionedFile) -> Vec<Place> {
+        file.toplevel_operators(&self.sought, &|package| self.means(package))
+    }
+
     /// Where the uses `recorded` of `file` stand, and those by top-level code, of which SBCL keeps no record.
     ///
     /// All records of the file are to be given together: what one of them surely means is no other's.
@@ -131,18 +143,22 @@ impl<'a> SymbolUses<'a> {
         occurrences: &[Occurrence],
         mut recorded: Vec<RecordedUse>,
     ) -> Vec<PlacedUse> {
-        if self.with_text() {
-            recorded.extend(
-                file.toplevel_uses(&self.sought, &|package| self.means(package)).into_iter().map(|found| {
-                    RecordedUse {
-                        kind: kind(found.kind),
-                        form: Some(found.form),
-                        number: Some(found.number),
-                        octets: None,
-                        caller: None,
-                    }
-                }),
-            );
+        let setf = match self.of {
+            None => None,
+            Some(Operator::Setf) => Some(true),
+            // The compiler does not tell them from the function's uses.
+            Some(Operator::Cas | Operator::CompilerMacro) => Some(false),
+        };
+        if setf != Some(false) {
+            let found = file.toplevel_uses(&self.sought, setf, &|package| self.means(package));
+            recorded.extend(found.into_iter().map(|found| RecordedUse {
+                kind: kind(found.kind),
+                form: Some(found.form),
+                number: Some(found.number),
+                octets: None,
+                caller: None,
+                toplevel: true,
+            }));
         }
         let numbered: Vec<Option<Recorded>> = recorded.iter().map(numbered).collect();
         let together: Vec<Recorded> = numbered.iter().copied().flatten().collect();
@@ -177,7 +193,14 @@ fn specializer(file: &PositionedFile, occurrences: &[Occurrence], recorded: &Rec
         .iter()
         .find(|found| Some(found.form) == recorded.form && found.role == TextRole::Class)
         .map(|found| found.place);
-    let evidence = if named.is_some() && file.is_fresh() { Evidence::Exact } else { Evidence::Approximate };
+    // A method that a macro makes.
+    let expander = recorded.form.and_then(|form| file.form_expander(form));
+    let evidence = match (named.is_some(), expander) {
+        _ if !file.is_fresh() => Evidence::Approximate,
+        (true, _) => Evidence::Exact,
+        (false, Some(expander)) => Evidence::Via(expander),
+        (false, None) => Evidence::Approximate,
+    };
     let place = named.or_else(|| file.form_place(recorded.form?, 0));
     place.map(|place| Placement { place, evidence }).into_iter().collect()
 }

@@ -3,14 +3,15 @@
 use super::code_find_references::{Certainty, certainty};
 use super::designator::DesignatorError;
 use super::lookup::{Asked, DEFAULT_PACKAGE, Lookup, LookupStatus};
-use super::project::{Project, Version};
+use super::text::{Target, Unseen, text_uses};
 use super::uses::SymbolUses;
-use crate::source::sbcl::{SbclSources, SourceFile};
-use crate::xref::{Access, FunctionKind, Index, Kind, Use};
+use crate::project::{Project, Version};
+use crate::source::sbcl::SbclSources;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
+use steelbank_xref::{Access, FunctionKind, Index, Kind, Use};
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,12 +22,51 @@ pub struct WhoRequest {
     pub name: String,
     /// The package in which the name is looked up.
     pub package: String,
+    /// What the answer tells of places.
+    pub places: Places,
+    /// How many functions to give at most.
+    pub limit: usize,
+    /// How many functions to leave out first.
+    pub offset: usize,
+}
+
+/// What an answer tells of places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Places {
+    /// Files and form numbers, as the compiler recorded them. It reads no source.
+    #[default]
+    Recorded,
+    /// Lines and columns too, as far as the sources can be read.
+    Lines,
+    /// Lines and columns if at most so many functions are given.
+    LinesUpTo(usize),
 }
 
 impl WhoRequest {
-    /// The question `kind` about `name` in CL-USER.
+    /// The question `kind` about `name` in CL-USER, without lines.
     pub fn new(kind: Kind, name: impl Into<String>) -> Self {
-        Self { kind, name: name.into(), package: DEFAULT_PACKAGE.to_owned() }
+        Self {
+            kind,
+            name: name.into(),
+            package: DEFAULT_PACKAGE.to_owned(),
+            places: Places::Recorded,
+            limit: usize::MAX,
+            offset: 0,
+        }
+    }
+
+    /// The same question with at most `limit` functions in the answer.
+    #[must_use]
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// The same question with other places.
+    #[must_use]
+    pub fn places(mut self, places: Places) -> Self {
+        self.places = places;
+        self
     }
 
     /// The same question with the name looked up in `package`.
@@ -36,63 +76,178 @@ impl WhoRequest {
         self
     }
 
+    /// The answer as far as the index alone has it: no lines, and nothing of code outside of functions.
+    ///
+    /// # Errors
+    /// Only if the name cannot be read. A symbol or package that does not exist is an answer.
+    pub fn answer_from_index(&self, index: &Index) -> Result<WhoAnswer, DesignatorError> {
+        self.answer(index, &Project::new(None), &SbclSources::new(None))
+    }
+
     /// The answer.
     ///
     /// # Errors
     /// Only if the name cannot be read. A symbol or package that does not exist is an answer.
-    pub fn answer(&self, index: &Index) -> Result<WhoAnswer, DesignatorError> {
+    pub fn answer(
+        &self,
+        index: &Index,
+        project: &Project,
+        sbcl: &SbclSources,
+    ) -> Result<WhoAnswer, DesignatorError> {
         let lookup = Lookup::new(index, &self.name, &self.package)?;
-        let (symbol, access) = match lookup.found {
-            Ok(found) => found,
-            Err(status) => {
-                return Ok(WhoAnswer {
-                    kind: self.kind,
-                    status,
-                    asked: lookup.asked,
-                    symbol: None,
-                    count: 0,
-                    users: Vec::new(),
-                });
-            }
-        };
-        let uses = SymbolUses::new(index, symbol, lookup.of);
-        let users = group(index.who(self.kind, symbol, |role| uses.accepts(role)));
-        Ok(WhoAnswer {
+        let mut answer = WhoAnswer {
             kind: self.kind,
             status: LookupStatus::Found,
             asked: lookup.asked,
-            symbol: Some(Subject {
-                text: uses.text(),
-                name: uses.sought().name.clone(),
-                package: index.symbol_package(symbol).map(|package| index.package_name(package).into_owned()),
-                accessibility: access,
-            }),
-            count: users.len(),
-            users,
-        })
+            symbol: None,
+            count: 0,
+            users: Vec::new(),
+            toplevel: Vec::new(),
+            unseen: Unseen::default(),
+            elsewhere: Vec::new(),
+            cautions: Vec::new(),
+        };
+        let (symbol, access) = match lookup.found {
+            Ok(found) => found,
+            Err(status) => {
+                answer.status = status;
+                let target = Target::missing(index, &answer.asked, lookup.package);
+                let text = text_uses(index, project, &target, false);
+                answer.unseen = text.unseen_with_definitions();
+                answer.cautions = text.cautions;
+                return Ok(answer);
+            }
+        };
+        let uses = SymbolUses::new(index, symbol, lookup.of);
+        let who = |kind| index.who(kind, symbol, |role| uses.accepts(role));
+        answer.users = group(who(self.kind));
+        answer.count = answer.users.len();
+        answer.users = answer.users.into_iter().skip(self.offset).take(self.limit).collect();
+        answer.symbol = Some(Subject {
+            text: uses.text(),
+            name: uses.sought().name.clone(),
+            package: index.symbol_package(symbol).map(|package| index.package_name(package).into_owned()),
+            accessibility: access,
+        });
+        let lines = match self.places {
+            Places::Recorded => false,
+            Places::Lines => true,
+            Places::LinesUpTo(most) => answer.users.len() <= most,
+        };
+        self.locate(&mut answer, &uses, project, sbcl, lines);
+        let text = text_uses(index, project, &Target::of(&uses), false);
+        answer.unseen = text.unseen();
+        answer.cautions = text.cautions;
+        if answer.count == 0 && answer.toplevel.is_empty() {
+            let others = Kind::ALL.into_iter().filter(|&kind| subject(kind) != subject(self.kind));
+            answer.elsewhere = others
+                .map(|kind| Elsewhere { kind, count: group(who(kind)).len() })
+                .filter(|elsewhere| elsewhere.count > 0)
+                .collect();
+        }
+        Ok(answer)
     }
 
-    /// Adds lines and columns to the places of `answer`, this question's, as far as their files can be read.
-    pub fn locate(&self, answer: &mut WhoAnswer, index: &Index, project: &Project, sbcl: &SbclSources) {
-        let Ok(lookup) = Lookup::new(index, &self.name, &self.package) else { return };
-        let Ok((symbol, _)) = lookup.found else { return };
-        let uses = SymbolUses::new(index, symbol, lookup.of);
+    /// Adds the uses by top-level code, and, with `lines`, lines and columns.
+    fn locate(
+        &self,
+        answer: &mut WhoAnswer,
+        uses: &SymbolUses<'_>,
+        project: &Project,
+        sbcl: &SbclSources,
+        lines: bool,
+    ) {
         let places = || answer.users.iter().flat_map(|user| &user.places);
-        let files: BTreeSet<Version> = places().filter_map(Place::version).collect();
-        let found = positions(&uses, project, &files);
-        let mut own = HashMap::new();
+        let mut files: BTreeSet<Version> =
+            if lines { places().filter_map(Place::version).collect() } else { BTreeSet::new() };
+        files.extend(project.naming_at_toplevel(&uses.sought().name));
+        // Of what a top-level form expands the compiler keeps no record at all.
+        let calls = || uses.recorded(|_, _| false).kinds.contains(&Kind::Calls);
+        let macros = self.kind == Kind::Macroexpands && uses.with_text() && !calls();
+        if macros {
+            files.extend(project.naming(&uses.sought().name));
+        }
+        let found = self.positions(uses, project, &files, macros);
+        answer.toplevel = found.toplevel;
+        if !lines {
+            return;
+        }
+        let mut own = sbcl.places();
         for place in answer.users.iter_mut().flat_map(|user| &mut user.places) {
             place.position = match place.version() {
                 Some(version) => {
-                    found.get(&(version, self.kind, place.toplevel_form, place.form_number)).cloned()
+                    found.recorded.get(&(version, place.toplevel_form, place.form_number)).cloned()
                 }
-                None => place.file.as_ref().and_then(|file| {
-                    let source =
-                        own.entry(file.clone()).or_insert_with(|| SourceFile::read(&sbcl.native(file)?));
-                    toplevel_position(source.as_ref()?, place.octet_offset?)
-                }),
+                None => place
+                    .file
+                    .as_deref()
+                    .and_then(|file| own.form_after(file, place.octet_offset?).map(toplevel_position)),
             };
         }
+    }
+
+    /// Where all uses of the kind in `files` stand: for each the surest place if there are several.
+    fn positions(
+        &self,
+        uses: &SymbolUses<'_>,
+        project: &Project,
+        files: &BTreeSet<Version>,
+        macros: bool,
+    ) -> Located {
+        let mut located = Located::default();
+        if files.is_empty() {
+            return located;
+        }
+        let mut recorded =
+            uses.recorded(|path, written| files.contains(&(path.to_path_buf(), written))).files;
+        for version in files {
+            recorded.entry(version.clone()).or_default();
+        }
+        for (version, recorded) in recorded {
+            if !project.is_current(&version.0, version.1) {
+                continue;
+            }
+            let Ok(file) = project.positions(&version.0, version.1) else { continue };
+            let occurrences = uses.occurrences(&file);
+            let mut taken: HashSet<(u32, u32)> = HashSet::new();
+            for placed in uses.place(&file, &occurrences, recorded) {
+                taken.extend(placed.placements.iter().map(|found| (found.place.line, found.place.column)));
+                let recorded = &placed.recorded;
+                let surest = placed
+                    .placements
+                    .iter()
+                    .map(|placement| (certainty(&placement.evidence), placement.place))
+                    .min_by_key(|((certainty, _), _)| *certainty);
+                let (Some(((evidence, via), place)), true) = (surest, recorded.kind == self.kind) else {
+                    continue;
+                };
+                let stale = !file.is_fresh();
+                let position = Position { line: place.line, column: place.column, evidence, via, stale };
+                if recorded.toplevel {
+                    located.toplevel.push(TopLevelUse {
+                        path: project.shown(&version.0),
+                        position,
+                        context: file.line_text(place.line).trim().to_owned(),
+                    });
+                } else {
+                    let key = (version.clone(), recorded.form, recorded.number);
+                    located.recorded.entry(key).or_insert(position);
+                }
+            }
+            let operators = if macros { uses.toplevel_operators(&file) } else { Vec::new() };
+            for place in operators.into_iter().filter(|place| !taken.contains(&(place.line, place.column))) {
+                let stale = !file.is_fresh();
+                let evidence = if stale { Certainty::Approximate } else { Certainty::Exact };
+                located.toplevel.push(TopLevelUse {
+                    path: project.shown(&version.0),
+                    position: Position { line: place.line, column: place.column, evidence, via: None, stale },
+                    context: file.line_text(place.line).trim().to_owned(),
+                });
+            }
+        }
+        located.toplevel.sort();
+        located.toplevel.dedup();
+        located
     }
 }
 
@@ -107,10 +262,44 @@ pub struct WhoAnswer {
     pub asked: Asked,
     /// The symbol, if it was found.
     pub symbol: Option<Subject>,
-    /// How many functions there are.
+    /// How many functions there are, those left out included.
     pub count: usize,
     /// The functions.
     pub users: Vec<User>,
+    /// Uses by code outside of functions, by path and line.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub toplevel: Vec<TopLevelUse>,
+    /// Where the name stands in text that the image does not have as it stands on disk: whether it is used so there is
+    /// not known.
+    #[serde(skip_serializing_if = "Unseen::is_empty", default)]
+    pub unseen: Unseen,
+    /// If nothing does what was asked: what is done with the symbol as another kind of thing.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub elsewhere: Vec<Elsewhere>,
+    /// What the answer cannot cover.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub cautions: Vec<String>,
+}
+
+/// A use by code outside of functions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct TopLevelUse {
+    /// The file, relative to the project's root if it is below it.
+    pub path: String,
+    /// Where in it.
+    #[serde(flatten)]
+    pub position: Position,
+    /// The line's text.
+    pub context: String,
+}
+
+/// How many functions do something else with the symbol than was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Elsewhere {
+    /// What they do.
+    pub kind: Kind,
+    /// How many.
+    pub count: usize,
 }
 
 /// The symbol that an answer is about.
@@ -154,7 +343,7 @@ pub struct Place {
     pub form_number: Option<u32>,
     /// When the file had been written that the code was compiled from, as a universal time.
     pub file_written: Option<u64>,
-    /// The line and column, where [`WhoRequest::locate`] found them.
+    /// The line and column, if [`Places`] asks for them and they are found.
     #[serde(flatten)]
     pub position: Option<Position>,
 }
@@ -184,59 +373,27 @@ impl Place {
     }
 }
 
-/// A place by file, kind of use, and numbers of the forms.
-type PlaceKey = (Version, Kind, Option<u32>, Option<u32>);
+/// Where uses stand.
+#[derive(Default)]
+struct Located {
+    /// Those by functions: by file, and by the numbers of the forms.
+    recorded: HashMap<(Version, Option<u32>, Option<u32>), Position>,
+    toplevel: Vec<TopLevelUse>,
+}
 
-/// Where all uses in `files` stand: for each the surest place if there are several.
-fn positions(
-    uses: &SymbolUses<'_>,
-    project: &Project,
-    files: &BTreeSet<Version>,
-) -> HashMap<PlaceKey, Position> {
-    let mut positions = HashMap::new();
-    if files.is_empty() {
-        return positions;
+/// What a question is about: a function, a macro, a variable or a class.
+fn subject(kind: Kind) -> u8 {
+    match kind {
+        Kind::Calls => 0,
+        Kind::Macroexpands => 1,
+        Kind::Binds | Kind::References | Kind::Sets => 2,
+        Kind::Specializes => 3,
     }
-    let recorded = uses.recorded(|path, written| files.contains(&(path.to_path_buf(), written)));
-    for (version, recorded) in recorded.files {
-        if !project.is_current(&version.0, version.1) {
-            continue;
-        }
-        let Ok(file) = project.positions(&version.0, version.1) else { continue };
-        let occurrences = uses.occurrences(&file);
-        for placed in uses.place(&file, &occurrences, recorded) {
-            let surest = placed
-                .placements
-                .iter()
-                .map(|placement| (certainty(&placement.evidence), placement.place))
-                .min_by_key(|((certainty, _), _)| *certainty);
-            if let Some(((evidence, via), place)) = surest {
-                let recorded = &placed.recorded;
-                positions.entry((version.clone(), recorded.kind, recorded.form, recorded.number)).or_insert(
-                    Position {
-                        line: place.line,
-                        column: place.column,
-                        evidence,
-                        via,
-                        stale: !file.is_fresh(),
-                    },
-                );
-            }
-        }
-    }
-    positions
 }
 
 /// Where a top-level form of SBCL's own starts.
-fn toplevel_position(source: &SourceFile, octets: u32) -> Option<Position> {
-    let form = source.form_after(octets.into())?;
-    Some(Position {
-        line: u32::try_from(form.line).ok()?,
-        column: u32::try_from(form.column).ok()?,
-        evidence: Certainty::Approximate,
-        via: None,
-        stale: false,
-    })
+fn toplevel_position((line, column): (u32, u32)) -> Position {
+    Position { line, column, evidence: Certainty::Approximate, via: None, stale: false }
 }
 
 fn group(uses: Vec<Use<'_>>) -> Vec<User> {

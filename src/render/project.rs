@@ -4,14 +4,22 @@ use std::fmt::Write as _;
 
 use crate::query::code_find_references::{self, Certainty, UseType};
 use crate::query::find_definition;
-use crate::query::load_system::{LoadAnswer, LoadStatus, Severity, SystemsAnswer};
+use crate::query::list_systems::SystemsAnswer;
+use crate::query::load_system::{LoadAnswer, LoadStatus, Severity};
+use crate::query::text::TextState;
 
 /// code-find-references: one line a place, then what to beware of.
 pub fn references(answer: &code_find_references::Answer) -> String {
+    let unseen = match answer.text_total {
+        0 => String::new(),
+        1 => ", and 1 place in text that the image does not have".to_owned(),
+        total => format!(", and {total} places in text that the image does not have"),
+    };
     let mut text = match answer.total {
-        0 => format!("No references found for {}", answer.symbol),
-        1 => format!("1 reference to {}:\n", answer.symbol),
-        total => format!("{total} references to {}:\n", answer.symbol),
+        0 if unseen.is_empty() => format!("No references found for {}", answer.symbol),
+        0 => format!("0 references to {} in the image{unseen}:\n", answer.symbol),
+        1 => format!("1 reference to {}{unseen}:\n", answer.symbol),
+        total => format!("{total} references to {}{unseen}:\n", answer.symbol),
     };
     for found in &answer.refs {
         // Writing to a string cannot fail.
@@ -48,12 +56,21 @@ pub fn references(answer: &code_find_references::Answer) -> String {
             let _ = write!(text, "\n      {context}");
         }
     }
-    if answer.truncated {
-        let left_out = answer.total.saturating_sub(answer.count);
-        let _ = write!(
-            text,
-            "\n\n{left_out} more are left out; ask with another \"offset\" or a larger \"limit\"."
-        );
+    for found in &answer.text {
+        let columns: Vec<String> = found.columns.iter().map(u32::to_string).collect();
+        let state = match found.state {
+            TextState::NotLoaded => "not loaded",
+            TextState::Changed => "changed since it was loaded",
+            TextState::Unrecorded => "loaded without a record",
+            TextState::LeftOut => "left out by a feature expression",
+            TextState::Named => "a name from which code makes the symbol",
+        };
+        let possible = if found.possible { ", perhaps another symbol" } else { "" };
+        let _ = write!(text, "\n  {}:{}:{}: text ({state}{possible})", found.path, found.line, columns[0]);
+        if columns.len() > 1 {
+            let _ = write!(text, ", also at {}", columns[1..].join(", "));
+        }
+        let _ = write!(text, "\n      {}", found.context);
     }
     if !answer.cautions.is_empty() {
         text.push('\n');
@@ -104,8 +121,16 @@ pub fn definitions(answer: &find_definition::Answer) -> String {
         let _ = write!(text, ": {} {}", found.kind, found.name);
         match found.evidence {
             Certainty::Exact => {}
-            Certainty::Via => text.push_str(" (made by this form)"),
+            Certainty::Via => match &found.made_by {
+                Some(operator) => {
+                    let _ = write!(text, " (made by {operator})");
+                }
+                None => text.push_str(" (made by this form)"),
+            },
             Certainty::Approximate => text.push_str(" (approximate)"),
+        }
+        if let Some(kind) = &found.defines {
+            let _ = write!(text, " ({kind})");
         }
         if found.stale {
             text.push_str(" (file changed since it was loaded)");
@@ -127,6 +152,7 @@ pub fn load(answer: &LoadAnswer) -> String {
         .unwrap_or_else(|| "The project".to_owned());
     let how = match answer.status {
         LoadStatus::Loaded => "is loaded",
+        LoadStatus::Failed if !answer.systems.is_empty() => "is not loaded whole",
         LoadStatus::Failed => "is not loaded: it failed",
         LoadStatus::Cancelled => "is not loaded: it was called off",
         LoadStatus::TimedOut => "is not loaded: its time was over",
@@ -137,6 +163,16 @@ pub fn load(answer: &LoadAnswer) -> String {
         answer.cached.len(),
         answer.duration_ms as f64 / 1000.0
     );
+    for system in &answer.systems {
+        let _ = match (&system.status, &system.failure) {
+            (LoadStatus::Loaded, _) => write!(text, "\n  {}: loaded", system.system),
+            (_, Some(failure)) => write!(text, "\n  {}: not loaded. {}", system.system, failure.message),
+            (_, None) => write!(text, "\n  {}: not loaded", system.system),
+        };
+        for remedy in system.failure.iter().flat_map(|failure| &failure.remedies) {
+            let _ = write!(text, "\n      Try: {remedy}");
+        }
+    }
     if let Some(failure) = &answer.failure {
         let _ = write!(text, "\n{}", failure.message);
         if let Some(path) = failure.path.as_deref().filter(|path| !failure.message.contains(path)) {
@@ -159,7 +195,13 @@ pub fn load(answer: &LoadAnswer) -> String {
                 let _ = write!(text, "{column}:");
             }
             let _ = write!(text, " {}", found.message.replace('\n', "\n    "));
+            if found.kept {
+                text.push_str(" (said when the file was compiled)");
+            }
         }
+    }
+    for caution in &answer.cautions {
+        let _ = write!(text, "\nNote: {caution}");
     }
     if let Some(total) = answer.diagnostics_total {
         let _ = write!(text, "\n... {} more diagnostics are left out.", total - answer.diagnostics.len());
@@ -176,6 +218,7 @@ pub fn systems(answer: &SystemsAnswer) -> String {
     for system in &answer.systems {
         let state = match (system.loaded, system.changed.len()) {
             (true, 0) => "loaded".to_owned(),
+            (true, 1) => "loaded, 1 file changed since".to_owned(),
             (true, changed) => format!("loaded, {changed} files changed since"),
             (false, _) => "not loaded".to_owned(),
         };
@@ -183,6 +226,15 @@ pub fn systems(answer: &SystemsAnswer) -> String {
         for path in &system.changed {
             let _ = write!(text, "\n      changed: {path}");
         }
+        for path in &system.components {
+            let _ = write!(text, "\n      {path}");
+        }
+        if system.incomplete {
+            text.push_str("\n      Its definition tells all of its files only when it is loaded.");
+        }
+    }
+    if !answer.vendored.is_empty() {
+        let _ = write!(text, "\nNot listed, as they are dependencies: {}", answer.vendored.join(", "));
     }
     text
 }

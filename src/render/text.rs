@@ -1,14 +1,21 @@
 //! Answers as the contracts' texts. The command line and the MCP server show the same.
 
-use crate::query::describe_symbol::{DescribeSymbolAnswer, Description};
+use crate::query::describe_symbol::{ClassFacet, DescribeSymbolAnswer, Description, FunctionFacet, Source};
 use crate::query::lookup::{Asked, LookupStatus};
-use crate::query::who::WhoAnswer;
-use crate::xref::Kind;
+use crate::query::who::{Elsewhere, WhoAnswer};
 use std::fmt::Write as _;
+use steelbank_xref::Kind;
 
 /// The who-calls family: a heading, an empty line, and one function a line; or a sentence.
 pub fn who(answer: &WhoAnswer) -> String {
-    let Some(symbol) = &answer.symbol else { return missing(&answer.asked, answer.status) };
+    who_page(answer, 0)
+}
+
+/// The same for an answer before which `offset` functions were left out.
+pub fn who_page(answer: &WhoAnswer, offset: usize) -> String {
+    let Some(symbol) = &answer.symbol else {
+        return format!("{}{}", missing(&answer.asked, answer.status), unseen(answer));
+    };
     let (heading, nothing) = match answer.kind {
         Kind::Calls => ("Functions that call", "No callers found for"),
         Kind::Macroexpands => ("Code that expands", "No expansions found for"),
@@ -17,45 +24,231 @@ pub fn who(answer: &WhoAnswer) -> String {
         Kind::Sets => ("Code that sets", "No assignments found for"),
         Kind::Specializes => ("Methods that specialize on", "No methods found that specialize on"),
     };
-    if answer.users.is_empty() {
-        return format!("{nothing} {}", symbol.text);
+    if answer.count == 0 && answer.toplevel.is_empty() {
+        let mut text = format!("{nothing} {}", symbol.text);
+        for elsewhere in &answer.elsewhere {
+            let _ = write!(text, "\n\n{}", of_another_kind(elsewhere));
+        }
+        return text + &unseen(answer);
     }
     let mut text = format!("{heading} {}:\n", symbol.text);
     for user in &answer.users {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n  {}", user.name);
     }
-    let left_out = answer.count.saturating_sub(answer.users.len());
+    let next = offset + answer.users.len();
+    let left_out = answer.count.saturating_sub(next);
     if left_out > 0 {
-        let _ =
-            write!(text, "\n\n{left_out} more are left out; ask with \"limit\": {} for all.", answer.count);
+        let _ = write!(
+            text,
+            "\n\n{left_out} of {} are left out here: the next page has cursor {next}.",
+            answer.count
+        );
+    }
+    if !answer.toplevel.is_empty() {
+        if answer.count > 0 {
+            text.push('\n');
+        }
+        text.push_str("\n  at top level:");
+        for found in &answer.toplevel {
+            let at = &found.position;
+            let _ = write!(text, "\n    {}:{}:{}: {}", found.path, at.line, at.column, found.context);
+        }
+    }
+    text + &unseen(answer)
+}
+
+/// What the answer cannot cover, below it.
+fn unseen(answer: &WhoAnswer) -> String {
+    let mut text = String::new();
+    if !answer.unseen.is_empty() {
+        let _ = write!(text, "\n\nNote: {}", answer.unseen.sentence());
+    }
+    for caution in &answer.cautions {
+        let _ = write!(text, "\n\nNote: {caution}");
     }
     text
 }
 
-/// describe-symbol: a heading, and a line for each thing that is known.
+/// Which tool answers, where the one that was asked has nothing.
+fn of_another_kind(elsewhere: &Elsewhere) -> String {
+    let (what, tool) = match elsewhere.kind {
+        Kind::Calls => ("call it", "who-calls"),
+        Kind::Macroexpands => ("expand it as a macro", "who-macroexpands"),
+        Kind::Binds => ("bind it as a variable", "who-binds"),
+        Kind::References => ("read it as a variable", "who-references"),
+        Kind::Sets => ("assign it as a variable", "who-sets"),
+        Kind::Specializes => ("specialize on it as a class", "who-specializes"),
+    };
+    let functions =
+        if elsewhere.count == 1 { "1 function" } else { &format!("{} functions", elsewhere.count) };
+    format!("But {functions} {what}: ask {tool}.")
+}
+
+/// describe-symbol: a heading, a line for each thing that the contract names, and below them every facet with its place.
 pub fn describe_symbol(answer: &DescribeSymbolAnswer) -> String {
     let Some(description) = &answer.description else { return missing(&answer.asked, answer.status) };
+    if let Some(operator) = &answer.operator {
+        return describe_operator(operator, description);
+    }
     let mut text = format!("{} [{}]", description.symbol, description.classification);
+    let value = description.variable.as_ref().and_then(|variable| variable.value.as_deref());
+    contract_lines(&mut text, arglist(description), value, description.documentation(), description.source());
+    facets(&mut text, description);
+    text
+}
+
+/// A name that is a list, such as `(setf car)`: what is known of that name, not of the symbol in it.
+fn describe_operator(operator: &str, description: &Description) -> String {
+    let name = format!("({operator} {})", description.symbol);
+    let function = description.setf_function.as_ref().filter(|_| operator == "SETF");
+    let compiler_macro = description.compiler_macro.as_ref().filter(|_| operator == "COMPILER-MACRO");
+    let kind = match (function, compiler_macro) {
+        (Some(facet), _) => facet.kind.to_uppercase(),
+        (None, Some(_)) => "COMPILER-MACRO".to_owned(),
+        (None, None) if operator == "SETF" && description.setf_expander => "SETF-EXPANDER".to_owned(),
+        (None, None) => return format!("{name} is not defined"),
+    };
+    let mut text = format!("{name} [{kind}]");
+    if let Some(facet) = function {
+        let source = facet.sources.iter().find(|source| source.offset.is_some());
+        contract_lines(&mut text, facet.arglist.as_deref(), None, facet.documentation.as_deref(), source);
+        definition(&mut text, &facet.kind.replace('-', " "), None, &facet.sources);
+        methods(&mut text, facet);
+    } else if let Some(facet) = compiler_macro {
+        let source = facet.sources.iter().find(|source| source.offset.is_some());
+        contract_lines(&mut text, facet.arglist.as_deref(), None, facet.documentation.as_deref(), source);
+        definition(&mut text, "compiler macro", None, &facet.sources);
+    }
+    text
+}
+
+fn contract_lines(
+    text: &mut String,
+    arglist: Option<&str>,
+    value: Option<&str>,
+    documentation: Option<&str>,
+    source: Option<&Source>,
+) {
     // Writing to a string cannot fail.
-    if let Some(arglist) = arglist(description) {
+    if let Some(arglist) = arglist {
         let _ = write!(text, "\n  Arglist: {arglist}");
     }
-    if let Some(value) = description.variable.as_ref().and_then(|variable| variable.value.as_deref()) {
+    if let Some(value) = value {
         let _ = write!(text, "\n  Value: {value}");
     }
-    if let Some(documentation) = description.documentation().filter(|text| !text.is_empty()) {
+    if let Some(documentation) = documentation.filter(|text| !text.is_empty()) {
         text.push_str("\n  Documentation:");
         for line in documentation.lines() {
             let _ = write!(text, "\n    {line}");
         }
     }
-    if let Some(source) = description.source()
+    if let Some(source) = source
         && let Some(offset) = source.offset
     {
         let _ = write!(text, "\n  Source: {}:{offset}", source.file);
     }
-    text
+}
+
+/// Every facet with its place, and what a class or a generic function is made of.
+fn facets(text: &mut String, description: &Description) {
+    for (index, (kind, arglist, sources)) in description.definitions().into_iter().enumerate() {
+        // The first one's lambda list is the contract's line above.
+        definition(text, &kind, arglist.filter(|_| index > 0), sources);
+    }
+    if description.setf_expander {
+        text.push_str("\n  Defined as setf expander");
+    }
+    if let Some(package) = &description.package_of_that_name {
+        let _ = write!(text, "\n  Names the package {package}");
+    }
+    for facet in description.function.iter().chain(&description.setf_function) {
+        methods(text, facet);
+    }
+    if let Some(class) = &description.class {
+        class_parts(text, class);
+    }
+}
+
+fn definition(text: &mut String, kind: &str, arglist: Option<&str>, sources: &[Source]) {
+    let _ = write!(text, "\n  Defined as {kind}");
+    if let Some(arglist) = arglist {
+        let _ = write!(text, " {arglist}");
+    }
+    for (index, source) in sources.iter().enumerate() {
+        let before = if index == 0 { ":" } else { "," };
+        let stale = if source.stale { " (the file has changed since)" } else { "" };
+        let _ = write!(text, "{before} {}{stale}", source.place);
+    }
+}
+
+fn methods(text: &mut String, facet: &FunctionFacet) {
+    let Some(count) = facet.method_count else { return };
+    let combination = facet.combination.as_deref().unwrap_or("STANDARD");
+    let _ = write!(text, "\n  Methods: {count}, combined by {combination}");
+    for method in &facet.methods {
+        let _ = write!(text, "\n    {} {}", method.name, method.arglist);
+        if let Some(source) = method.sources.first() {
+            let _ = write!(text, ": {}", source.place);
+        }
+    }
+    left_out(text, count, facet.methods.len());
+}
+
+fn class_parts(text: &mut String, class: &ClassFacet) {
+    for (heading, names) in [("Superclasses", &class.superclasses), ("Precedence", &class.precedence)] {
+        if !names.is_empty() {
+            let _ = write!(text, "\n  {heading}: {}", names.join(", "));
+        }
+    }
+    if class.subclass_count > 0 {
+        let _ = write!(text, "\n  Subclasses: {}", class.subclasses.join(", "));
+        left_out(text, class.subclass_count, class.subclasses.len());
+    }
+    if !class.slots.is_empty() {
+        text.push_str("\n  Slots:");
+    }
+    for slot in &class.slots {
+        let _ = write!(text, "\n    {}", slot.name);
+        for (what, names) in
+            [("initarg", &slot.initargs), ("reader", &slot.readers), ("writer", &slot.writers)]
+        {
+            for name in names {
+                let _ = write!(text, ", {what} {name}");
+            }
+        }
+        let parts = [
+            ("type", &slot.slot_type),
+            ("initform", &slot.initform),
+            ("allocation", &slot.allocation),
+            ("from", &slot.from),
+        ];
+        for (what, value) in parts {
+            if let Some(value) = value {
+                let _ = write!(text, ", {what} {value}");
+            }
+        }
+        if let Some(line) = slot.documentation.as_deref().and_then(|text| text.lines().next()) {
+            let _ = write!(text, ": {line}");
+        }
+    }
+    if !class.default_initargs.is_empty() {
+        let _ = write!(text, "\n  Default initargs: {}", class.default_initargs.join(", "));
+    }
+    if let Some(structure) = &class.structure {
+        let functions = [&structure.predicate, &structure.copier].into_iter().flatten();
+        let made: Vec<&str> = structure.constructors.iter().chain(functions).map(String::as_str).collect();
+        if !made.is_empty() {
+            let _ = write!(text, "\n  Made by defstruct: {}", made.join(", "));
+        }
+    }
+}
+
+fn left_out(text: &mut String, count: u64, shown: usize) {
+    let more = count.saturating_sub(shown as u64);
+    if more > 0 {
+        let _ = write!(text, "\n    and {more} more");
+    }
 }
 
 /// The lambda list of the operator, or else of the type that DEFTYPE made.
@@ -91,7 +284,10 @@ mod tests {
             "status": "found", "asked": { "name": "X", "package": "P" }, "description": whole,
         }))
         .unwrap();
-        assert_eq!(describe_symbol(&answer), expected);
+        let text = describe_symbol(&answer);
+        assert!(text.starts_with(expected), "{text}");
+        let ours = &text[expected.len()..];
+        assert!(ours.is_empty() || ours.starts_with("\n  Defined as "), "below the contract's lines: {ours}");
     }
 
     #[test]
@@ -126,7 +322,7 @@ mod tests {
     fn a_source_without_a_position_is_left_out() {
         check(
             json!({ "type": "CLASS", "class": {
-                "kind": "standard-class", "metaclass": "COMMON-LISP::STANDARD-CLASS", "subclasses": 0,
+                "kind": "standard-class", "metaclass": "COMMON-LISP::STANDARD-CLASS", "subclass_count": 0,
                 "documentation": "A class.", "sources": [{ "file": "x.lisp" }] } }),
             "P::X [CLASS]\n  Documentation:\n    A class.",
         );

@@ -1,15 +1,49 @@
 //! SBCL's own sources: from the logical names that it records to files, lines and columns.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::lines::{Lines, characters, decode};
+use parking_lot::Mutex;
+
 use super::positions::universal_write_date;
+use steelbank_reader::lines::{Lines, characters, decode};
 
 /// Where the sources are that SBCL was built from, if they are at hand.
 #[derive(Debug, Clone, Default)]
 pub struct SbclSources {
     root: Option<PathBuf>,
+    places: Arc<Mutex<PlacesByFile>>,
+}
+
+/// Line and column of the form after so many octets of a file, by its logical name. The files do not change.
+type PlacesByFile = HashMap<String, HashMap<u32, Option<(u32, u32)>>>;
+
+/// Looks up places in SBCL's own sources: each file is read at most once, and not at all for places that are known.
+#[derive(Debug)]
+pub struct Places<'a> {
+    sources: &'a SbclSources,
+    read: HashMap<String, Option<SourceFile>>,
+}
+
+impl Places<'_> {
+    /// The line and column, from 1, of the form after `octets` octets of the file with this logical name.
+    pub fn form_after(&mut self, file: &str, octets: u32) -> Option<(u32, u32)> {
+        if let Some(place) = self.sources.places.lock().get(file).and_then(|places| places.get(&octets)) {
+            return *place;
+        }
+        let sources = self.sources;
+        let source =
+            self.read.entry(file.to_owned()).or_insert_with(|| SourceFile::read(&sources.native(file)?));
+        let place = source.as_ref().and_then(|source| source.line_and_column(octets));
+        if !file.starts_with("SYS:") {
+            return place;
+        }
+        // A few megabytes, if all places of all files are asked for.
+        self.sources.places.lock().entry(file.to_owned()).or_default().insert(octets, place);
+        place
+    }
 }
 
 /// Where a form stands in its file.
@@ -26,7 +60,12 @@ pub struct FormPlace {
 impl SbclSources {
     /// Sources below `root`, a folder with `src` and `contrib` in it; none if there is no such folder.
     pub fn new(root: Option<PathBuf>) -> Self {
-        Self { root: root.filter(|root| root.join("src").is_dir()) }
+        Self { root: root.filter(|root| root.join("src").is_dir()), places: Arc::default() }
+    }
+
+    /// To look up places in several files.
+    pub fn places(&self) -> Places<'_> {
+        Places { sources: self, read: HashMap::new() }
     }
 
     /// The file that a logical name such as `SYS:SRC;CODE;LIST.LISP` or a native path means, if it exists.
@@ -72,6 +111,12 @@ impl SourceFile {
     pub fn line_text(&self, line: u64) -> String {
         let line = u32::try_from(line).unwrap_or(u32::MAX);
         decode(self.lines.bytes(&self.text, line)).trim().to_owned()
+    }
+
+    /// The line and column of the form after `octets` octets.
+    fn line_and_column(&self, octets: u32) -> Option<(u32, u32)> {
+        let start = skip_blanks(&self.text, usize::try_from(octets).ok()?)?;
+        Some(self.lines.position(&self.text, u32::try_from(start).ok()?))
     }
 
     /// The form after `octets` octets and the white space and comments that follow.

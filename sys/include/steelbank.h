@@ -1,6 +1,6 @@
 /* The joint between the host (Rust) and the Lisp half: the one list of what crosses.
  *
- * Rust's side of it is src/bindings.rs, made from this file by bindgen; Lisp's side is lisp/boundary.lisp.
+ * Rust's side of it is src/bindings.rs, made from this file by bindgen; Lisp's side is lisp/boundary/boundary.lisp.
  * Tests compare both with this header. Raise STEELBANK_ABI with every change that an older half would misread.
  *
  * Text is UTF-8, given as (pointer, length in octets), never NUL-terminated unless a comment says so. */
@@ -12,7 +12,7 @@
 
 #define STEELBANK_ABI 1
 
-/* What steelbank_call can be asked to do. An operation's arguments are texts; lisp/boundary.lisp documents them. */
+/* What steelbank_call can be asked to do. An operation's arguments are texts; lisp/boundary/boundary.lisp documents them. */
 enum steelbank_operation {
   STEELBANK_OPERATION_IDENTIFY = 1,        /* versions, features and sizes of the image */
   STEELBANK_OPERATION_DESCRIBE_SYMBOL = 2, /* every facet of one symbol, its value excepted */
@@ -23,7 +23,16 @@ enum steelbank_operation {
   STEELBANK_OPERATION_LOAD_SYSTEM = 11,    /* loads a system, with news and diagnostics */
   STEELBANK_OPERATION_LOAD_FILE = 12,      /* compiles and loads one file, with diagnostics */
   STEELBANK_OPERATION_LIST_SYSTEMS = 13,   /* what a project defines, what is loaded, what has changed */
-  STEELBANK_OPERATION_FIND_DEFINITIONS = 14 /* where a symbol is defined, as whatever it is defined */
+  STEELBANK_OPERATION_FIND_DEFINITIONS = 14, /* where a symbol is defined, as whatever it is defined */
+  STEELBANK_OPERATION_MARK_DEFINITIONS = 15, /* remembers the definitions of files, for LEFTOVERS */
+  STEELBANK_OPERATION_LEFTOVERS = 16,        /* definitions that their files do not have any more; removes them if asked to */
+  STEELBANK_OPERATION_SNAPSHOT_INPUTS = 20,  /* what the image was made of: files, folders, systems, libraries */
+  STEELBANK_OPERATION_XREF_BASELINE = 21,    /* all cross references, packed; later exports are measured against it */
+  STEELBANK_OPERATION_PREPARE_SAVE = 22,     /* what forbids saving; if nothing, where the core is to be saved */
+  STEELBANK_OPERATION_SET_OVERLAYS = 23,     /* files whose text is not what is on disk */
+  STEELBANK_OPERATION_RECORD_INPUTS = 24,    /* remembers what is read from now on, for SNAPSHOT_INPUTS */
+  STEELBANK_OPERATION_EVALUATE_JSON = 25,    /* package, source; the last form's value itself as JSON */
+  STEELBANK_OPERATION_ASK = 30               /* a question by its name, with its arguments; see lisp/ask/questions.lisp */
 };
 
 /* How a call ended. With any of these the answer function has been called exactly once. */
@@ -53,7 +62,8 @@ struct steelbank_entry_points {
 /* What the supervisor thread is told to do next. */
 enum steelbank_command {
   STEELBANK_COMMAND_INTERRUPT = 1,   /* stop call number `argument`, if it still runs */
-  STEELBANK_COMMAND_START_THREAD = 2 /* make a Lisp thread that calls `serve` with lane `argument` */
+  STEELBANK_COMMAND_START_THREAD = 2, /* make a Lisp thread that calls `serve` with lane `argument` */
+  STEELBANK_COMMAND_END = 3           /* supervise no longer: the core is to be saved */
 };
 
 struct steelbank_order {
@@ -63,7 +73,7 @@ struct steelbank_order {
 
 /* The host's functions. None of them unwinds or calls back into Lisp, `serve` excepted. */
 struct steelbank_host {
-  /* Called on a Lisp thread, which becomes the lane's; on the main thread it must not return. */
+  /* Called on a Lisp thread, which becomes the lane's. On the main thread it returns only for the core to be saved. */
   void (*serve)(const struct steelbank_entry_points *entry_points, uint64_t lane);
   /* Called on the supervisor thread: blocks until there is something to do. */
   void (*supervise)(struct steelbank_order *order);
@@ -84,6 +94,8 @@ struct steelbank_host {
   void (*died)(int status, const char *reason);
 };
 
+/* STEELBANK_ABI of this library. To be asked before anything else of it is used. */
+uint32_t steelbank_abi(void);
 /* Sets the host's functions, which must stay valid for good. Call it once, before initialize_lisp. */
 void steelbank_set_host(const struct steelbank_host *host);
 /* Names the file that SBCL takes for its executable (NUL-terminated, copied). If that file has the core as an ELF
@@ -100,6 +112,9 @@ void steelbank_host_output(const uint8_t *octets, size_t length, uint64_t droppe
 void steelbank_host_progress(const uint8_t *octets, size_t length);
 void steelbank_host_report(const uint8_t *octets, size_t length);
 int64_t steelbank_host_contribs(char *buffer, size_t size);
+/* Whether the code that the signal context shows may be left by a non-local exit: Lisp's own, or a call of the system that
+ * waits. Foreign code may hold a lock of its own, such as malloc's. */
+int64_t steelbank_may_unwind(const void *context);
 
 /* SBCL's own: starts the runtime on the calling thread and runs the core's toplevel function. */
 int initialize_lisp(int argc, char *argv[], char *envp[]);

@@ -1,6 +1,8 @@
 /* Linked with SBCL's objects into one shared library: hands calls to the host, and turns the end of the runtime
  * into news for the host instead of the end of the process. */
+#define _GNU_SOURCE
 #include "steelbank.h"
+#include "faults.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -15,7 +17,24 @@ static char *executable;
 static char reason[1024];
 static int dead;
 
-void steelbank_set_host(const struct steelbank_host *functions) { host = *functions; }
+void __wrap_abort(void);
+
+uint32_t steelbank_abi(void) { return STEELBANK_ABI; }
+
+static int has_handler(const struct sigaction *action) {
+  return (action->sa_flags & SA_SIGINFO) || (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN);
+}
+
+/* How the process handled its signals before Lisp came. */
+static struct sigaction before[NSIG];
+
+void steelbank_set_host(const struct steelbank_host *functions) {
+  host = *functions;
+  for (int signal = 1; signal < NSIG; signal++) sigaction(signal, NULL, &before[signal]);
+  /* SBCL hands its own signals on to the handler before it where they meet a thread that is not Lisp's, and loses if
+   * there was none. Nobody but SBCL means anything by this one. */
+  if (!has_handler(&before[SIGUSR2])) signal(SIGUSR2, SIG_IGN);
+}
 
 void steelbank_set_executable(const char *path) {
   free(executable);
@@ -35,24 +54,82 @@ static void block_signals(int how) {
   pthread_sigmask(how, &set, NULL);
 }
 
-static int64_t (*lisp_call)(uint64_t, int64_t, const struct steelbank_text *, size_t);
+/* True while the host's code runs on this Lisp thread. */
+static __thread int in_host;
+
+/* Lisp's handlers of the signals that it shares with the host. */
+static struct sigaction lisps[NSIG];
+
+static void for_both(int signal, siginfo_t *info, void *context) {
+  const struct sigaction *actions[] = {&before[signal], &lisps[signal]};
+  /* Lisp sends what another thread got on to one of its own: the host has heard of it then. */
+  int is_sent_on = info->si_code == SI_TKILL && info->si_pid == getpid();
+  for (size_t i = is_sent_on; i < 2; i++) {
+    if (actions[i]->sa_flags & SA_SIGINFO)
+      actions[i]->sa_sigaction(signal, info, context);
+    else
+      actions[i]->sa_handler(signal);
+  }
+}
+
+/* An abort in Lisp's code, or in what it calls, is Lisp's end. Any other is the process's, as before. */
+static void aborted(int signal, siginfo_t *info, void *context) {
+  (void)context;
+  if (info->si_code == SI_TKILL && steelbank_is_lisp_thread() && !in_host) __wrap_abort();
+  sigaction(signal, &before[signal], NULL);
+  raise(signal);
+}
+
+/* Gives the host's signals back, once Lisp has set up its own. Lisp keeps those that it runs by. */
+static void restore_signals(void) {
+  static const int hosts[] = {SIGINT, SIGTERM, SIGPIPE};
+  for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) sigaction(hosts[i], &before[hosts[i]], NULL);
+  static const int shared[] = {SIGALRM, SIGCHLD, SIGURG};
+  for (size_t i = 0; i < sizeof shared / sizeof *shared; i++) {
+    int signal = shared[i];
+    sigaction(signal, NULL, &lisps[signal]);
+    if (!has_handler(&before[signal]) || !has_handler(&lisps[signal])) continue;
+    struct sigaction both = lisps[signal];
+    both.sa_flags |= SA_SIGINFO;
+    both.sa_sigaction = for_both;
+    sigaction(signal, &both, NULL);
+  }
+  struct sigaction end = {.sa_sigaction = aborted, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+  sigemptyset(&end.sa_mask);
+  sigaction(SIGABRT, &end, NULL);
+}
+
+typedef int64_t (*call_function)(uint64_t, int64_t, const struct steelbank_text *, size_t);
+static call_function lisp_call;
 
 static int64_t call(uint64_t call, int64_t operation, const struct steelbank_text *arguments, size_t count) {
+  call_function function = __atomic_load_n(&lisp_call, __ATOMIC_ACQUIRE);
+  steelbank_restore_guard_page();
   block_signals(SIG_UNBLOCK);
-  int64_t status = lisp_call(call, operation, arguments, count);
+  in_host = 0;
+  int64_t status = function(call, operation, arguments, count);
+  in_host = 1;
   block_signals(SIG_BLOCK);
   return status;
 }
 
 void steelbank_host_serve(const struct steelbank_entry_points *entry_points, uint64_t lane) {
   struct steelbank_entry_points wrapped = *entry_points;
-  lisp_call = entry_points->call; /* the same for every lane */
+  static int ready;
+  if (!__atomic_exchange_n(&ready, 1, __ATOMIC_SEQ_CST)) restore_signals();
+  __atomic_store_n(&lisp_call, entry_points->call, __ATOMIC_RELEASE); /* the same for every lane */
   wrapped.call = call;
   block_signals(SIG_BLOCK);
+  in_host = 1;
   host.serve(&wrapped, lane);
+  in_host = 0;
   block_signals(SIG_UNBLOCK);
 }
-void steelbank_host_supervise(struct steelbank_order *order) { host.supervise(order); }
+void steelbank_host_supervise(struct steelbank_order *order) {
+  /* For good: this thread never runs interrupts. */
+  block_signals(SIG_BLOCK);
+  host.supervise(order);
+}
 void steelbank_host_answer(const uint8_t *octets, size_t length) { host.answer(octets, length); }
 void steelbank_host_output(const uint8_t *octets, size_t length, uint64_t dropped) {
   host.output(octets, length, dropped);
@@ -66,12 +143,14 @@ char *__wrap_os_get_runtime_executable_path(void) { return executable ? strdup(e
 
 /* The first thread to arrive reports; every thread that arrives stays here. Signals are blocked, since no handler
  * of a dead runtime may run. */
-static __attribute__((noreturn)) void end(int status, const char *otherwise) {
+static __attribute__((noreturn)) void end(int status, const char *why) {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, NULL);
-  if (!__atomic_exchange_n(&dead, 1, __ATOMIC_SEQ_CST) && host.died)
-    host.died(status, reason[0] ? reason : otherwise);
+  if (!__atomic_exchange_n(&dead, 1, __ATOMIC_SEQ_CST) && host.died) {
+    snprintf(reason, sizeof reason, "%s", why);
+    host.died(status, reason);
+  }
   for (;;) pause();
 }
 
@@ -80,9 +159,10 @@ void __wrap__exit(int status) { end(status, "the runtime called _exit"); }
 void __wrap_abort(void) { end(128 + SIGABRT, "the runtime called abort"); }
 
 void __wrap_lose(char *format, ...) {
+  char said[sizeof reason];
   va_list arguments;
   va_start(arguments, format);
-  vsnprintf(reason, sizeof reason, format, arguments);
+  vsnprintf(said, sizeof said, format, arguments);
   va_end(arguments);
-  end(1, "fatal error in the runtime");
+  end(1, said[0] ? said : "fatal error in the runtime");
 }

@@ -9,6 +9,15 @@ pub const STEELBANK_OPERATION_LOAD_SYSTEM: steelbank_operation = 11;
 pub const STEELBANK_OPERATION_LOAD_FILE: steelbank_operation = 12;
 pub const STEELBANK_OPERATION_LIST_SYSTEMS: steelbank_operation = 13;
 pub const STEELBANK_OPERATION_FIND_DEFINITIONS: steelbank_operation = 14;
+pub const STEELBANK_OPERATION_MARK_DEFINITIONS: steelbank_operation = 15;
+pub const STEELBANK_OPERATION_LEFTOVERS: steelbank_operation = 16;
+pub const STEELBANK_OPERATION_SNAPSHOT_INPUTS: steelbank_operation = 20;
+pub const STEELBANK_OPERATION_XREF_BASELINE: steelbank_operation = 21;
+pub const STEELBANK_OPERATION_PREPARE_SAVE: steelbank_operation = 22;
+pub const STEELBANK_OPERATION_SET_OVERLAYS: steelbank_operation = 23;
+pub const STEELBANK_OPERATION_RECORD_INPUTS: steelbank_operation = 24;
+pub const STEELBANK_OPERATION_EVALUATE_JSON: steelbank_operation = 25;
+pub const STEELBANK_OPERATION_ASK: steelbank_operation = 30;
 pub type steelbank_operation = ::std::os::raw::c_uint;
 pub const STEELBANK_STATUS_ANSWERED: steelbank_status = 0;
 pub const STEELBANK_STATUS_FAULT: steelbank_status = 1;
@@ -55,6 +64,7 @@ const _: () = {
 };
 pub const STEELBANK_COMMAND_INTERRUPT: steelbank_command = 1;
 pub const STEELBANK_COMMAND_START_THREAD: steelbank_command = 2;
+pub const STEELBANK_COMMAND_END: steelbank_command = 3;
 pub type steelbank_command = ::std::os::raw::c_uint;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

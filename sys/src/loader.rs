@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
-use crate::ffi::steelbank_host;
+use crate::ffi::{STEELBANK_ABI, steelbank_host};
 
 /// SBCL's runtime, loaded. There is at most one in a process, and it is never unloaded: its threads, signal handlers
 /// and memory stay for good.
@@ -40,6 +40,15 @@ pub enum LoadError {
         /// The function that it lacks.
         symbol: &'static str,
     },
+    /// The library is this crate's, of another version.
+    OtherAbi {
+        /// The library.
+        path: PathBuf,
+        /// The library's `STEELBANK_ABI`.
+        library: u32,
+        /// This crate's.
+        expected: u32,
+    },
 }
 
 impl fmt::Display for LoadError {
@@ -57,6 +66,12 @@ impl fmt::Display for LoadError {
                  libsteelbank-sbcl.so that was built with this program",
                 path.display()
             ),
+            Self::OtherAbi { path, library, expected } => write!(
+                f,
+                "{} speaks version {library} of the interface to SBCL, this program version {expected}; use the \
+                 libsteelbank-sbcl.so that was built with this program",
+                path.display()
+            ),
         }
     }
 }
@@ -65,7 +80,7 @@ impl std::error::Error for LoadError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Open { source, .. } => Some(source),
-            Self::Symbol { .. } => None,
+            Self::Symbol { .. } | Self::OtherAbi { .. } => None,
         }
     }
 }
@@ -76,9 +91,13 @@ impl Runtime {
     ///
     /// # Errors
     /// [`LoadError`] names the file and the remedy.
-    pub fn load(path: &Path) -> Result<Self, LoadError> {
-        // SAFETY: the library's constructors are those of SBCL's runtime and of the shim, which have none that run code.
-        // Should the path name another library, its constructors are as trusted as the program that configured it.
+    ///
+    /// # Safety
+    /// Loading runs the library's constructors, and what has this crate's functions is taken for this crate's: `path` must
+    /// name a library that this crate's build script linked, or none.
+    pub unsafe fn load(path: &Path) -> Result<Self, LoadError> {
+        // SAFETY: by the caller's promise the constructors are those of SBCL's runtime and of the shim, which have none
+        // that run code.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }
             .map_err(|source| LoadError::Open { path: path.to_owned(), source })?;
         let library: &'static Library = Box::leak(Box::new(library));
@@ -89,6 +108,16 @@ impl Runtime {
                 let symbol = unsafe { library.get($name.as_bytes()) };
                 *symbol.map_err(|_| LoadError::Symbol { path: path.to_owned(), symbol: $name })?
             }};
+        }
+        let abi: unsafe extern "C" fn() -> u32 = function!("steelbank_abi");
+        // SAFETY: the function only returns a constant.
+        let library_abi = unsafe { abi() };
+        if library_abi != STEELBANK_ABI {
+            return Err(LoadError::OtherAbi {
+                path: path.to_owned(),
+                library: library_abi,
+                expected: STEELBANK_ABI,
+            });
         }
         Ok(Self {
             initialize_lisp: function!("initialize_lisp"),

@@ -103,7 +103,7 @@ fresh_world() {
 +(new)
 END
 
-    for tool in awk basename cat chmod cp cut date df dirname env find flock git grep gzip head id ln ls mkdir mv \
+    for tool in awk basename cat chmod cp cut date df dirname env find flock git grep gzip head id ln ls mkdir mktemp mv \
         patch ps readlink rm rmdir sed setsid sh sha256sum sleep sort sync tail tar tee timeout touch tr true uname wc xz; do
         path=$(command -v $tool) && ln -s "$path" "$bin/$tool"
     done

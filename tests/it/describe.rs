@@ -83,13 +83,15 @@ fn names_of_several_things() {
 fn classes_and_generic_functions() {
     let class = check("standard-object", "COMMON-LISP::STANDARD-OBJECT", "CLASS").class.unwrap();
     assert_eq!(class.superclasses, ["SB-PCL::SLOT-OBJECT"]);
-    assert!(class.subclasses > 3);
+    assert!(class.subclass_count > 3);
+    assert_eq!(class.subclasses.len() as u64, class.subclass_count.min(100));
     let function = check("print-object", "COMMON-LISP::PRINT-OBJECT", "GENERIC-FUNCTION").function.unwrap();
     assert_eq!(
         (function.kind.as_str(), function.arglist.as_deref()),
         ("generic-function", Some("(OBJECT STREAM)"))
     );
-    assert!(function.methods.unwrap() > 50);
+    assert!(function.method_count.unwrap() > 50);
+    assert!(function.methods.len() > 50 && function.methods.len() <= 100);
 }
 
 #[test]
@@ -142,8 +144,8 @@ fn setf_functions_and_places() {
 fn accessibility_is_that_of_the_package_asked() {
     let inherited = bank().describe_symbol("car", "CL-USER").unwrap().description.unwrap();
     assert_eq!(inherited.accessibility, "inherited");
-    let internal = bank().describe_symbol("steelbank::print-value", "CL").unwrap().description.unwrap();
-    assert_eq!(internal.symbol, "STEELBANK::PRINT-VALUE");
+    let internal = bank().describe_symbol("sb-c::*compilation*", "CL").unwrap().description.unwrap();
+    assert_eq!(internal.symbol, "SB-C::*COMPILATION*");
 }
 
 #[test]
@@ -193,4 +195,79 @@ fn nothing_of_the_builder_is_in_the_core() {
     sorted.dedup();
     assert_eq!(sorted.len(), callers.len());
     assert!(sorted.len() > 300);
+}
+
+/// The text that the tool shows.
+fn shown(name: &str, package: &str) -> String {
+    text::describe_symbol(&bank().describe_symbol(name, package).unwrap())
+}
+
+#[test]
+fn names_of_lists_are_described_as_such() {
+    evaluate(
+        "(defpackage :steelbank-describe (:use :cl))
+         (in-package :steelbank-describe)",
+    );
+    evaluate(
+        "(defgeneric steelbank-describe::part (thing)) (defgeneric (setf steelbank-describe::part) (new thing))",
+    );
+    let text = shown("(setf part)", "STEELBANK-DESCRIBE");
+    assert!(
+        text.starts_with("(SETF STEELBANK-DESCRIBE::PART) [GENERIC-FUNCTION]\n  Arglist: (NEW THING)\n"),
+        "{text}"
+    );
+    assert!(text.contains("Methods: 0, combined by STANDARD"), "{text}");
+    assert!(shown("(setf getf)", "CL").starts_with("(SETF COMMON-LISP::GETF) [SETF-EXPANDER]"));
+    assert_eq!(shown("(setf cons)", "CL"), "(SETF COMMON-LISP::CONS) is not defined");
+}
+
+#[test]
+fn the_text_has_every_facet_below_the_contracts_lines() {
+    let text = shown("mapcar", "CL");
+    let lines: Vec<&str> = text.lines().collect();
+    let source = lines.iter().position(|line| line.starts_with("  Source: SYS:SRC;CODE;LIST.LISP:")).unwrap();
+    assert_eq!(lines.len(), source + 2, "{text}");
+    assert!(lines[source + 1].starts_with("  Defined as function: SYS:SRC;CODE;LIST.LISP:"), "{text}");
+    assert!(lines[source + 1].ends_with(":1"), "line and column: {text}");
+    assert!(shown("if", "CL").contains("\n  Defined as special operator"));
+    let error = shown("error", "CL");
+    assert!(
+        error.contains("\n  Defined as function") && error.contains("\n  Defined as condition"),
+        "{error}"
+    );
+    assert!(error.contains("Superclasses: COMMON-LISP::SERIOUS-CONDITION"), "{error}");
+    let print = shown("print-object", "CL");
+    assert!(print.contains("combined by STANDARD\n    (METHOD COMMON-LISP::PRINT-OBJECT "), "{print}");
+    assert!(print.contains("and ") && print.lines().count() < 130, "{}", print.lines().count());
+}
+
+#[test]
+fn classes_have_the_parts_that_sbcl_says_they_have() {
+    for name in ["sb-kernel::defstruct-description", "simple-error", "sb-pcl::std-class", "asdf:system"] {
+        let class = describe(name).class.unwrap();
+        let ask = |what: &str| {
+            let values = evaluate(&format!(
+                "(let ((*package* (find-package :keyword))) (format nil \"~{{~s~^ ~}}\" {what}))"
+            ));
+            let text = values[0].trim_matches('"').to_owned();
+            text.split(' ')
+                .filter(|name| !name.is_empty())
+                .map(|name| name.rsplit(':').next().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        let bare = |names: Vec<&str>| {
+            names.into_iter().map(|name| name.rsplit(':').next().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            bare(class.precedence.iter().map(String::as_str).collect()),
+            ask(&format!("(mapcar #'class-name (sb-mop:class-precedence-list (find-class '{name})))")),
+        );
+        let mut slots = bare(class.slots.iter().map(|slot| slot.name.as_str()).collect());
+        let mut true_slots = ask(&format!(
+            "(remove-duplicates (mapcan (lambda (c) (unless (typep c 'built-in-class) (mapcar #'sb-mop:slot-definition-name (sb-mop:class-direct-slots c)))) (sb-mop:class-precedence-list (find-class '{name}))))"
+        ));
+        slots.sort();
+        true_slots.sort();
+        assert_eq!(slots, true_slots, "{name}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use steelbank::engine::{FaultKind, Lane, LispError, Operation};
+use steelbank::engine::{Expired, FaultKind, Lane, LispError, Operation};
 use steelbank::query::Error;
 use steelbank::query::control::Control;
 use steelbank::query::evaluate::EvaluateRequest;
@@ -42,9 +42,9 @@ fn runs_out_of_time(source: &str) -> bool {
     let [query, work] = [Lane::Query, Lane::Work].map(|lane| {
         let control = Control::new(Duration::from_millis(500));
         match EvaluateRequest::new(source).answer(bank().lisp(), lane, &control) {
-            Err(Error::Lisp(LispError::DeadlinePassed { milliseconds: 500, stopped })) => {
+            Err(Error::Lisp(LispError::DeadlinePassed { milliseconds: 500, work })) => {
                 sound();
-                stopped
+                work == Expired::Stopped
             }
             other => panic!("{source}: {other:?}"),
         }
@@ -362,7 +362,8 @@ fn a_job_that_waits_too_long_is_answered() {
         on_lisp.call(Operation::Evaluate, &["CL-USER", "1"])
     });
     let error = waiting.wait().unwrap_err();
-    assert!(matches!(error, LispError::DeadlinePassed { milliseconds: 200, .. }), "{error:?}");
+    assert_eq!(error, LispError::DeadlinePassed { milliseconds: 200, work: Expired::NeverBegan });
+    assert!(error.to_string().ends_with("this never began"), "{error}");
     // Questions are answered beside the work.
     answers();
     blocker.interrupt().stop();
@@ -413,4 +414,175 @@ fn collections_leave_jobs_alone() {
         evaluate("(sb-ext:gc :full t)");
     }
     sound();
+}
+
+#[test]
+fn a_listener_that_panics_ends_nothing_else() {
+    for lane in [Lane::Query, Lane::Work] {
+        let quick = bank().lisp().submit(lane, Duration::from_secs(60), None, |_| Ok(1));
+        quick.when_done(|_| panic!("the listener's own"));
+        let slow = bank().lisp().submit(lane, Duration::from_millis(100), None, |on_lisp| {
+            on_lisp.call(Operation::Evaluate, &["CL-USER", "(sleep 1)"])
+        });
+        slow.when_done(|_| panic!("the listener's own, of a job that was late"));
+        sound();
+    }
+    assert!(runs_out_of_time("(loop)"));
+}
+
+#[test]
+fn a_listener_that_waits_holds_up_no_deadline() {
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let late = bank().lisp().submit(Lane::Query, Duration::from_millis(100), None, |on_lisp| {
+        on_lisp.call(Operation::Evaluate, &["CL-USER", "(sb-sys:without-interrupts (sleep 1))"])
+    });
+    late.when_done(move |_| assert!(held.recv().is_err()));
+    let control = Control::new(Duration::from_millis(500));
+    let error = EvaluateRequest::new("(loop)").answer(bank().lisp(), Lane::Work, &control).unwrap_err();
+    assert!(matches!(error, Error::Lisp(LispError::DeadlinePassed { .. })), "{error:?}");
+    drop(release);
+    sound();
+}
+
+#[test]
+fn a_job_can_be_awaited() {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Wake, Waker};
+
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut ticket = pin!(bank().lisp().submit(Lane::Query, Duration::from_secs(60), None, |on_lisp| {
+        on_lisp.call(Operation::Evaluate, &["CL-USER", "(+ 40 2)"])
+    }));
+    let answer = loop {
+        match ticket.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(outcome) => break outcome.unwrap(),
+            Poll::Pending => std::thread::park(),
+        }
+    };
+    assert!(String::from_utf8(answer.octets).unwrap().contains("42"));
+}
+
+#[test]
+fn to_wait_for_oneself_is_an_error_at_once() {
+    let heard = std::sync::Arc::new(std::sync::Mutex::new(None));
+    let hears = std::sync::Arc::clone(&heard);
+    let listener: steelbank::engine::Progress = std::sync::Arc::new(move |_| {
+        *hears.lock().unwrap() = Some(bank().evaluate("1", Duration::from_secs(60)));
+    });
+    let job = bank().lisp().submit(Lane::Work, Duration::from_secs(60), Some(listener), |on_lisp| {
+        on_lisp.call(Operation::Evaluate, &["CL-USER", "(steelbank::progress \"{}\")"])
+    });
+    job.wait().unwrap();
+    let error = heard.lock().unwrap().take().unwrap().unwrap_err();
+    assert!(matches!(error, Error::Lisp(LispError::WouldWaitForItself { lane: Lane::Work })), "{error:?}");
+    assert!(error.to_string().contains("ask from another thread"), "{error}");
+    sound();
+}
+
+#[test]
+fn all_the_time_there_is() {
+    assert_eq!(bank().evaluate("(+ 40 2)", Duration::MAX).unwrap().values, ["42"]);
+    let control = Control::new(Duration::MAX);
+    let load = bank().load_file("/no/such/file.lisp", &control, None).unwrap();
+    assert_ne!(load.status, steelbank::query::load_system::LoadStatus::Loaded);
+    assert!(!bank().is_loading());
+    sound();
+}
+
+#[test]
+fn every_thread_is_told_to_end() {
+    // As test suites do it. The thread that carries out the host's orders is not among those that obey.
+    for lane in [Lane::Query, Lane::Work] {
+        let control = Control::new(Duration::from_secs(60));
+        EvaluateRequest::new(
+            "(dolist (thread (sb-thread:list-all-threads))
+               (unless (eq thread sb-thread:*current-thread*) (ignore-errors (sb-thread:terminate-thread thread))))",
+        )
+        .answer(bank().lisp(), lane, &control)
+        .unwrap();
+        sound();
+    }
+    assert!(runs_out_of_time("(loop)"));
+    sound();
+}
+
+#[test]
+fn foreign_code_is_not_left_with_its_locks() {
+    // Interrupted in malloc and unwound, the arena's lock would stay taken, and the next malloc wait for it.
+    for _ in 0..40 {
+        let control = Control::new(Duration::from_millis(30));
+        let error = EvaluateRequest::new(
+            "(loop (let ((blocks (loop repeat 20 collect (sb-alien:make-alien sb-alien:char 2000))))
+                     (mapc #'sb-alien:free-alien blocks)))",
+        )
+        .answer(bank().lisp(), Lane::Work, &control)
+        .unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::Lisp(LispError::DeadlinePassed { work: Expired::Stopped | Expired::NeverBegan, .. })
+            ),
+            "{error:?}"
+        );
+    }
+    sound();
+}
+
+#[test]
+fn interrupts_during_collections() {
+    // They do not pile up: eight would be Lisp's end.
+    for allowed in [100, 300, 500] {
+        let control = Control::new(Duration::from_millis(allowed));
+        let _ = EvaluateRequest::new(
+            "(let ((kept (loop repeat 3000000 collect (list 1 2 3)))) (loop (sb-ext:gc :full t) (car kept)))",
+        )
+        .answer(bank().lisp(), Lane::Work, &control);
+        sound();
+    }
+}
+
+#[test]
+fn recursion_that_allocates() {
+    for _ in 0..100 {
+        let fault = fault_on(Lane::Work, "(labels ((f (n) (1+ (f (list n))))) (f 0))");
+        assert_eq!(fault.kind, FaultKind::StackExhausted, "{fault:?}");
+    }
+    sound();
+}
+
+#[test]
+fn a_stack_allocated_array_beyond_the_stack() {
+    for _ in 0..3 {
+        fails(
+            "(progn (declaim (optimize (safety 0)))
+               (unwind-protect
+                 (funcall (compile nil '(lambda ()
+                   (declare (optimize (safety 0)))
+                   (let ((a (make-array 500000000 :element-type '(unsigned-byte 8))))
+                     (declare (dynamic-extent a)) (setf (aref a 5) 1) (length a)))))
+                 (declaim (optimize (safety 1)))))",
+            FaultKind::StackExhausted,
+        );
+        evaluate("(sb-ext:gc :full t)");
+    }
+    sound();
+}
+
+#[test]
+fn names_that_utf_8_cannot_hold() {
+    evaluate(
+        "(progn (intern (string (code-char #xD800)) :cl-user) (make-package (string (code-char #xDC00)))
+                (defun cl-user::uses-after-surrogate () (mapcar #'car '())))",
+    );
+    let uses = bank().who_calls("mapcar", "CL").unwrap();
+    let users = format!("{:?}", uses.users);
+    assert!(users.contains("USES-AFTER-SURROGATE"), "{}", uses.count);
+    evaluate("(delete-package (string (code-char #xDC00)))");
 }

@@ -63,7 +63,7 @@ fn methods() {
     callers("fresh-4::new", &[primary]);
     let specializes = || {
         let request =
-            steelbank::query::who::WhoRequest::new(steelbank::xref::Kind::Specializes, "fresh-4::thing");
+            steelbank::query::who::WhoRequest::new(steelbank_xref::Kind::Specializes, "fresh-4::thing");
         bank().who(&request).unwrap().users.into_iter().map(|user| user.name).collect::<Vec<_>>()
     };
     assert_eq!(specializes(), [primary, around]);

@@ -6,8 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use steelbank::query::code_find_references::Request;
 use steelbank::query::control::Control;
-use steelbank::query::load_system::{LoadAnswer, LoadFailure, LoadStatus, Severity, SystemEntry};
+use steelbank::query::list_systems::SystemEntry;
+use steelbank::query::load_system::{LoadAnswer, LoadFailure, LoadStatus, Severity};
 use steelbank::{ProjectSettings, Steelbank};
 
 use crate::project::{folder, in_a_process_of_its_own, load, project};
@@ -99,6 +101,31 @@ fn damaged_cache() {
         assert!(answer.compiled.iter().any(|path| path.ends_with("one.lisp")), "{answer:?}");
         assert!(fs::read(&fasl).unwrap().len() > whole.len() / 2);
     }
+    // Bits that flip anywhere: in the middle of code they would be loaded and run.
+    for part in 1..20 {
+        let mut flipped = fs::read(&fasl).unwrap();
+        let at = flipped.len() * part / 20;
+        flipped[at] ^= 1 << (part % 8);
+        fs::write(&fasl, &flipped).unwrap();
+        evaluate(&bank, "(asdf:clear-system \"old\")");
+        let answer = load(&bank, "old");
+        assert_eq!(answer.status, LoadStatus::Loaded, "{at}: {answer:?}");
+        assert!(answer.compiled.iter().any(|path| path.ends_with("one.lisp")), "{at}: {answer:?}");
+        assert_ne!(fs::read(&fasl).unwrap(), flipped);
+    }
+    // A folder in its place, and records that are damaged or gone.
+    fs::remove_file(&fasl).unwrap();
+    fs::create_dir_all(fasl.join("deep")).unwrap();
+    evaluate(&bank, "(asdf:clear-system \"old\")");
+    assert_eq!(load(&bank, "old").status, LoadStatus::Loaded);
+    assert!(fasl.is_file());
+    let record = fasl.with_file_name("one.fasl.record");
+    for octets in [&b""[..], b"steelbank fasl record 1\n0000000000000000\n#.(break)"] {
+        fs::write(&record, octets).unwrap();
+        evaluate(&bank, "(asdf:clear-system \"old\")");
+        assert_eq!(load(&bank, "old").status, LoadStatus::Loaded);
+        assert_ne!(fs::read(&record).unwrap(), octets);
+    }
     // What depends on a file that was compiled again may be compiled again once more: its fasl is older.
     for _ in 0..2 {
         evaluate(&bank, "(asdf:clear-system \"old\")");
@@ -172,6 +199,16 @@ fn ends() {
         "signals",
         &[("signals-file", "(signal 'error)\n(signal 'sb-sys:interactive-interrupt)\n")],
     );
+    for (name, text) in [
+        ("collects", "(eval-when (:compile-toplevel) (sb-ext:gc))"),
+        ("collects-in-macro", "(defun f () (macrolet ((m () (sb-ext:gc) 1)) (m)))"),
+        ("collects-loading", "(sb-ext:gc)"),
+    ] {
+        define(&root, name, &[(&format!("{name}-file"), text)]);
+    }
+    let functions: String =
+        (0..600).map(|n| format!("(defun collects-{n} (x) (list x (mapcar #'list x) {n}))\n")).collect();
+    define(&root, "collects-compiling", &[("collects-compiling-file", &functions)]);
     define(
         &root,
         "keeps",
@@ -192,6 +229,12 @@ fn ends() {
     let (_, failure) = failed(&bank, "keeps");
     assert!(failure.message.contains("--dynamic-space-size"), "{failure:?}");
     assert!(bank.describe_symbol("car", "CL").unwrap().description.is_some());
+    // As long as the heap is full, every load that collects garbage says so, wherever it does.
+    for name in ["collects", "collects-in-macro", "collects-loading", "collects-compiling"].repeat(2) {
+        let (_, failure) = failed(&bank, name);
+        assert_eq!(failure.kind, "heap", "{failure:?}");
+        assert!(failure.message.contains("--dynamic-space-size"), "{name}: {failure:?}");
+    }
     evaluate(&bank, "(setf cl-user::*kept* nil)");
     assert_eq!(load(&bank, "signals").status, LoadStatus::Loaded);
     fs::remove_dir_all(&root).unwrap();
@@ -230,6 +273,9 @@ fn time() {
         assert!((1.9..6.0).contains(&seconds), "{system}: {seconds}");
         assert_eq!(load(&bank, "quick").status, LoadStatus::Loaded);
     }
+    // A definition that was left in the middle is no obstacle.
+    write(root.join("defines.asd"), "(defsystem \"defines\")");
+    assert_eq!(load(&bank, "defines").status, LoadStatus::Loaded);
     let long = {
         let bank = bank.clone();
         std::thread::spawn(move || within(&bank, "sleeps", 4))
@@ -448,7 +494,7 @@ fn changes() {
     for seconds in [50, 6000] {
         fs::write(
             root.join("moving.asd"),
-            "(defsystem \"moving\" :components ((:file \"first\") (:file \"second\")))",
+            format!("(defsystem \"moving\" :components ((:file \"first\") (:file \"second\"))) ; {seconds}"),
         )
         .unwrap();
         date("moving.asd", seconds);
@@ -460,5 +506,64 @@ fn changes() {
     assert_eq!(changed(), ["second.lisp"]);
     let (_, failure) = failed(&bank, "moving");
     assert!(failure.message.contains("second.lisp"), "{failure:?}");
+    fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn records_of_positions_survive() {
+    in_a_process_of_its_own("loads::records", &[]);
+}
+
+#[test]
+#[ignore = "run by records_of_positions_survive"]
+fn records() {
+    let root = folder("records");
+    let b = "(in-package :cl-user)
+(defun rec-first () (rec-used 1))
+(eval-when (:compile-toplevel) (when (probe-file (merge-pathnames \"slow\" *compile-file-truename*)) (sleep 600)))
+(defun rec-second () (list (rec-used 2) 'rec-used))
+(defun rec-pairs (list) (mapcar #'cons list '#1=(nil . #1#)))
+";
+    define(&root, "rec", &[("rec-a", "(in-package :cl-user)\n(defun rec-used (x) x)\n"), ("rec-b", b)]);
+    let bank = project(&root, &root.join("cache"));
+    assert_eq!(load(&bank, "rec").status, LoadStatus::Loaded);
+    let request = Request::new("cl-user::rec-used");
+    let whole = bank.code_find_references(&request).unwrap();
+    let exact: Vec<_> = whole.refs.iter().map(|found| (found.line.unwrap(), found.columns.clone())).collect();
+    assert_eq!(exact, [(2, vec![22]), (4, vec![29, 42])], "{whole:?}");
+    // A load that is stopped inside a file knows less of it than the one before.
+    write(root.join("slow.lisp"), "");
+    let stopped = bank.load_system("rec", true, &Control::new(Duration::from_secs(3)), None).unwrap();
+    assert_eq!(stopped.status, LoadStatus::TimedOut, "{stopped:?}");
+    fs::remove_file(root.join("slow.lisp")).unwrap();
+    assert_eq!(bank.code_find_references(&request).unwrap(), whole);
+    assert_eq!(load(&bank, "rec").status, LoadStatus::Loaded);
+    assert_eq!(bank.code_find_references(&request).unwrap(), whole);
+    // Records that are damaged are told, and made again by the next load.
+    let damage: [fn(&Path); 4] = [
+        |tap| fs::write(tap, "").unwrap(),
+        |tap| fs::write(tap, &fs::read(tap).unwrap()[..60]).unwrap(),
+        |tap| {
+            let mut octets = fs::read(tap).unwrap();
+            octets[40] ^= 0x40;
+            fs::write(tap, octets).unwrap();
+        },
+        |tap| {
+            fs::remove_file(tap).unwrap();
+            fs::create_dir(tap).unwrap();
+        },
+    ];
+    for damage in damage {
+        let taps = below(&root.join("cache/taps"), ".tap");
+        assert!(taps.len() >= 2, "{taps:?}");
+        taps.iter().for_each(|tap| damage(tap));
+        let loaded = bank.project().loaded();
+        bank.project().note_loaded(loaded, |_| true);
+        let told = bank.code_find_references(&request).unwrap();
+        assert!(told.cautions.iter().any(|caution| caution.contains("rec-b.lisp")), "{told:?}");
+        evaluate(&bank, "(asdf:clear-system \"rec\")");
+        assert_eq!(load(&bank, "rec").compiled.len(), 2);
+        assert_eq!(bank.code_find_references(&request).unwrap(), whole);
+    }
     fs::remove_dir_all(&root).unwrap();
 }

@@ -5,17 +5,25 @@
 #[path = "../client/mod.rs"]
 mod client;
 mod describe;
+mod edit_loop;
+mod edits;
 mod faults;
 mod fixtures;
 mod freshness;
+mod hermetic;
 mod image;
+mod lean;
 mod loads;
 mod mcp;
+mod nofalse;
 mod oracle;
 mod positions;
 mod project;
 mod reload;
 mod rename;
+mod rename_plan;
 mod text;
 mod text_ripgrep;
+mod tools;
+mod truth;
 mod who_places;

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use steelbank::query::code_find_references::{Reference, Request};
 use steelbank::query::load_system::LoadStatus;
-use steelbank::source::lines::characters;
-use steelbank::source::lisp::{Dialect, Features, LispText};
-use steelbank::source::sidecar::{EventKind, Sidecar, sidecar_name};
+use steelbank::source::tap::sidecar::{EventKind, Sidecar, fnv_1a, sidecar_name};
+use steelbank_reader::lines::characters;
+use steelbank_reader::{Dialect, Features, LispText, upcase};
 
 use crate::fixtures::lisp_libraries;
 use crate::project::{folder, in_a_process_of_its_own, load, project};
@@ -238,13 +238,55 @@ fn decoded(octets: &[u8], format: &str) -> String {
 fn a_damaged_sidecar_is_an_error() {
     let file = PathBuf::from("no such sidecar");
     assert!(Sidecar::read(&file).is_err());
-    assert!(Sidecar::parse(b"SBTAP\0\x01").is_err());
+    for octets in [&b""[..], b"SBTAP\0", b"SBTAP\0\x03", b"SBTAP\0\x0312345678", b"something else"] {
+        assert!(Sidecar::parse(octets).is_err());
+    }
     assert!(Sidecar::parse(b"SBTAP\0\x63").unwrap_err().to_string().contains("version 99"));
-    assert!(Sidecar::parse(b"something else").is_err());
-    // A count that no file could hold asks for no memory.
-    let mut octets = b"SBTAP\0\x01".to_vec();
-    octets.extend([0; 8]);
-    octets.extend([0, 0, 0, 0, 1]);
-    octets.extend([0xff; 8]);
-    assert!(Sidecar::parse(&octets).is_err());
+    // What a sidecar holds before its lists: complete, hash, size, date, path, format.
+    let head = |rest: &[u8]| {
+        let mut octets = b"SBTAP\0\x03\x01".to_vec();
+        octets.extend([0; 8]);
+        octets.extend([0, 0, 0, 0]);
+        octets.extend(rest);
+        octets.extend(fnv_1a(&octets).to_le_bytes());
+        octets
+    };
+    let whole = head(&[2, 0, 2, 0, 0, 0, 0]);
+    assert_eq!(Sidecar::parse(&whole).unwrap().newlines, [0, 1]);
+    // A count that no file could hold asks for no memory; newlines go up.
+    assert!(Sidecar::parse(&head(&[0xff; 8])).is_err());
+    assert!(Sidecar::parse(&head(&[2, 4, 1, 0, 0, 0, 0])).is_err());
+    assert!(Sidecar::parse(&head(&[2, 4, 0, 0, 0, 0, 0])).is_err());
+    // One bit anywhere, and any part that is missing, is seen.
+    for index in 0..whole.len() {
+        for bit in 0..8 {
+            let mut flipped = whole.clone();
+            flipped[index] ^= 1 << bit;
+            assert!(Sidecar::parse(&flipped).is_err(), "{index} {bit}");
+        }
+        assert!(Sidecar::parse(&whole[..index]).is_err(), "{index}");
+    }
+}
+
+#[test]
+fn letters_are_upcased_as_sbcl_does() {
+    let answer = crate::image::bank()
+        .evaluate(
+            "(loop for code below char-code-limit for char = (code-char code)
+                   unless (char= char (char-upcase char)) do (format t \"~D ~D~%\" code (char-code (char-upcase char))))",
+            Duration::from_secs(60),
+        )
+        .unwrap();
+    let theirs: Vec<String> = answer.output.lines().map(str::to_owned).collect();
+    assert!(theirs.len() > 1000, "{}", theirs.len());
+    let ours: Vec<String> = (0..=0x10_ffff)
+        .filter_map(char::from_u32)
+        .filter(|&char| upcase(char) != char)
+        .map(|char| format!("{} {}", u32::from(char), u32::from(upcase(char))))
+        .collect();
+    let only = |some: &[String], others: &[String]| -> Vec<String> {
+        some.iter().filter(|pair| !others.contains(pair)).cloned().collect()
+    };
+    let differences = (only(&theirs, &ours), only(&ours, &theirs));
+    assert!(differences == (vec![], vec![]), "{differences:?}");
 }

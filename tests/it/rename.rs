@@ -14,7 +14,7 @@ use steelbank::Steelbank;
 use steelbank::query::code_find_references::{Answer, Certainty, Reference, Request};
 use steelbank::query::find_definition::{ImageDefinitions, find_definition, resolve};
 use steelbank::query::load_system::LoadStatus;
-use steelbank::source::lines::decode;
+use steelbank_reader::lines::decode;
 
 use crate::fixtures::lisp_libraries;
 use crate::project::{folder, in_a_process_of_its_own, load, project};
@@ -92,7 +92,7 @@ fn rename() {
         .map(|symbol| index.symbol_text(symbol))
         .collect();
     for name in names.into_iter().step_by(one_in) {
-        let resolved = resolve(&index, &name, "CL-USER").unwrap();
+        let resolved = resolve(&index, bank.project(), &name, "CL-USER").unwrap();
         let sought = &resolved.sought;
         let nothing = ImageDefinitions { definitions: Vec::new() };
         let definitions = find_definition(bank.project(), &resolved, &nothing).definitions;
@@ -133,6 +133,8 @@ fn verdict(text: &str, name: &str, found: &Answer) -> &'static str {
         |found: &Reference| found.evidence == Certainty::Approximate || !found.approximate_columns.is_empty();
     if found.refs.iter().any(unsure) {
         "approximate uses"
+    } else if warned("from parts of names") {
+        "made from parts of names"
     } else if warned("structure") || warned("slot") {
         "names are made from it"
     } else if warned("uninterned") {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use steelbank::query::find_references::{Error, References, Request, Status, find_references};
 use steelbank::query::index_project::{self, State, check_index_status, index_project};
-use steelbank::source::text::{Control, Freshness, Role, TextError, TextIndex};
+use steelbank_text::{Control, Freshness, Progress, Role, TextError, TextIndex};
 use tempfile::TempDir;
 
 /// A project and a cache, both gone after the test.
@@ -332,6 +332,108 @@ fn a_watched_tree_is_never_stale() {
 }
 
 #[test]
+fn a_watched_folder_that_is_made_again_is_watched_again() {
+    let world = World::new(&[("a.rs", "fn first() {}\n"), ("src/deep/b.rs", "first();\n")]);
+    assert!(world.index.watch());
+    let settle = || (0..3).for_each(|_| drop(world.find("first")));
+    settle();
+    fs::remove_dir_all(world.path("src")).unwrap();
+    fs::create_dir_all(world.path("src/deep")).unwrap();
+    assert!(world.index.wait_for_change(Duration::from_secs(30)));
+    until(|| world.places("first") == ["a.rs:1:4"]);
+    settle();
+    world.write("src/deep/c.rs", "first();\n");
+    until(|| world.places("first") == ["a.rs:1:4", "src/deep/c.rs:1:1"]);
+    // The same for a folder that is moved away.
+    fs::rename(world.path("src"), world.path("old")).unwrap();
+    fs::create_dir_all(world.path("src/deep")).unwrap();
+    until(|| world.places("first") == ["a.rs:1:4", "old/deep/c.rs:1:1"]);
+    settle();
+    world.write("src/deep/d.rs", "first();\n");
+    until(|| world.places("first") == ["a.rs:1:4", "old/deep/c.rs:1:1", "src/deep/d.rs:1:1"]);
+}
+
+/// Asks until the watcher has told; the test ends by itself.
+fn until(mut holds: impl FnMut() -> bool) {
+    for _ in 0..3000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it does not come to hold");
+}
+
+#[test]
+fn a_root_that_goes_and_comes_back_is_answered_for() {
+    for watched in [false, true] {
+        let world = World::new(&[("a.rs", "fn first() {}\n"), ("sub/b.rs", "first();\n")]);
+        assert!(!watched || world.index.watch());
+        assert_eq!(world.places("first").len(), 2);
+        let away = world.folder.path().join("away");
+        for round in 0..3 {
+            if round == 1 {
+                fs::rename(world.path(""), &away).unwrap();
+            } else {
+                fs::remove_dir_all(world.path("")).unwrap();
+            }
+            for ask in [world.ask(&Request::new("first")).unwrap_err(), build_error(&world.index)] {
+                assert!(ask.to_string().starts_with("the project root "), "{ask}");
+            }
+            assert!(world.index.status(&Control::none()).is_err());
+            world.write("new/c.rs", "first();\nfirst();\n");
+            assert_eq!(world.places("first"), ["new/c.rs:1:1", "new/c.rs:2:1"], "round {round}");
+            let later = world.reopened(Freshness::Automatic);
+            let found = find_references(&later, &Request::new("first"), None, &Control::none()).unwrap();
+            assert_eq!(found.total_references, 2);
+            world.write("new/d.rs", "first();\n");
+            let three = ["new/c.rs:1:1", "new/c.rs:2:1", "new/d.rs:1:1"];
+            until(|| world.places("first") == three);
+            let found = find_references(&later, &Request::new("first"), None, &Control::none()).unwrap();
+            assert_eq!(found.total_references, 3);
+            fs::remove_file(world.path("new/d.rs")).unwrap();
+        }
+    }
+}
+
+fn build_error(index: &TextIndex) -> Error {
+    let request = index_project::Request { force: false, languages: Vec::new() };
+    let error = index_project(index, &request, &Control::none()).unwrap_err();
+    match error {
+        index_project::Error::Text(error) => Error::Text(error),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_question_that_waits_for_a_build_can_be_called_off() {
+    let world = World::new(&[]);
+    for file in 0..600 {
+        world.write(&format!("{file}.txt"), "needle\n");
+    }
+    let (reached, building) = std::sync::mpsc::channel();
+    let (go_on, held) = std::sync::mpsc::channel::<()>();
+    let (reached, held) = (std::sync::Mutex::new(reached), std::sync::Mutex::new(held));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let hold = |_: Progress| {
+                let _ = reached.lock().unwrap().send(());
+                let _ = held.lock().unwrap().recv_timeout(Duration::from_secs(30));
+            };
+            let control = Control { cancelled: &|| false, progress: &hold };
+            world.index.build(true, &[], &control).unwrap();
+        });
+        building.recv().unwrap();
+        let asked = AtomicUsize::new(0);
+        let control =
+            Control { cancelled: &|| asked.fetch_add(1, Ordering::Relaxed) > 10, progress: &|_| {} };
+        let error = find_references(&world.index, &Request::new("needle"), None, &control).unwrap_err();
+        assert!(matches!(error, Error::Text(TextError::Cancelled)), "{error}");
+        drop(go_on);
+    });
+}
+
+#[test]
 fn without_automatic_indexing_the_errors_are_the_contracts() {
     let world = World::with(&[("a.rs", "fn first() {}\n")], Freshness::Manual);
     let status = || check_index_status(&world.index, &Control::none()).unwrap();
@@ -488,12 +590,16 @@ fn work_can_be_called_off_and_tells_how_far_it_is() {
     for file in 0..600 {
         world.write(&format!("{file}.txt"), "needle\n");
     }
-    let cancelled = Control { cancelled: &|| true, progress: &|_, _| {} };
+    let cancelled = Control { cancelled: &|| true, progress: &|_| {} };
     let error = find_references(&world.index, &Request::new("needle"), None, &cancelled).unwrap_err();
     assert!(matches!(error, Error::Text(TextError::Cancelled)));
     let news = std::sync::Mutex::new(Vec::new());
-    let told =
-        Control { cancelled: &|| false, progress: &|done, total| news.lock().unwrap().push((done, total)) };
+    let progress = |progress: Progress| {
+        if let Progress::Indexing { done, total } = progress {
+            news.lock().unwrap().push((done, total));
+        }
+    };
+    let told = Control { cancelled: &|| false, progress: &progress };
     let found = find_references(&world.index, &Request::new("needle"), None, &told).unwrap();
     assert_eq!(found.total_references, 600);
     let news = news.into_inner().unwrap();
@@ -529,7 +635,7 @@ fn loaded_references_carry_their_symbol() {
 #[test]
 #[ignore = "run by loaded_references_carry_their_symbol"]
 fn loaded_and_resolved() {
-    use steelbank::mcp::{Call, Session, Tools};
+    use steelbank::tools::{Call, Session, Tools};
     let root = super::project::folder("text");
     let cache = super::project::folder("text-cache");
     fs::write(root.join("app.asd"), "(defsystem \"app\" :components ((:file \"app\")))").unwrap();
@@ -537,8 +643,10 @@ fn loaded_and_resolved() {
         "(defpackage #:app (:use #:cl))\n(in-package #:app)\n(defun greet () (print 'greet)) ; greet\n";
     fs::write(root.join("app.lisp"), text).unwrap();
     let bank = super::project::project(&root, &cache);
-    let index = TextIndex::open(&root, &cache, Freshness::Automatic).unwrap();
-    let session = Session::new(bank).with_text(Ok(index));
+    let tree = root.clone();
+    let session = Session::new(bank).with_text(move || {
+        TextIndex::open(&tree, &cache, Freshness::Automatic).map_err(|error| error.to_string())
+    });
     let symbols = || {
         let arguments = serde_json::json!({"pattern": "greet"});
         let tools = Tools::all();
@@ -548,7 +656,7 @@ fn loaded_and_resolved() {
         references.into_iter().map(|each| each["symbol"].as_str().map(str::to_owned)).collect::<Vec<_>>()
     };
     assert_eq!(symbols(), [None, None, None]);
-    super::project::load(&session.bank, "app");
+    super::project::load(session.bank().unwrap(), "app");
     let symbol = Some("APP::GREET".to_owned());
     assert_eq!(symbols(), [symbol.clone(), symbol, None]);
     fs::write(root.join("app.lisp"), text.replace("greet ()", "greet (x)")).unwrap();

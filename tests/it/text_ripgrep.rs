@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::fixtures::{fixtures, rg};
 use steelbank::query::find_references::{Request, find_references};
-use steelbank::source::text::{Control, Freshness, Globs, Language, Pattern, Rule, Search, TextIndex};
+use steelbank_text::{Control, Freshness, Globs, Language, Pattern, Rule, Search, TextIndex};
 
 type Lines = BTreeSet<(String, u64)>;
 
@@ -163,8 +163,11 @@ fn names_in(root: &Path) -> BTreeSet<String> {
     for file in files.iter().step_by((files.len() / 25).max(1)) {
         let text = String::from_utf8_lossy(&std::fs::read(root.join(file)).unwrap()).into_owned();
         let words = text.split(|each: char| !each.is_alphanumeric() && each != '_');
+        // The index has identifiers of up to 200 bytes; a longer one is looked for as text, which needs no word's end.
         let words: Vec<_> = words
-            .filter(|word| word.len() > 2 && !word.starts_with(|each: char| each.is_numeric()))
+            .filter(|word| {
+                (3..=200).contains(&word.len()) && !word.starts_with(|each: char| each.is_numeric())
+            })
             .collect();
         for word in [words.len() / 3, words.len() * 2 / 3, words.len().saturating_sub(1)] {
             names.extend(words.get(word).map(|word| (*word).to_owned()));

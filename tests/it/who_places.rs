@@ -3,8 +3,8 @@
 use std::fs;
 
 use steelbank::query::code_find_references::Certainty;
-use steelbank::query::who::WhoRequest;
-use steelbank::xref::Kind;
+use steelbank::query::who::{Places, WhoRequest};
+use steelbank_xref::Kind;
 
 use crate::image::{bank, evaluate};
 
@@ -20,9 +20,10 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     evaluate(&format!("(progn (load (compile-file {file:?} :external-format :utf-8)) t)"));
 
     let calls = WhoRequest::new(Kind::Calls, "places::g");
-    let mut answer = bank().who(&calls).unwrap();
+    let answer = bank().who(&calls).unwrap();
     assert!(answer.users.iter().flat_map(|user| &user.places).all(|place| place.position.is_none()));
-    bank().locate(&calls, &mut answer);
+    let calls = calls.places(Places::Lines);
+    let answer = bank().who(&calls).unwrap();
     let found: Vec<(&str, u32, u32, Certainty)> = answer
         .users
         .iter()
@@ -39,9 +40,8 @@ fn uses_in_a_file_have_their_own_line_and_column() {
         ]
     );
 
-    let specializes = WhoRequest::new(Kind::Specializes, "places::c");
-    let mut answer = bank().who(&specializes).unwrap();
-    bank().locate(&specializes, &mut answer);
+    let specializes = WhoRequest::new(Kind::Specializes, "places::c").places(Places::Lines);
+    let answer = bank().who(&specializes).unwrap();
     assert_eq!(answer.users[0].name, method);
     assert_eq!(answer.users[0].places[0].position.as_ref().unwrap().line, 6);
 
@@ -49,8 +49,7 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     // Write dates are kept in seconds.
     let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
     fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
-    let mut answer = bank().who(&calls).unwrap();
-    bank().locate(&calls, &mut answer);
+    let answer = bank().who(&calls).unwrap();
     for place in answer.users.iter().flat_map(|user| &user.places) {
         if let Some(position) = &place.position {
             assert!(position.stale, "{place:?}");
@@ -69,9 +68,8 @@ fn a_place_that_is_surely_one_use_is_not_taken_for_another() {
     evaluate("(defpackage :taken (:use :cl))");
     evaluate("(progn (defun taken::g (x) x) (defmacro taken::with (x) `(list (taken::g 0) ,x)))");
     evaluate(&format!("(progn (load (compile-file {file:?} :external-format :utf-8)) t)"));
-    let request = WhoRequest::new(Kind::Calls, "taken::g");
-    let mut answer = bank().who(&request).unwrap();
-    bank().locate(&request, &mut answer);
+    let request = WhoRequest::new(Kind::Calls, "taken::g").places(Places::Lines);
+    let answer = bank().who(&request).unwrap();
     let found = |name: &str| -> Vec<(u32, u32, Certainty, Option<String>)> {
         let user = answer.users.iter().find(|user| user.name == name).unwrap();
         let positions = user.places.iter().map(|place| place.position.clone().unwrap());
@@ -88,9 +86,8 @@ fn a_place_that_is_surely_one_use_is_not_taken_for_another() {
 
 #[test]
 fn sbcls_own_functions_have_the_line_of_their_form() {
-    let request = WhoRequest::new(Kind::References, "*print-base*").package("CL");
-    let mut answer = bank().who(&request).unwrap();
-    bank().locate(&request, &mut answer);
+    let request = WhoRequest::new(Kind::References, "*print-base*").package("CL").places(Places::Lines);
+    let answer = bank().who(&request).unwrap();
     let place = &answer.users[0].places[0];
     assert!(place.file.as_deref().unwrap().starts_with("SYS:SRC;"), "{place:?}");
     let position = place.position.as_ref().unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use steelbank::Steelbank;
-use steelbank::engine::{Lane, LispError, Operation, State};
+use steelbank::engine::{Expired, Lane, LispError, Operation, State};
 use steelbank::query::Error;
 use steelbank::query::control::Control;
 use steelbank::query::evaluate::EvaluateRequest;
@@ -56,6 +56,18 @@ fn lose_in_the_runtime() {
 fn lose_of_the_runtimes_own() {
     in_own_process("death::lose_of_the_runtimes_own", || {
         dies("(sb-sys:%primitive sb-c:halt)", "HALT");
+    });
+}
+
+/// What runs while a used-up stack is unwound uses it up again. It must not go on below the stack: what lies there is the
+/// stack of one of the process's other threads.
+#[test]
+fn cleanup_forms_that_use_up_the_rest_of_the_stack() {
+    in_own_process("death::cleanup_forms_that_use_up_the_rest_of_the_stack", || {
+        dies(
+            "(labels ((f (n) (unwind-protect (1+ (f (1+ n))) (f n)))) (f 0))",
+            "Control stack exhausted, fault: ",
+        );
     });
 }
 
@@ -143,7 +155,9 @@ fn loops_without_interrupts() {
         };
         for lane in [Lane::Query, Lane::Work] {
             let error = ask(lane, "(sb-sys:without-interrupts (loop))", 500).unwrap_err();
-            let Error::Lisp(LispError::DeadlinePassed { milliseconds: 500, stopped: false }) = error else {
+            let Error::Lisp(LispError::DeadlinePassed { milliseconds: 500, work: Expired::StillRunning }) =
+                error
+            else {
                 panic!("{error:?}");
             };
             assert!(error.to_string().contains("could not be stopped"), "{error}");
@@ -175,4 +189,228 @@ fn descriptors_that_lisp_closes() {
     assert!(stack.to_string().to_lowercase().contains("stack"), "{stack}");
     assert!(bank.describe_symbol("car", "CL").unwrap().description.is_some());
     std::process::exit(SOUND);
+}
+
+/// Evaluates `form`, whatever comes of it; the process must be left, and either Lisp or a known death.
+fn costs_lisp_at_worst(form: &str) {
+    let bank = Steelbank::builder().start().unwrap();
+    for lane in [Lane::Work, Lane::Query] {
+        let control = Control::new(Duration::from_secs(4));
+        let begun = std::time::Instant::now();
+        let outcome = EvaluateRequest::new(form).answer(bank.lisp(), lane, &control);
+        assert!(outcome.is_err(), "{outcome:?}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "the deadline was not kept: {outcome:?}");
+        // Threads that the form began may still hold what fills the heap.
+        let again = || bank.evaluate("(progn (sb-ext:gc :full t) (+ 40 2))", Duration::from_secs(30));
+        let next = (0..10).map(|_| again()).find(|next| {
+            let over = next.is_ok() || matches!(bank.status().state, State::Dead { .. });
+            if !over {
+                std::thread::sleep(Duration::from_millis(500));
+            }
+            over
+        });
+        match bank.status().state {
+            State::Dead { reason } => assert!(!reason.is_empty() && reason != "unknown"),
+            _ => assert_eq!(next.unwrap().unwrap().values, ["42"]),
+        }
+        assert!(bank.who_calls("mapcar", "CL").unwrap().count > 300);
+    }
+}
+
+#[test]
+fn recursion_in_a_cleanup_form() {
+    in_own_process("death::recursion_in_a_cleanup_form", || {
+        costs_lisp_at_worst("(labels ((f (n) (unwind-protect (1+ (f (1+ n))) (f n)))) (f 0))");
+    });
+}
+
+#[test]
+fn recursion_in_the_handler_of_an_overflow() {
+    in_own_process("death::recursion_in_the_handler_of_an_overflow", || {
+        costs_lisp_at_worst(
+            "(labels ((f (n) (1+ (f (1+ n)))))
+               (handler-bind ((storage-condition (lambda (c) (declare (ignore c)) (f 0)))) (f 0)))",
+        );
+    });
+}
+
+#[test]
+fn everything_is_traced() {
+    in_own_process("death::everything_is_traced", || {
+        costs_lisp_at_worst("(progn (trace \"SB-IMPL\") (error \"traced\"))");
+    });
+}
+
+#[test]
+fn a_heap_that_several_threads_fill() {
+    in_own_process("death::a_heap_that_several_threads_fill", || {
+        costs_lisp_at_worst(
+            "(let ((threads (loop repeat 4 collect
+                              (sb-thread:make-thread (lambda () (let ((l nil)) (loop (push (make-array 50000) l))))))))
+               (mapc #'sb-thread:join-thread threads))",
+        );
+    });
+}
+
+#[test]
+fn a_thread_that_lets_no_collection_begin() {
+    in_own_process("death::a_thread_that_lets_no_collection_begin", || {
+        let bank = Steelbank::builder().start().unwrap();
+        let control = Control::new(Duration::from_secs(30));
+        EvaluateRequest::new(
+            "(progn (sb-thread:make-thread (lambda () (sb-sys:without-gcing (loop)))) (sleep 0.1))",
+        )
+        .answer(bank.lisp(), Lane::Work, &control)
+        .unwrap();
+        // The collection waits for that thread, and everybody for the collection.
+        let begun = std::time::Instant::now();
+        let control = Control::new(Duration::from_secs(2));
+        let error = EvaluateRequest::new("(sb-ext:gc :full t)")
+            .answer(bank.lisp(), Lane::Work, &control)
+            .unwrap_err();
+        assert!(matches!(error, Error::Lisp(LispError::DeadlinePassed { .. })), "{error:?}");
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        // It does not come back, and that is said.
+        while !matches!(bank.status().state, State::Dead { .. }) {
+            assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", bank.status());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let State::Dead { reason } = bank.status().state else { unreachable!() };
+        assert!(reason.contains("does not react"), "{reason}");
+        assert!(bank.who_calls("mapcar", "CL").unwrap().count > 300);
+    });
+}
+
+/// Runs the test called `name` as a child that ends by itself, with the signal `signal`.
+fn ends_by(name: &str, signal: i32, body: impl FnOnce()) {
+    use std::os::unix::process::ExitStatusExt;
+    if is_child() {
+        body();
+        std::thread::sleep(Duration::from_secs(60));
+        std::process::exit(0);
+    }
+    let output = run(&mut command(name));
+    assert_eq!(
+        output.status.signal(),
+        Some(signal),
+        "{}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+const SIGABRT: i32 = 6;
+
+#[test]
+fn an_abort_outside_of_lisp_ends_the_process() {
+    ends_by("death::an_abort_outside_of_lisp_ends_the_process", SIGABRT, || {
+        let _bank = Steelbank::builder().start().unwrap();
+        std::process::abort();
+    });
+}
+
+#[test]
+fn a_stack_overflow_outside_of_lisp_ends_the_process() {
+    #[allow(unconditional_recursion)]
+    fn deeper(depth: u64) -> u64 {
+        std::hint::black_box(deeper(std::hint::black_box(depth + 1))) + 1
+    }
+    ends_by("death::a_stack_overflow_outside_of_lisp_ends_the_process", SIGABRT, || {
+        let _bank = Steelbank::builder().start().unwrap();
+        std::thread::spawn(|| deeper(0)).join().unwrap();
+    });
+}
+
+#[test]
+fn the_hosts_signals_are_as_they_were() {
+    in_own_process("death::the_hosts_signals_are_as_they_were", || {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        static HEARD: AtomicUsize = AtomicUsize::new(0);
+        extern "C" fn hears(_: i32) {
+            HEARD.fetch_add(1, Ordering::SeqCst);
+        }
+        let before = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGCHLD, libc::SIGALRM];
+        for signal in before {
+            // SAFETY: the handler only counts.
+            unsafe { libc::signal(signal, hears as *const () as libc::sighandler_t) };
+        }
+        let bank = Steelbank::builder().start().unwrap();
+        for signal in before {
+            // SAFETY: a signal to this process has no other effect than the handler's.
+            unsafe { libc::kill(libc::getpid(), signal) };
+        }
+        let patience = std::time::Instant::now();
+        while HEARD.load(Ordering::SeqCst) < before.len() && patience.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // Lisp's own thread may hear some of them again.
+        assert!(HEARD.load(Ordering::SeqCst) >= before.len());
+        // Lisp's own work, too.
+        bank.evaluate("(sb-ext:run-program \"/bin/true\" '())", Duration::from_secs(9)).unwrap();
+        let error = bank.evaluate("(sb-ext:with-timeout 0.1 (loop))", Duration::from_secs(30)).unwrap_err();
+        assert!(error.to_string().contains("Timeout"), "{error}");
+    });
+}
+
+#[test]
+fn signals_of_lisps_own_from_outside() {
+    in_own_process("death::signals_of_lisps_own_from_outside", || {
+        steelbank::engine::block_lisp_signals();
+        let bank = Steelbank::builder().start().unwrap();
+        for _ in 0..100 {
+            // SAFETY: the signals are handled or blocked by every thread of this process.
+            unsafe {
+                libc::kill(libc::getpid(), libc::SIGUSR2);
+            }
+            assert_eq!(
+                bank.evaluate("(progn (sb-ext:gc) 1)", Duration::from_secs(30)).unwrap().values,
+                ["1"]
+            );
+        }
+    });
+}
+
+#[test]
+fn a_profiler_of_processor_time() {
+    in_own_process("death::a_profiler_of_processor_time", || {
+        steelbank::engine::block_lisp_signals();
+        let bank = Steelbank::builder().start().unwrap();
+        bank.evaluate(
+            "(progn (require :sb-sprof)
+               (funcall (intern \"START-PROFILING\" \"SB-SPROF\")
+                        :max-samples 40000 :mode :cpu :sample-interval 0.001))",
+            Duration::from_secs(60),
+        )
+        .unwrap();
+        let askers: Vec<_> = (0..4)
+            .map(|_| {
+                let bank = bank.clone();
+                std::thread::spawn(move || {
+                    for _ in 0..100 {
+                        assert!(bank.describe_symbol("car", "CL").unwrap().description.is_some());
+                        assert!(bank.who_calls("mapcar", "CL").unwrap().count > 300);
+                    }
+                })
+            })
+            .collect();
+        for asker in askers {
+            asker.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_user_without_a_home() {
+    for home in [None, Some("relative/home"), Some("")] {
+        let mut command = command("death::a_user_without_a_home");
+        if !is_child() {
+            command.env_remove("HOME").envs(home.map(|home| ("HOME", home)));
+            let output = run(&mut command);
+            assert!(output.status.success(), "{home:?}: {}", String::from_utf8_lossy(&output.stderr));
+        }
+    }
+    if is_child() {
+        let bank = Steelbank::builder().start().unwrap();
+        assert_eq!(bank.evaluate("(+ 40 2)", Duration::from_secs(30)).unwrap().values, ["42"]);
+    }
 }

@@ -1,19 +1,64 @@
 //! The examples are what the documentation says they are.
 
+use std::path::PathBuf;
 use std::process::Command;
+
+use crate::program::Folder;
+
+/// An example that cargo has built, beside the folder of the tests.
+fn example(name: &str) -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    tests.ancestors().nth(2).unwrap().join("examples").join(name)
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
 
 #[test]
 fn callers() {
-    // Cargo builds examples beside the folder of the tests.
-    let tests = std::env::current_exe().unwrap();
-    let example = tests.ancestors().nth(2).unwrap().join("examples/callers");
-    let run = |arguments: &[&str]| {
-        let output = Command::new(&example).args(arguments).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let run = |arguments: &[&str]| run(Command::new(example("callers")).args(arguments));
     let text = run(&[]);
     assert!(text.starts_with("Functions that call COMMON-LISP::MAPCAR:\n\n  "), "{text}");
     assert!(text.lines().count() > 300, "{text}");
     assert_eq!(run(&["nonesuch", "cl"]), "Symbol NONESUCH not found in package CL (status: NIL)\n");
+}
+
+#[test]
+fn load() {
+    let text = run(&mut Command::new(example("load")));
+    assert!(text.contains("compile"), "{text}");
+    assert!(text.contains("demo is Loaded; 1 compiled\n"), "{text}");
+    assert!(text.ends_with("TWICE calls MAPCAR: true\nslow was called off\n"), "{text}");
+}
+
+#[test]
+fn tokio() {
+    let text = run(&mut Command::new(example("tokio")));
+    assert_eq!(
+        text,
+        "MAPCAR has hundreds of callers: true\nsquares: [0, 1, 4, 9, 16]\nCAR is described: true\n"
+    );
+}
+
+#[test]
+fn parallel() {
+    let text = run(&mut Command::new(example("parallel")));
+    assert_eq!(text.lines().count(), 8, "{text}");
+    assert!(text.lines().all(|line| line.ends_with(" callers")), "{text}");
+}
+
+/// Any program that uses the library becomes one file: copied away, and with an empty environment, it answers.
+#[test]
+fn one_file() {
+    let folder = Folder::new("example-one-file");
+    let program = folder.0.join("program");
+    std::fs::copy(example("one_file"), &program).unwrap();
+    let text = run(Command::new(&program).env_clear().current_dir(&folder.0));
+    assert!(text.starts_with("COMMON-LISP::*PRINT-BASE* [VARIABLE]\n  Value: 10\n"), "{text}");
+    // And one that does not ask for it carries nothing: the section is dropped by the linker.
+    let size = |name: &str| std::fs::metadata(example(name)).unwrap().len();
+    assert!(size("one_file") > size("callers") + 40_000_000, "{} {}", size("one_file"), size("callers"));
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use steelbank::Steelbank;
-use steelbank::mcp::{ServeError, Session, serve_stdio};
+use steelbank::doors::mcp::{ServeError, serve_stdio};
+use steelbank::tools::Session;
 
 use crate::child::{command, is_child};
 use crate::client::Client;

@@ -2,14 +2,24 @@
 // Clippy takes only functions marked #[test] for tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
+mod again;
+mod check;
 mod child;
 mod cli;
 #[path = "../client/mod.rs"]
 mod client;
 mod death;
 mod examples;
+#[allow(dead_code)]
+#[path = "../it/fixtures.rs"]
+mod fixtures;
+mod hermetic;
 mod hostile;
 mod one_file;
 mod program;
+mod readme;
+mod second;
 mod serve;
 mod setup;
+mod snapshot;
+mod traps;

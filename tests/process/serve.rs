@@ -177,7 +177,7 @@ fn a_cancelled_load_stops_and_lisp_goes_on() {
 fn while_a_system_loads_every_answer_about_the_image_says_so() {
     let folder = Folder::new("moving");
     let mut command = server_over(&folder, "steelbank-moving", "(loop (sleep 0.01))");
-    command.args(["--system", "steelbank-moving"]);
+    command.args(["--no-snapshot", "--system", "steelbank-moving"]);
     let (mut child, mut client) = serve(command, Streams::Pipes);
     client.initialize();
     while client.call("status", json!({}))["structuredContent"]["loading"] != true {
@@ -200,7 +200,9 @@ fn while_a_system_loads_every_answer_about_the_image_says_so() {
         assert!(!contract.contains("is being loaded"), "the contract's text stays what it is: {contract}");
     }
     let answer = client.call("code-find-references", json!({ "symbol": "not-yet-there" }));
-    assert!(answer["content"][0]["text"].as_str().unwrap().contains("is being loaded"), "{answer}");
+    // An error has the note apart too, as every answer.
+    assert_eq!((&answer["isError"], &answer["structuredContent"]["loading"]), (&json!(true), &json!(true)));
+    assert!(answer["content"][1]["text"].as_str().unwrap().contains("is being loaded"), "{answer}");
     // It would go on loading for ever.
     child.kill().unwrap();
     child.wait().unwrap();
@@ -210,7 +212,7 @@ fn while_a_system_loads_every_answer_about_the_image_says_so() {
 fn a_system_that_did_not_load_in_the_background_is_in_the_status() {
     let folder = Folder::new("background");
     let mut command = server_over(&folder, "steelbank-background", "(defun f () (if))");
-    command.args(["--system", "steelbank-background", "--system", "no-such-system"]);
+    command.args(["--no-snapshot", "--system", "steelbank-background", "--system", "no-such-system"]);
     let (child, mut client) = serve(command, Streams::Pipes);
     client.initialize();
     let loads = loop {
@@ -287,4 +289,107 @@ fn without_a_project_fasls_go_into_our_cache_all_the_same() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
     assert!(folder.0.join("cache/projects/fasls").is_dir() && folder.0.join("cache/projects/taps").is_dir());
     assert!(!folder.0.join(".cache/common-lisp").exists());
+}
+
+#[test]
+fn however_many_loads_wait_questions_are_answered() {
+    let folder = Folder::new("many-loads");
+    let (child, mut client) =
+        serve(server_over(&folder, "steelbank-many", "(loop (sleep 0.01))"), Streams::Pipes);
+    client.initialize();
+    let call = json!({ "name": "load-system", "arguments": { "system": "steelbank-many" } });
+    let loads: Vec<u64> = (0..100).map(|_| client.begin("tools/call", call.clone())).collect();
+    assert!(client.text("who-calls", json!({ "name": "cl:mapcar" })).starts_with("Functions that call"));
+    assert!(client.text("status", json!({})).starts_with("Lisp is "));
+    assert!(client.text("describe-symbol", json!({ "name": "cl:car" })).starts_with("COMMON-LISP::CAR"));
+    for id in &loads {
+        let params = json!({ "requestId": id });
+        client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
+    }
+    // Their threads are free again.
+    let again =
+        client.begin("tools/call", json!({ "name": "load-system", "arguments": { "system": "uiop" } }));
+    assert_eq!(client.response(again)["result"]["isError"], false);
+    assert!(loads.iter().all(|id| !client.has_response(*id)));
+    drop(client);
+    assert_eq!(ends(child).code(), Some(0));
+}
+
+#[test]
+fn answers_that_nobody_reads_wait_with_their_producer() {
+    const MANY: usize = 3_000;
+    let (child, mut client) = serve(server(), Streams::Pipes);
+    client.initialize();
+    let call = json!({ "name": "who-calls", "arguments": { "name": "cl:mapcar" } });
+    let ids: Vec<u64> = (0..MANY).map(|_| client.begin("tools/call", call.clone())).collect();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak: u64 = peak.trim().strip_suffix(" kB").unwrap().parse().unwrap();
+    for id in ids {
+        assert_eq!(client.response(id)["result"]["isError"], false);
+    }
+    // The answers together are some 200 MB.
+    assert!(peak < 250_000, "{peak} kB");
+    drop(client);
+    assert_eq!(ends(child).code(), Some(0));
+}
+
+#[test]
+fn without_a_project_the_server_says_so_and_roots_name_one() {
+    let folder = Folder::new("roots");
+    let (empty, project) = (folder.0.join("empty"), folder.0.join("a project"));
+    for folder in [&empty, &project] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    std::fs::write(project.join("steelbank-roots.asd"), "(defsystem \"steelbank-roots\")").unwrap();
+    let start = || {
+        let mut command = server();
+        command.current_dir(&empty).env("HOME", &folder.0).env("STEELBANK_CACHE", folder.0.join("cache"));
+        serve(command, Streams::Pipes)
+    };
+    let (child, mut client) = start();
+    client.initialize();
+    for (tool, arguments) in
+        [("find_references", json!({ "pattern": "needle" })), ("list-systems", json!({}))]
+    {
+        let error = client.error(tool, arguments);
+        assert!(error.contains("no project") && error.contains("--project DIR"), "{error}");
+    }
+    drop(client);
+    assert_eq!(ends(child).code(), Some(0));
+
+    let (child, mut client) = start();
+    let hello = json!({
+        "protocolVersion": "2025-11-25", "capabilities": { "roots": {} },
+        "clientInfo": { "name": "roots", "version": "1" },
+    });
+    client.request("initialize", hello);
+    client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+    let asked = client.read().unwrap();
+    assert_eq!(asked["method"], "roots/list", "{asked}");
+    let uri = format!("file://{}", project.display()).replace(' ', "%20");
+    client.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "roots": [{ "uri": uri }] } }));
+    assert!(client.text("list-systems", json!({})).contains("steelbank-roots"));
+    client.text("find_references", json!({ "pattern": "defsystem" }));
+    drop(client);
+    assert_eq!(ends(child).code(), Some(0));
+}
+
+#[test]
+fn a_server_whose_client_leaves_during_a_load_ends() {
+    for streams in [Streams::Pipes, Streams::SocketPairs] {
+        let folder = Folder::new("leaves");
+        let (child, mut client) =
+            serve(server_over(&folder, "steelbank-left", "(loop (sleep 0.01))"), streams);
+        client.initialize();
+        client.begin(
+            "tools/call",
+            json!({ "name": "load-system", "arguments": { "system": "steelbank-left" } }),
+        );
+        while client.call("status", json!({}))["structuredContent"]["lisp"] != "busy" {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        drop(client);
+        assert_eq!(ends(child).code(), Some(0));
+    }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::query::designator::DesignatorError;
 use crate::query::lookup::DEFAULT_PACKAGE;
+use crate::query::text::TextUse;
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,20 +43,24 @@ pub enum Error {
     #[error(transparent)]
     Designator(#[from] DesignatorError),
     /// There is no such package.
-    #[error("Package {package} not found. Load the system that defines it, or name another package.")]
+    #[error("Package {package} not found. Load the system that defines it, or name another package.{unseen}")]
     NoPackage {
         /// What was asked for.
         package: String,
+        /// Where the name stands in files that are not loaded, in a sentence; or nothing.
+        unseen: String,
     },
     /// There is no such symbol.
     #[error(
-        "Symbol {name} not found in package {package}. Load the system that defines it, or correct the name."
+        "Symbol {name} not found in package {package}. Load the system that defines it, or correct the name.{unseen}"
     )]
     NoSymbol {
         /// What was asked for.
         name: String,
         /// Where.
         package: String,
+        /// Where the name stands in files that are not loaded, in a sentence; or nothing.
+        unseen: String,
     },
     /// `project_only` without a project.
     #[error(
@@ -118,6 +123,10 @@ pub enum Certainty {
     Via,
 }
 
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
 /// One line with uses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reference {
@@ -149,6 +158,14 @@ pub struct Reference {
     /// For evidence `via`: the operator whose expansion makes the use.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub via: Option<String>,
+    /// For evidence `via`: where the symbol stands in the definition of that operator, or of what it calls, as
+    /// `path:line`: a rename there changes this use.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub via_stands_at: Option<String>,
+    /// For evidence `via`: the symbol stands in no such definition: the operator makes it, from these names in the form
+    /// if from any. No rename of the symbol changes this use.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub via_made_from: Option<Vec<String>>,
     /// The file has changed since it was loaded, so that lines may have moved.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub stale: bool,
@@ -167,6 +184,13 @@ pub struct Answer {
     pub total: usize,
     /// Whether some were left out because of `limit`.
     pub truncated: bool,
+    /// Lines with the name in text that the image does not have as it stands on disk: files that are not loaded or have
+    /// changed since, and what feature expressions leave out. Evidence `text`: the place is known, the meaning is not.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub text: Vec<TextUse>,
+    /// How often the name stands in such text, those left out because of `limit` included.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub text_total: usize,
     /// A system is being loaded just now: the answer may soon be another.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub loading: bool,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 use steelbank::query::lookup::Lookup;
-use steelbank::xref::{Access, Index, Kind, Role, Symbol};
+use steelbank_xref::{Access, Index, Kind, Role, Symbol};
 
 /// How many things were compared, and what differs, one line each.
 #[derive(Debug, Default)]

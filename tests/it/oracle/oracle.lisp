@@ -6,19 +6,27 @@
 ;;;; for each kind and name which code objects have such a record at all; for each question the cache is then filled with these alone.
 ;;;; COLLECT-XREF still decodes them and decides. Code objects left out hold no record of that name, and names that no
 ;;;; record holds have no answer. SPOT-CHECK asks a sample with the full cache as well.
+;;;;
+;;;; What is steelbank's own is in nobody's answers, and so it is left out here.
 
 (defpackage :steelbank-oracle
   (:use :common-lisp))
 
 (in-package :steelbank-oracle)
 
+(defun code-objects ()
+  "All code objects but steelbank's own."
+  (let ((codes '()))
+    (sb-vm:map-code-objects (lambda (code)
+                              (unless (steelbank::own-code-p code)
+                                (push code codes))))
+    codes))
+
 (defun mentions ()
   "A table from each kind and used name to the code objects that have a record of it."
   (sb-ext:gc :full t)
-  (let ((table (make-hash-table :test 'equal))
-        (codes '()))
-    (sb-vm:map-code-objects (lambda (code) (push code codes)))
-    (dolist (code codes table)
+  (let ((table (make-hash-table :test 'equal)))
+    (dolist (code (code-objects) table)
       (dotimes (entry (sb-kernel:code-n-entries code))
         (let ((xrefs (sb-kernel:%simple-fun-xrefs (sb-kernel:%code-entry-point code entry))))
           (when xrefs
@@ -26,7 +34,7 @@
              (lambda (kind name form)
                (declare (ignore form))
                (let ((key (cons kind name)))
-                 (unless (eq (first (gethash key table)) code)
+                 (unless (or (steelbank::own-name-p name) (eq (first (gethash key table)) code))
                    (push code (gethash key table)))))
              xrefs)))))))
 
@@ -100,7 +108,7 @@
 
 (defun spot-check (table)
   "Ask every kind about a sample of the names with every code object in the cache, and compare."
-  (let ((all (let ((codes '())) (sb-vm:map-code-objects (lambda (code) (push code codes))) codes))
+  (let ((all (code-objects))
         (names (loop for (nil . name) being the hash-keys of table for number from 0
                      when (zerop (mod number 500)) collect name)))
     (dolist (name names)
@@ -117,12 +125,15 @@
       (when (and (find-class symbol nil) (not (gethash symbol (load-time-value (make-hash-table :test 'eq)))))
         (pushnew symbol classes)))
     (dolist (class classes)
-      (loop for (name) in (sb-introspect:who-specializes-directly class)
-            do (write-line-of stream "specializes" "plain" (text class) (text (second name)) "-" "-" "-")))))
+      (loop for (name . source) in (sb-introspect:who-specializes-directly class)
+            unless (or (steelbank::own-name-p name)
+                       ;; The classes of the method's arguments.
+                       (steelbank::own-name-p (sb-introspect::definition-source-description source)))
+              do (write-line-of stream "specializes" "plain" (text class) (text (second name)) "-" "-" "-")))))
 
 (defun write-symbols (stream)
   "One line for every symbol that is accessible in a package: package, status, home, name, printed symbol."
-  (dolist (package (list-all-packages))
+  (dolist (package (steelbank::exported-packages))
     (let ((seen (make-hash-table :test 'eq)))
       (do-symbols (symbol package)
         (unless (gethash symbol seen)
@@ -133,7 +144,7 @@
 
 (defun write-packages (stream)
   "One line for every name and nickname of a package: the name, and the package's own name."
-  (dolist (package (list-all-packages))
+  (dolist (package (steelbank::exported-packages))
     (dolist (name (cons (package-name package) (package-nicknames package)))
       (write-line-of stream name (package-name package)))))
 

@@ -1,0 +1,315 @@
+//! System definitions, read and not run: what a `.asd` file defines as far as its text tells.
+//!
+//! ASDF evaluates these files; that is somebody's code. Here `defsystem` forms are looked for in the text. What only
+//! evaluation could tell (`#.`, components of the system's own classes, inferred systems) is left out, and said.
+
+use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Span, Token, TokenKind};
+
+/// A `defsystem` form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SystemDefinition {
+    /// The system's name as ASDF knows it: a string as it is written, a symbol in lower case.
+    pub name: String,
+    /// The whole form.
+    pub form: Span,
+    /// The Lisp files of its components, relative to the definition's folder, with `/` between folders.
+    pub files: Vec<String>,
+    /// The systems that it names in `:depends-on`, plainly or with a version or a feature.
+    pub depends_on: Vec<String>,
+    /// Whether `files` are all of its files for certain.
+    pub complete: bool,
+}
+
+/// The systems that `text`, of a `.asd` file, defines, in order.
+pub fn system_definitions(text: &[u8]) -> Vec<SystemDefinition> {
+    let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+    let source = Source { text, lisp: &lisp };
+    (0..lisp.forms().len()).filter_map(|index| source.definition(FormId::new(index))).collect()
+}
+
+struct Source<'a> {
+    text: &'a [u8],
+    lisp: &'a LispText,
+}
+
+impl Source<'_> {
+    /// What the form defines, if it is an active `defsystem` form that is evaluated where it stands.
+    fn definition(&self, id: FormId) -> Option<SystemDefinition> {
+        let form = self.lisp.form(id)?;
+        if form.kind != FormKind::List
+            || !form.active
+            || !self.lisp.head(form)?.is_named(self.text, "DEFSYSTEM")
+        {
+            return None;
+        }
+        let mut around = form.parent;
+        while let Some(parent) = around.and_then(|parent| self.lisp.form(parent)) {
+            if parent.kind != FormKind::List {
+                return None;
+            }
+            around = parent.parent;
+        }
+        let mut elements = self.lisp.elements(id).skip(1);
+        let mut found = SystemDefinition {
+            name: self.name(elements.next()?)?,
+            form: form.span,
+            files: Vec::new(),
+            depends_on: Vec::new(),
+            complete: true,
+        };
+        let options = Options::new(self, elements);
+        found.complete = options.plain;
+        if options.get("CLASS").is_some() {
+            // Such as package-inferred systems, whose files are found by other rules.
+            found.complete = false;
+        }
+        for dependency in options.get("DEPENDS-ON").into_iter().flat_map(|datum| self.list(datum)) {
+            found.depends_on.extend(self.dependency(dependency));
+        }
+        let folder = self.folder("", options.get("PATHNAME"), None, &mut found.complete);
+        if let Some(components) = options.get("COMPONENTS") {
+            self.components(components, &folder, &mut found);
+        }
+        Some(found)
+    }
+
+    /// Adds the files of a list of components in `folder`.
+    fn components(&self, list: Datum, folder: &str, found: &mut SystemDefinition) {
+        let Datum::Form(list) = list else {
+            found.complete &= self.is_nil(list);
+            return;
+        };
+        if self.lisp.form(list).is_none_or(|form| form.kind != FormKind::List) {
+            found.complete = false;
+            return;
+        }
+        for component in self.lisp.elements(list) {
+            let Datum::Form(id) = component else {
+                found.complete = false;
+                continue;
+            };
+            let mut elements = self.lisp.elements(id);
+            let kind = elements.next().and_then(|datum| self.keyword(datum));
+            let name = elements.next().and_then(|datum| self.name(datum));
+            let (Some(kind), Some(name)) = (kind, name) else {
+                found.complete = false;
+                continue;
+            };
+            let options = Options::new(self, elements);
+            found.complete &= options.plain;
+            match kind.as_str() {
+                "MODULE" => {
+                    let inside =
+                        self.folder(folder, options.get("PATHNAME"), Some(&name), &mut found.complete);
+                    if let Some(components) = options.get("COMPONENTS") {
+                        self.components(components, &inside, found);
+                    }
+                }
+                "FILE" | "CL-SOURCE-FILE" => {
+                    let path = match options.get("PATHNAME") {
+                        None => Some(format!("{name}.lisp")),
+                        Some(given) => self.string(given),
+                    };
+                    match path {
+                        Some(path) => found.files.push(joined(folder, &path)),
+                        None => found.complete = false,
+                    }
+                }
+                "STATIC-FILE" | "DOC-FILE" | "HTML-FILE" => {}
+                // A class of the system's own: it may stand for Lisp code.
+                _ => found.complete = false,
+            }
+        }
+    }
+
+    /// The folder that `:pathname` names inside `outer`; without one, that of the module `name`.
+    fn folder(
+        &self,
+        outer: &str,
+        pathname: Option<Datum>,
+        name: Option<&str>,
+        complete: &mut bool,
+    ) -> String {
+        match (pathname, name) {
+            (None, None) => outer.to_owned(),
+            (None, Some(name)) => joined(outer, name),
+            (Some(given), _) => match self.string(given) {
+                Some(path) => joined(outer, &path),
+                None => {
+                    *complete = false;
+                    outer.to_owned()
+                }
+            },
+        }
+    }
+
+    /// The system that an element of `:depends-on` names: `"a"`, `(:version "a" "1")`, `(:feature :x "a")`.
+    fn dependency(&self, datum: Datum) -> Option<String> {
+        let Datum::Form(id) = datum else { return self.name(datum) };
+        let mut elements = self.lisp.elements(id);
+        match self.keyword(elements.next()?)?.as_str() {
+            "VERSION" => self.name(elements.next()?),
+            "FEATURE" => self.dependency(elements.nth(1)?),
+            _ => None,
+        }
+    }
+
+    fn list(&self, datum: Datum) -> Vec<Datum> {
+        match datum {
+            Datum::Form(id) => self.lisp.elements(id).collect(),
+            Datum::Token(_) => Vec::new(),
+        }
+    }
+
+    fn token(&self, datum: Datum) -> Option<&Token> {
+        match datum {
+            Datum::Token(index) => self.lisp.tokens().get(index),
+            Datum::Form(_) => None,
+        }
+    }
+
+    fn is_nil(&self, datum: Datum) -> bool {
+        self.token(datum).is_some_and(|token| token.is_named(self.text, "NIL"))
+    }
+
+    /// The name of a keyword.
+    fn keyword(&self, datum: Datum) -> Option<String> {
+        let token = self.token(datum).filter(|token| token.marker == Marker::Keyword)?;
+        Some(token.symbol(self.text).name.into_owned())
+    }
+
+    fn string(&self, datum: Datum) -> Option<String> {
+        if let Datum::Form(id) = datum {
+            // #p"folder/"
+            let form = self.lisp.form(id).filter(|form| form.kind == FormKind::Literal)?;
+            let start = self.text.get(form.span.range())?;
+            return match start {
+                [b'#', b'p' | b'P', ..] => self.string(self.lisp.elements(id).next()?),
+                _ => None,
+            };
+        }
+        let token = self.token(datum).filter(|token| token.kind == TokenKind::String)?;
+        let raw = self.text.get(token.span.range())?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        let mut characters = super::lines::decode(raw).into_owned().chars().collect::<Vec<_>>().into_iter();
+        let mut string = String::new();
+        while let Some(character) = characters.next() {
+            string.extend(if character == '\\' { characters.next() } else { Some(character) });
+        }
+        Some(string)
+    }
+
+    /// A name as ASDF coerces it: a string as it is, a symbol in lower case.
+    fn name(&self, datum: Datum) -> Option<String> {
+        if let Some(string) = self.string(datum) {
+            return Some(string);
+        }
+        let token = self.token(datum).filter(|token| token.kind == TokenKind::Symbol)?;
+        Some(token.symbol(self.text).name.to_lowercase())
+    }
+}
+
+/// A property list of options.
+struct Options {
+    pairs: Vec<(String, Datum)>,
+    /// Whether it is one as it stands, without parts that only evaluation tells.
+    plain: bool,
+}
+
+impl Options {
+    fn new(source: &Source<'_>, elements: impl Iterator<Item = Datum>) -> Options {
+        let mut options = Options { pairs: Vec::new(), plain: true };
+        let mut elements = elements;
+        while let Some(key) = elements.next() {
+            let (Some(key), Some(value)) = (source.keyword(key), elements.next()) else {
+                options.plain = false;
+                break;
+            };
+            options.pairs.push((key, value));
+        }
+        options
+    }
+
+    fn get(&self, key: &str) -> Option<Datum> {
+        self.pairs.iter().find(|(other, _)| other == key).map(|(_, value)| *value)
+    }
+}
+
+fn joined(folder: &str, path: &str) -> String {
+    match folder.trim_end_matches('/') {
+        _ if path.starts_with('/') => path.to_owned(),
+        "" => path.trim_end_matches('/').to_owned(),
+        folder => format!("{folder}/{}", path.trim_end_matches('/')),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Vec<(String, Vec<String>, bool)> {
+        let all = system_definitions(text.as_bytes());
+        all.into_iter().map(|system| (system.name, system.files, system.complete)).collect()
+    }
+
+    fn one(text: &str, name: &str, files: &[&str], complete: bool) {
+        let files = files.iter().map(|&file| file.to_owned()).collect();
+        assert_eq!(read(text), [(name.to_owned(), files, complete)], "{text}");
+    }
+
+    #[test]
+    fn plain_definitions_are_read() {
+        one("(defsystem \"a\")", "a", &[], true);
+        one(
+            "(asdf:defsystem #:Shop :components ((:file \"b\") (:static-file \"x.txt\")))",
+            "shop",
+            &["b.lisp"],
+            true,
+        );
+        one(
+            "(asdf/defsystem:defsystem a/b :pathname \"src/\" :serial t :components
+               ((:module \"m\" :components ((:file \"x\") (:file \"sub/y\")))
+                (:module n :pathname \"../n\" :components ((:file \"z\" :pathname \"zed.cl\")))))",
+            "a/b",
+            &["src/m/x.lisp", "src/m/sub/y.lisp", "src/../n/zed.cl"],
+            true,
+        );
+        one("(eval-when (:load-toplevel) (defsystem :a))", "a", &[], true);
+        one("(defsystem \"p\" :pathname #p\"lib/\" :components ((:file \"f\")))", "p", &["lib/f.lisp"], true);
+        let text = "(defsystem \"a\" :depends-on (\"b\" :c (:version \"d\" \"1\") (:feature :sbcl \"e\") (:require \"f\")))";
+        assert_eq!(system_definitions(text.as_bytes())[0].depends_on, ["b", "c", "d", "e"]);
+    }
+
+    #[test]
+    fn what_only_evaluation_tells_is_not_guessed() {
+        one("(defsystem \"a\" :components #.(error \"never\"))", "a", &[], false);
+        one("(defsystem \"a\" :components ((:file \"b\") #.(error \"never\")))", "a", &["b.lisp"], false);
+        one("(defsystem \"a\" :class :package-inferred-system)", "a", &[], false);
+        one("(defsystem \"a\" :components ((:my-file \"b\")))", "a", &[], false);
+        one("(defsystem \"a\" #.(list) :components ())", "a", &[], false);
+        one(
+            "(defsystem \"a\" :pathname #.(error \"never\") :components ((:file \"b\")))",
+            "a",
+            &["b.lisp"],
+            false,
+        );
+    }
+
+    #[test]
+    fn what_defines_nothing_is_no_definition() {
+        for text in [
+            "",
+            "(defsystem)",
+            "'(defsystem \"a\")",
+            "`(defsystem ,x)",
+            "(defmacro m (x) `(defsystem \"a\"))",
+            "#+ccl (defsystem \"a\")",
+            "; (defsystem \"a\")",
+            "(defsystem #.(error \"never\"))",
+            "(list #.(defsystem \"a\"))",
+        ] {
+            assert_eq!(read(text), [], "{text}");
+        }
+        one("(defsystem \"a\" :components ((:file", "a", &[], false);
+        one("#-ccl (defsystem \"a\")\n(defsystem", "a", &[], true);
+    }
+}

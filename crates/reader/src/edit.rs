@@ -1,0 +1,539 @@
+//! Editing one definition of a text: finding it by name and kind, and putting another text in its place.
+
+use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Span, TokenKind};
+
+/// A definition that stands in a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DefinitionForm {
+    /// The whole form.
+    pub span: Span,
+    /// How it would be named: `(defmethod area :around (square))`.
+    pub label: String,
+    /// The package that is current there.
+    pub package: Option<String>,
+}
+
+/// A definition as it is named: its operator, if that is given, its name, and, of a method, qualifiers and classes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Named {
+    operator: Option<String>,
+    name: String,
+    qualifiers: Vec<String>,
+    /// The classes of a method's required parameters; None if they are not given.
+    classes: Option<Vec<String>>,
+}
+
+/// Operators around forms that are top-level forms all the same.
+const TRANSPARENT: [&str; 6] =
+    ["PROGN", "EVAL-WHEN", "LOCALLY", "MACROLET", "SYMBOL-MACROLET", "COMPILER-LET"];
+
+/// The definitions of `text` that `wanted` names: a name alone, or the beginning of the form, as in `(defun area)`,
+/// `(setf area)`, `(defmethod area :around (square))`.
+///
+/// # Errors
+/// `wanted` names nothing: a sentence.
+pub fn find_definitions(text: &[u8], wanted: &str) -> Result<Vec<DefinitionForm>, String> {
+    let wanted = read_wanted(wanted)?;
+    let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+    let source = Source { text, lisp: &lisp };
+    Ok(source
+        .definitions()
+        .into_iter()
+        .filter(|(_, named)| matches(&wanted, named))
+        .map(|(id, named)| source.form(id, &named))
+        .collect())
+}
+
+/// All definitions of `text`, in order, as [`find_definitions`] names them.
+pub fn definitions(text: &[u8]) -> Vec<DefinitionForm> {
+    let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+    let source = Source { text, lisp: &lisp };
+    source.definitions().iter().map(|(id, named)| source.form(*id, named)).collect()
+}
+
+fn matches(wanted: &Named, named: &Named) -> bool {
+    let operator = match &wanted.operator {
+        Some(operator) => named.operator.as_ref() == Some(operator),
+        None => true,
+    };
+    let padded = |classes: &[String], length: usize| {
+        let mut classes = classes.to_vec();
+        classes.resize(length, "T".to_owned());
+        classes
+    };
+    let classes = match (&wanted.classes, &named.classes) {
+        (Some(wanted), Some(found)) => {
+            let length = wanted.len().max(found.len());
+            padded(wanted, length) == padded(found, length)
+        }
+        (Some(_), None) => false,
+        (None, _) => true,
+    };
+    // Classes without qualifiers name the primary method.
+    let qualifiers =
+        (wanted.qualifiers.is_empty() && wanted.classes.is_none()) || wanted.qualifiers == named.qualifiers;
+    operator && wanted.name == named.name && qualifiers && classes
+}
+
+fn read_wanted(wanted: &str) -> Result<Named, String> {
+    let text = wanted.trim().as_bytes();
+    let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+    let source = Source { text, lisp: &lisp };
+    let unreadable = || {
+        format!(
+            "{wanted:?} names no definition. Name it by its name, or as its form begins: (defun area), (defun (setf area)), \
+             (defmethod area :around (square))."
+        )
+    };
+    let [only] = lisp.toplevel() else { return Err(unreadable()) };
+    if only.unterminated || !lisp.balanced() {
+        return Err(unreadable());
+    }
+    let plain = |name| Named { operator: None, name, qualifiers: Vec::new(), classes: None };
+    match only.form {
+        None => source.name(Datum::Token(only.tokens().start)).map(plain).ok_or_else(unreadable),
+        Some(id) => {
+            if let Some(name) = source.function_name(id) {
+                return Ok(plain(name));
+            }
+            source.named(id).ok_or_else(unreadable)
+        }
+    }
+}
+
+struct Source<'a> {
+    text: &'a [u8],
+    lisp: &'a LispText,
+}
+
+impl Source<'_> {
+    fn form(&self, id: FormId, named: &Named) -> DefinitionForm {
+        let span = self.lisp.span(Datum::Form(id));
+        let toplevel = self.lisp.toplevel_from(span.start);
+        DefinitionForm {
+            span,
+            label: named.label(),
+            package: toplevel.and_then(|toplevel| toplevel.package.as_deref()).map(str::to_owned),
+        }
+    }
+
+    /// The active definitions at top level, and inside of forms that leave them at top level.
+    fn definitions(&self) -> Vec<(FormId, Named)> {
+        let mut found = Vec::new();
+        let mut look: Vec<FormId> = self.lisp.toplevel().iter().rev().filter_map(|form| form.form).collect();
+        while let Some(id) = look.pop() {
+            let Some(form) = self.lisp.form(id) else { continue };
+            if form.kind != FormKind::List || !form.active {
+                continue;
+            }
+            let head = self.lisp.head(form).map(|head| head.symbol(self.text).name.into_owned());
+            if head.is_some_and(|head| TRANSPARENT.contains(&head.as_str())) {
+                let inner: Vec<FormId> = self
+                    .lisp
+                    .elements(id)
+                    .skip(1)
+                    .filter_map(|element| match element {
+                        Datum::Form(id) => Some(id),
+                        Datum::Token(_) => None,
+                    })
+                    .collect();
+                look.extend(inner.into_iter().rev());
+            } else if let Some(named) = self.named(id) {
+                found.push((id, named));
+            }
+        }
+        found
+    }
+
+    /// What the form defines, by its operator and what follows it.
+    fn named(&self, id: FormId) -> Option<Named> {
+        let mut elements = self.lisp.elements(id);
+        let operator = self.symbol(elements.next()?)?;
+        let name = match elements.next()? {
+            Datum::Token(index) => self.name(Datum::Token(index))?,
+            // (defstruct (point (:constructor nil))), (defun (setf area))
+            Datum::Form(id) => match self.function_name(id) {
+                Some(name) => name,
+                None => self.name(self.lisp.elements(id).next()?)?,
+            },
+        };
+        let (mut qualifiers, mut classes) = (Vec::new(), None);
+        if operator == "DEFMETHOD" {
+            for element in elements {
+                match element {
+                    Datum::Token(_) => match self.symbol(element) {
+                        // () is a lambda list.
+                        Some(name) if name == "NIL" => {
+                            classes = Some(Vec::new());
+                            break;
+                        }
+                        Some(name) => qualifiers.push(name),
+                        None => break,
+                    },
+                    Datum::Form(id) => {
+                        classes = Some(self.classes(id));
+                        break;
+                    }
+                }
+            }
+        }
+        Some(Named { operator: Some(operator), name, qualifiers, classes })
+    }
+
+    /// The classes of the required parameters of a specialized lambda list. In a list of class names alone, these.
+    fn classes(&self, id: FormId) -> Vec<String> {
+        let elements: Vec<Datum> = self.lisp.elements(id).collect();
+        let is_key = |datum: &Datum| self.symbol(*datum).is_some_and(|name| name.starts_with('&'));
+        let specialized = elements
+            .iter()
+            .any(|element| matches!(element, Datum::Form(id) if self.eql_specializer(*id).is_none()));
+        let required = elements.iter().take_while(|element| !is_key(element));
+        required
+            .map(|&element| match element {
+                Datum::Form(id) => {
+                    self.eql_specializer(id).unwrap_or_else(|| match self.lisp.elements(id).nth(1) {
+                        Some(Datum::Form(class)) => {
+                            self.eql_specializer(class).unwrap_or_else(|| self.plain_text(class))
+                        }
+                        Some(class) => self.symbol(class).unwrap_or_default(),
+                        None => "T".to_owned(),
+                    })
+                }
+                // A parameter without a class, or a class name.
+                Datum::Token(_) if specialized => "T".to_owned(),
+                Datum::Token(_) => self.symbol(element).unwrap_or_default(),
+            })
+            .collect()
+    }
+
+    /// `(eql x)` as text.
+    fn eql_specializer(&self, id: FormId) -> Option<String> {
+        let head = self.lisp.elements(id).next().and_then(|head| self.symbol(head))?;
+        (head == "EQL").then(|| self.plain_text(id))
+    }
+
+    fn plain_text(&self, id: FormId) -> String {
+        let text = self.text.get(self.lisp.span(Datum::Form(id)).range()).unwrap_or_default();
+        String::from_utf8_lossy(text).split_whitespace().collect::<Vec<_>>().join(" ").to_uppercase()
+    }
+
+    /// `(setf name)` and its like as one name.
+    fn function_name(&self, id: FormId) -> Option<String> {
+        let elements: Vec<Datum> = self.lisp.elements(id).collect();
+        let [operator, name] = elements.as_slice() else { return None };
+        let operator = self.symbol(*operator).filter(|name| matches!(name.as_str(), "SETF" | "CAS"))?;
+        Some(format!("({operator} {})", self.symbol(*name)?))
+    }
+
+    fn symbol(&self, datum: Datum) -> Option<String> {
+        let Datum::Token(index) = datum else { return None };
+        let token = self.lisp.tokens().get(index).filter(|token| token.kind == TokenKind::Symbol)?;
+        let name = token.symbol(self.text).name;
+        Some(if token.marker == Marker::Keyword { format!(":{name}") } else { name.into_owned() })
+    }
+
+    /// The name that is defined: a symbol, whatever marks its package, or a string.
+    fn name(&self, datum: Datum) -> Option<String> {
+        let Datum::Token(index) = datum else { return None };
+        let token = self.lisp.tokens().get(index)?;
+        match token.kind {
+            TokenKind::Symbol => Some(token.symbol(self.text).name.into_owned()),
+            TokenKind::String => {
+                let raw = self.text.get(token.span.range())?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+                Some(String::from_utf8_lossy(raw).into_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Named {
+    fn label(&self) -> String {
+        let lower =
+            |name: &str| if name == name.to_uppercase() { name.to_lowercase() } else { format!("|{name}|") };
+        let mut label = format!("({}", lower(self.operator.as_deref().unwrap_or_default()));
+        label.push(' ');
+        label.push_str(&lower(&self.name));
+        for qualifier in &self.qualifiers {
+            label.push(' ');
+            label.push_str(&lower(qualifier));
+        }
+        if let Some(classes) = &self.classes {
+            let classes: Vec<String> = classes.iter().map(|class| lower(class)).collect();
+            label.push_str(&format!(" ({})", classes.join(" ")));
+        }
+        label.push(')');
+        label
+    }
+}
+
+/// What is done at a definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// Another form takes its place.
+    Replace,
+    /// A form is put before it, and before the comment that belongs to it.
+    InsertBefore,
+    /// A form is put after it.
+    InsertAfter,
+    /// It is taken out.
+    Delete,
+}
+
+/// An edit of a text: what stands in `span` gives way to `text`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    /// In bytes of the old text; empty where something is put in.
+    pub span: Span,
+    /// What is put there.
+    pub text: String,
+}
+
+/// The edit that does `operation` with `form` at `definition`, in the line ends of `text`. It is checked by reading: all
+/// other forms stay what they are.
+///
+/// # Errors
+/// `form` is not exactly one form, or would not be one there: a sentence.
+pub fn edit(
+    text: &[u8],
+    definition: &DefinitionForm,
+    operation: Operation,
+    form: &str,
+) -> Result<Edit, String> {
+    let line_end = if memchr::memmem::find(text, b"\r\n").is_some() { "\r\n" } else { "\n" };
+    let form = form.replace("\r\n", "\n");
+    let form = form.trim();
+    if operation != Operation::Delete {
+        check_one_form(form)?;
+    }
+    let comment_at_end = ends_in_comment(form);
+    let form = form.replace('\n', line_end);
+    let blank = format!("{line_end}{line_end}");
+    let span = definition.span;
+    let edit = match operation {
+        Operation::Replace => {
+            let rest = text.get(span.end as usize..).unwrap_or_default();
+            let follows = rest.first().is_some_and(|byte| !matches!(byte, b'\r' | b'\n'));
+            let end = if comment_at_end && follows { line_end } else { "" };
+            Edit { span, text: format!("{form}{end}") }
+        }
+        Operation::InsertBefore => {
+            let at = start_with_comment(text, span.start);
+            Edit { span: Span { start: at, end: at }, text: format!("{form}{blank}") }
+        }
+        Operation::InsertAfter => {
+            let at = end_of_line(text, span.end);
+            Edit { span: Span { start: at, end: at }, text: format!("{blank}{form}") }
+        }
+        Operation::Delete => Edit { span: deleted(text, span), text: String::new() },
+    };
+    let changed = apply(text, &edit);
+    check_rest(text, definition, operation, &changed)?;
+    Ok(edit)
+}
+
+/// `text` after `edit`.
+pub fn apply(text: &[u8], edit: &Edit) -> Vec<u8> {
+    let (before, after) = (&text[..edit.span.start as usize], &text[edit.span.end as usize..]);
+    [before, edit.text.as_bytes(), after].concat()
+}
+
+/// Whether `form` is one form and nothing else but comments.
+fn check_one_form(form: &str) -> Result<(), String> {
+    let text = form.as_bytes();
+    let structure = super::structure::check_structure(text, Dialect::CommonLisp);
+    let lines = super::lines::Lines::new(text);
+    if let Some(problem) = structure.problem {
+        let (line, column) = lines.position(text, problem.start);
+        return Err(format!(
+            "The text is not one form: its structure is broken at line {line}, column {column}. check-structure tells more."
+        ));
+    }
+    let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+    match lisp.toplevel() {
+        [one] if one.form.is_some() && lisp.balanced() && !one.unterminated => Ok(()),
+        [one] if one.form.is_none() => {
+            Err("The text is an atom, and no form that defines something.".to_owned())
+        }
+        [] => Err("The text has no form.".to_owned()),
+        several => Err(format!("The text is {} forms, and one is wanted.", several.len())),
+    }
+}
+
+fn ends_in_comment(form: &str) -> bool {
+    let lisp = LispText::read(form.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+    lisp.tokens().last().is_some_and(|token| {
+        token.kind == TokenKind::Comment
+            && token.span.end as usize == form.len()
+            && form.as_bytes().get(token.span.start as usize) == Some(&b';')
+    })
+}
+
+/// Where the comment lines begin that stand directly above what starts at `start`; the start of its line without one.
+fn start_with_comment(text: &[u8], start: u32) -> u32 {
+    let line_start = |at: usize| memchr::memrchr(b'\n', &text[..at]).map_or(0, |newline| newline + 1);
+    let start = start as usize;
+    let own = line_start(start);
+    if !text[own..start].iter().all(u8::is_ascii_whitespace) {
+        // Something stands before it on its line, such as a feature expression or another form.
+        return start as u32;
+    }
+    let mut at = own;
+    while at > 0 {
+        let above = line_start(at - 1);
+        let is_comment = text[above..at].trim_ascii().starts_with(b";");
+        if !is_comment {
+            break;
+        }
+        at = above;
+    }
+    at as u32
+}
+
+/// The end of what stands on the line after `end`, if that is a comment; else `end`.
+fn end_of_line(text: &[u8], end: u32) -> u32 {
+    let rest = &text[end as usize..];
+    let line = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
+    let tail = rest[..line].trim_ascii();
+    match tail.starts_with(b";") {
+        true => {
+            let kept = rest[..line].strip_suffix(b"\r").unwrap_or(&rest[..line]);
+            end + kept.len() as u32
+        }
+        false => end,
+    }
+}
+
+/// What goes when the form in `span` does: with its line, if nothing else stands there, and one empty line.
+fn deleted(text: &[u8], span: Span) -> Span {
+    let (start, end) = (span.start as usize, span.end as usize);
+    let line = memchr::memrchr(b'\n', &text[..start]).map_or(0, |newline| newline + 1);
+    let rest = &text[end..];
+    let to_end = rest.iter().position(|&byte| byte == b'\n').map_or(rest.len(), |newline| newline + 1);
+    let alone = text[line..start].iter().all(u8::is_ascii_whitespace)
+        && rest[..to_end].iter().all(u8::is_ascii_whitespace);
+    if !alone {
+        return span;
+    }
+    let mut end = end + to_end;
+    let blank_before = line == 0 || text[..line].ends_with(b"\n\n") || text[..line].ends_with(b"\r\n\r\n");
+    if blank_before {
+        let rest = &text[end..];
+        if rest.starts_with(b"\n") {
+            end += 1;
+        } else if rest.starts_with(b"\r\n") {
+            end += 2;
+        }
+    }
+    Span { start: line as u32, end: end as u32 }
+}
+
+/// All forms but the one that is edited must read as before.
+fn check_rest(
+    text: &[u8],
+    definition: &DefinitionForm,
+    operation: Operation,
+    changed: &[u8],
+) -> Result<(), String> {
+    let forms = |text: &[u8]| -> Vec<Vec<u8>> {
+        let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+        lisp.toplevel().iter().map(|form| text.get(form.span.range()).unwrap_or_default().to_vec()).collect()
+    };
+    let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+    let place = lisp.toplevel().iter().position(|form| form.span.end >= definition.span.end);
+    let at_top = place
+        .and_then(|place| lisp.toplevel().get(place))
+        .is_some_and(|form| form.span.start == definition.span.start);
+    let (before, after) = (forms(text), forms(changed));
+    let place = place.unwrap_or(before.len());
+    let (old, new) = match operation {
+        Operation::Delete if at_top => (1, 0),
+        Operation::InsertBefore | Operation::InsertAfter if at_top => (1, 2),
+        _ => (1, 1),
+    };
+    let same = before.len() + new == after.len() + old
+        && before.get(..place) == after.get(..place)
+        && before.get(place + old..) == after.get(place + new..);
+    if same {
+        return Ok(());
+    }
+    Err("With this text in its place, the forms around it would be read in another way: nothing was changed."
+        .to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "(in-package :app)\n\n;;; Areas\n\n;; Tells.\n(defun area (x)\n  x) ; after\n
+(defmethod area ((s square) y) 1)\n(defmethod area :around ((s square) y)\n  2)\n
+(progn\n  (defun (setf area) (v x) v)\n  #+ccl (defun hidden ()))\n(defstruct (point (:copier nil)) x)\n
+(defmethod area ((s (eql :unit)) y) 3)\n";
+
+    fn labels(wanted: &str) -> Vec<String> {
+        let found = find_definitions(TEXT.as_bytes(), wanted).unwrap();
+        assert!(found.iter().all(|form| form.package.as_deref() == Some("APP")), "{found:?}");
+        found.into_iter().map(|form| form.label).collect()
+    }
+
+    fn edited(text: &str, wanted: &str, operation: Operation, form: &str) -> Result<String, String> {
+        let found = find_definitions(text.as_bytes(), wanted).unwrap();
+        assert_eq!(found.len(), 1, "{wanted}");
+        let edit = edit(text.as_bytes(), &found[0], operation, form)?;
+        Ok(String::from_utf8(apply(text.as_bytes(), &edit)).unwrap())
+    }
+
+    #[test]
+    fn definitions_are_found_by_name_and_kind() {
+        assert_eq!(labels("(defun area)"), ["(defun area)"]);
+        assert_eq!(labels("area").len(), 4);
+        assert_eq!(labels("(defmethod area :around (square))"), ["(defmethod area :around (square t))"]);
+        assert_eq!(labels("(defmethod area (square))"), ["(defmethod area (square t))"]);
+        assert_eq!(labels("(defmethod area ((s square) y))"), ["(defmethod area (square t))"]);
+        assert_eq!(labels("(defmethod area ((eql :unit)))"), ["(defmethod area ((eql :unit) t))"]);
+        assert_eq!(labels("(setf area)"), ["(defun (setf area))"]);
+        assert_eq!(labels("(defun app::(setf area))"), [""; 0]);
+        assert_eq!(labels("point"), ["(defstruct point)"]);
+        assert_eq!(labels("app::point"), ["(defstruct point)"]);
+        assert_eq!(labels("hidden"), [""; 0]);
+        for wrong in ["", "(", "a b", "()", "\"", "(area"] {
+            assert!(find_definitions(TEXT.as_bytes(), wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_stands_around_stays() {
+        let replaced = edited(TEXT, "(defun area)", Operation::Replace, "(defun area (x y)\n  y)\n").unwrap();
+        assert_eq!(replaced, TEXT.replace("(defun area (x)\n  x)", "(defun area (x y)\n  y)"));
+        let before = edited(TEXT, "(defun area)", Operation::InsertBefore, "(defun b ())").unwrap();
+        assert_eq!(before, TEXT.replace(";; Tells.\n", "(defun b ())\n\n;; Tells.\n"));
+        let after = edited(TEXT, "(defun area)", Operation::InsertAfter, "(defun b ())").unwrap();
+        assert_eq!(after, TEXT.replace("; after\n", "; after\n\n(defun b ())\n"));
+        let deleted = edited(TEXT, "point", Operation::Delete, "").unwrap();
+        assert_eq!(deleted, TEXT.replace("(defstruct (point (:copier nil)) x)\n", ""));
+        let inner = edited(TEXT, "(setf area)", Operation::Delete, "").unwrap();
+        assert_eq!(inner, TEXT.replace("  (defun (setf area) (v x) v)\n", ""));
+        assert_eq!(
+            edited("(a)\n\n(defun b ())\n\n(c)\n", "b", Operation::Delete, "").unwrap(),
+            "(a)\n\n(c)\n"
+        );
+    }
+
+    #[test]
+    fn line_ends_are_the_texts_own() {
+        let replaced =
+            edited("(a)\r\n(defun f ())\r\n", "f", Operation::Replace, "(defun f ()\n  1)").unwrap();
+        assert_eq!(replaced, "(a)\r\n(defun f ()\r\n  1)\r\n");
+        let replaced = edited("(defun f ()) (b)", "f", Operation::Replace, "(defun f ()) ; one").unwrap();
+        assert_eq!(replaced, "(defun f ()) ; one\n (b)");
+    }
+
+    #[test]
+    fn what_is_not_one_form_is_refused() {
+        for form in ["", "x", "(a) (b)", "(a", "a)", "(defun f () \"x)", "; (a)", "#+ccl (a)", "(a) x"] {
+            assert!(edited(TEXT, "point", Operation::Replace, form).is_err(), "{form}");
+        }
+        // The definition is no form any more where the text before does not end.
+        assert!(edited("(defun f ())", "f", Operation::Replace, "(a) #|").is_err());
+    }
+}

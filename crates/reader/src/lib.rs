@@ -1,0 +1,43 @@
+//! The structural reader: Lisp text to forms and tokens with byte spans.
+//!
+//! It reads as `cl:read` would under the standard readtable, but interns nothing, evaluates nothing
+//! and accepts any bytes. [`LispText::read`] gives
+//!
+//! * the **top-level forms** in order ([`TopLevelForm`]), each with the package current there;
+//! * every **form** ([`Form`]): lists and whatever a macro character makes, with span, parent, and the
+//!   *form number* that SBCL's compiler gives it (`sb-c::find-source-paths`), so that a form number
+//!   from SBCL's debug information leads to a place in the text;
+//! * every **token** ([`Token`]): symbols with their package prefix, numbers, strings, characters,
+//!   comments.
+//!
+//! What `#+` and `#-` leave out is read too, marked inactive, and never numbered.
+//!
+//! ```
+//! use steelbank_reader::{Dialect, Features, LispText};
+//!
+//! let text = b"(in-package :app)\n(defun greet (x) #+nil (never) (print (list 'hello x)))";
+//! let file = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+//! let greet = &file.toplevel()[1];
+//! assert_eq!(greet.package.as_deref(), Some("APP"));
+//! let print = file.numbered(greet, 2).unwrap();
+//! assert_eq!(&text[print.span.range()], b"(print (list 'hello x))");
+//! assert!(file.head(print).unwrap().is_named(text, "PRINT"));
+//! ```
+
+pub mod asd;
+pub mod edit;
+mod features;
+pub mod lines;
+mod reader;
+pub mod structure;
+mod syntax;
+#[cfg(test)]
+mod tests;
+mod text;
+mod token;
+
+pub use features::Features;
+pub use syntax::Dialect;
+pub use text::{Datum, Form, FormId, FormKind, LispText, Span, TopLevelForm};
+pub use token::upcase;
+pub use token::{Marker, SymbolName, Token, TokenKind};

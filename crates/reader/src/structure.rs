@@ -1,0 +1,357 @@
+//! Where the parentheses of a Lisp text went wrong, judged by indentation.
+
+use super::lines::characters;
+use super::{Dialect, Features, LispText, Token, TokenKind};
+
+/// What is wrong with a text's structure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// A list is not closed.
+    Unclosed,
+    /// A closing parenthesis closes nothing, or more than the indentation says.
+    ExtraClose,
+    /// A string is not closed.
+    UnclosedString,
+    /// A `|` of a symbol is not closed.
+    UnclosedBar,
+    /// A `#|` comment is not closed.
+    UnclosedComment,
+}
+
+/// The first thing that is wrong with a text's structure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What is wrong.
+    pub kind: ProblemKind,
+    /// The byte at which the form begins that is concerned: the list that is not closed, the parenthesis that closes too
+    /// much, the string.
+    pub start: u32,
+    /// The byte at which it shows: the line whose indentation contradicts, or the end of the text.
+    pub shows: u32,
+    /// What would mend it: insert this text at that byte; or, with an empty text, take the parenthesis there out.
+    pub mend: (u32, &'static str),
+}
+
+/// Whether a text is balanced, and what is wrong first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Structure {
+    /// Whether every parenthesis, string, bar and comment is closed, and nothing closes too much.
+    pub balanced: bool,
+    /// How many lists are open at the end of the text.
+    pub open: usize,
+    /// What is wrong first. In a balanced text: a top-level form that stands inside of another, so that one misses a
+    /// parenthesis and another has one too many.
+    pub problem: Option<Problem>,
+}
+
+/// A list that is open.
+struct Open {
+    at: u32,
+    column: usize,
+}
+
+/// Checks the structure of `text`.
+pub fn check_structure(text: &[u8], dialect: Dialect) -> Structure {
+    let lisp = LispText::read(text, dialect, &Features::sbcl());
+    // Suspect strings first: everything after an odd quote is read inside out.
+    if let Some(problem) = unclosed_token(text, &lisp) {
+        return Structure { balanced: false, open: 0, problem: Some(problem) };
+    }
+    let mut columns = Columns { text, at: 0, column: 1 };
+    let mut open: Vec<Open> = Vec::new();
+    let mut first: Option<Problem> = None;
+    let mut contradiction: Option<Problem> = None;
+    // Where the code before ended, and the last parenthesis that closed a top-level form.
+    let (mut end, mut closed_top) = (0, None);
+    let mut line_start = true;
+    let mut tokens = lisp.tokens().iter().peekable();
+    let mut at = 0;
+    while at < text.len() {
+        let offset = at as u32;
+        let token = tokens.next_if(|token| token.span.start <= offset && token.span.end > offset);
+        let byte = text[at];
+        if byte == b'\n' {
+            line_start = true;
+        }
+        let is_code = match token {
+            Some(token) => token.kind != TokenKind::Comment,
+            None => !byte.is_ascii_whitespace(),
+        };
+        let closes = token.is_none() && matches!(byte, b')' | b']' | b'}') && dialect.is_closing(byte);
+        if is_code && line_start {
+            line_start = false;
+            if !closes {
+                judge(offset, columns.of(offset), byte, &open, end, closed_top, &mut contradiction);
+            }
+        }
+        if let Some(token) = token {
+            if is_code {
+                end = token.span.end;
+            }
+            at = token.span.end as usize;
+            if text[token.span.range()].contains(&b'\n') {
+                // What follows a string or comment of several lines on its last line has no indentation of its own.
+                line_start = token.kind == TokenKind::Comment && text[token.span.range()].ends_with(b"\n");
+            }
+            continue;
+        }
+        if dialect.closing(byte).is_some() {
+            open.push(Open { at: offset, column: columns.of(offset) });
+            end = offset + 1;
+        } else if closes {
+            if open.pop().is_none() && first.is_none() {
+                // The indentation may have told before where it closes too much.
+                let start = contradiction.as_ref().filter(|known| known.kind == ProblemKind::ExtraClose);
+                first = Some(start.cloned().unwrap_or(Problem {
+                    kind: ProblemKind::ExtraClose,
+                    start: offset,
+                    shows: offset,
+                    mend: (offset, ""),
+                }));
+            } else if open.is_empty() {
+                closed_top = Some(offset);
+            }
+            end = offset + 1;
+        } else if !byte.is_ascii_whitespace() {
+            end = offset + 1;
+        }
+        at += 1;
+    }
+    let balanced = open.is_empty() && first.is_none();
+    let unclosed = || {
+        let innermost = open.last()?;
+        Some(Problem {
+            kind: ProblemKind::Unclosed,
+            start: innermost.at,
+            shows: text.len() as u32,
+            mend: (end, ")"),
+        })
+    };
+    let problem = match (balanced, contradiction) {
+        // Indentation is a matter of taste; a definition in column 1 inside of another form is not.
+        (true, Some(found)) => {
+            (found.kind == ProblemKind::Unclosed && is_definition(text, found.shows)).then_some(found)
+        }
+        (true, None) => None,
+        (false, Some(found)) if open.is_empty() == (found.kind == ProblemKind::ExtraClose) => Some(found),
+        (false, _) => first.or_else(unclosed),
+    };
+    Structure { balanced: balanced && problem.is_none(), open: open.len(), problem }
+}
+
+/// Columns, from 1 and in characters, of offsets that ascend.
+struct Columns<'a> {
+    text: &'a [u8],
+    at: usize,
+    column: usize,
+}
+
+impl Columns<'_> {
+    fn of(&mut self, offset: u32) -> usize {
+        let between = self.text.get(self.at..offset as usize).unwrap_or_default();
+        self.column = match memchr::memrchr(b'\n', between) {
+            Some(line) => 1 + characters(&between[line + 1..]),
+            None => self.column + characters(between),
+        };
+        self.at = offset as usize;
+        self.column
+    }
+}
+
+/// Compares the indentation of a line of code, which begins at `offset`, with the lists that are open there.
+fn judge(
+    offset: u32,
+    column: usize,
+    byte: u8,
+    open: &[Open],
+    end: u32,
+    closed_top: Option<u32>,
+    contradiction: &mut Option<Problem>,
+) {
+    if contradiction.is_some() {
+        return;
+    }
+    match open.last() {
+        // The innermost list that stands to the right of what ought to be inside of it is the one to close.
+        Some(innermost) if column <= innermost.column && (column == 1 || innermost.column > 1) => {
+            *contradiction = Some(Problem {
+                kind: ProblemKind::Unclosed,
+                start: innermost.at,
+                shows: offset,
+                mend: (end, ")"),
+            });
+        }
+        None if column > 1 && byte != b';' => {
+            if let Some(closed) = closed_top {
+                *contradiction = Some(Problem {
+                    kind: ProblemKind::ExtraClose,
+                    start: closed,
+                    shows: offset,
+                    mend: (closed, ""),
+                });
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether a form whose operator begins with "def" or is `in-package` begins at `offset`.
+fn is_definition(text: &[u8], offset: u32) -> bool {
+    let rest = text.get(offset as usize..).unwrap_or_default().to_ascii_lowercase();
+    rest.starts_with(b"(def") || rest.starts_with(b"(in-package")
+}
+
+/// The string, bar or comment that is not closed: the last one, or else an earlier string that holds a definition in
+/// column 1, which then is the one.
+fn unclosed_token(text: &[u8], lisp: &LispText) -> Option<Problem> {
+    let last = lisp.tokens().last().filter(|token| token.span.end as usize == text.len())?;
+    let kind = unclosed_kind(text, last)?;
+    let (start, shows) = match kind {
+        ProblemKind::UnclosedString => lisp
+            .tokens()
+            .iter()
+            .filter(|token| token.kind == TokenKind::String)
+            .find_map(|token| Some((token.span.start, definition_inside(text, token)?)))
+            .unwrap_or((last.span.start, last.span.end)),
+        _ => (last.span.start, last.span.end),
+    };
+    let close = match kind {
+        ProblemKind::UnclosedString => "\"",
+        ProblemKind::UnclosedBar => "|",
+        _ => "|#",
+    };
+    // At the end of its first line, where most strings end.
+    let rest = text.get(start as usize..).unwrap_or_default();
+    let line = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
+    let closing = rest[..line].iter().rev().take_while(|&&byte| byte == b')' || byte == b'\r').count();
+    Some(Problem { kind, start, shows, mend: (start + (line - closing) as u32, close) })
+}
+
+fn definition_inside(text: &[u8], token: &Token) -> Option<u32> {
+    let inside = text.get(token.span.range())?;
+    let at = memchr::memmem::find_iter(inside, b"\n(").find(|&at| is_definition(inside, at as u32 + 1))?;
+    Some(token.span.start + at as u32 + 1)
+}
+
+fn unclosed_kind(text: &[u8], token: &Token) -> Option<ProblemKind> {
+    let raw = text.get(token.span.range())?;
+    match token.kind {
+        TokenKind::String => {
+            let body = raw.get(raw.iter().position(|&byte| byte == b'"')? + 1..)?;
+            let mut escaped = false;
+            for (index, &byte) in body.iter().enumerate() {
+                match byte {
+                    _ if escaped => escaped = false,
+                    b'\\' => escaped = true,
+                    b'"' => return (index + 1 < body.len()).then_some(ProblemKind::UnclosedString),
+                    _ => {}
+                }
+            }
+            Some(ProblemKind::UnclosedString)
+        }
+        TokenKind::Comment if raw.starts_with(b"#|") => {
+            let count = |needle: &[u8]| memchr::memmem::find_iter(raw, needle).count();
+            (!raw.ends_with(b"|#") || count(b"#|") > count(b"|#")).then_some(ProblemKind::UnclosedComment)
+        }
+        TokenKind::Symbol => {
+            let mut escaped = false;
+            let mut bars = 0;
+            for &byte in raw {
+                match byte {
+                    _ if escaped => escaped = false,
+                    b'\\' => escaped = true,
+                    b'|' => bars += 1,
+                    _ => {}
+                }
+            }
+            (bars % 2 == 1).then_some(ProblemKind::UnclosedBar)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str) -> Structure {
+        check_structure(text.as_bytes(), Dialect::CommonLisp)
+    }
+
+    /// The problem's kind, the text where it begins, and the text after it is mended.
+    fn mended(text: &str) -> (ProblemKind, String, String) {
+        let structure = check(text);
+        assert!(!structure.balanced, "{text}");
+        let problem = structure.problem.unwrap();
+        let (at, insert) = (problem.mend.0 as usize, problem.mend.1);
+        let (before, after) = text.split_at(at);
+        let after = if insert.is_empty() { &after[1..] } else { after };
+        let start: String = text[problem.start as usize..].chars().take(6).collect();
+        (problem.kind, start, format!("{before}{insert}{after}"))
+    }
+
+    #[test]
+    fn balanced_texts_have_no_problem() {
+        for text in [
+            "",
+            "(a)",
+            "(defun f (x)\n  (list x\n        1))\n\n(defun g ())\n",
+            "; (\n#| ( |# (a #\\( \"(\" |(|)",
+            "(a\n b)",
+            "(defun f ()\n  \"text\n(not code\"\n  1)",
+            "(let ((a 1)\n      (b 2))\n  ;; comment\n; comment\n  a)\n#+sbcl\n(b)",
+            "(progn\n(defvar)\n)".replace("(defvar)", "(list)").as_str(),
+        ] {
+            let found = check(text);
+            assert!(found.balanced && found.problem.is_none() && found.open == 0, "{text}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_parenthesis_is_found_by_indentation() {
+        assert_eq!(
+            mended("(defun f (x)\n  (let ((y (g x))\n    (list y)))\n\n(defun h () 1)\n"),
+            (
+                ProblemKind::Unclosed,
+                "((y (g".into(),
+                "(defun f (x)\n  (let ((y (g x)))\n    (list y)))\n\n(defun h () 1)\n".into()
+            )
+        );
+        assert_eq!(
+            mended("(defun f (x)\n  (list x)\n\n(defun h () 1)\n"),
+            (ProblemKind::Unclosed, "(defun".into(), "(defun f (x)\n  (list x))\n\n(defun h () 1)\n".into())
+        );
+        assert_eq!(mended("(a (b").1, "(b");
+    }
+
+    #[test]
+    fn a_parenthesis_too_many_is_found_by_indentation() {
+        assert_eq!(
+            mended("(defun f (x)\n  (when x))\n    (list x)))\n"),
+            (ProblemKind::ExtraClose, ")\n    ".into(), "(defun f (x)\n  (when x)\n    (list x)))\n".into())
+        );
+        assert_eq!(mended("(a))\n(b)"), (ProblemKind::ExtraClose, ")\n(b)".into(), "(a)\n(b)".into()));
+    }
+
+    #[test]
+    fn one_missing_and_one_too_many_are_no_balance() {
+        let text = "(defun f (x)\n  (list x)\n\n(defun h () 1))\n";
+        let found = check(text);
+        assert!(!found.balanced && found.open == 0);
+        assert_eq!(found.problem.unwrap().start, 0);
+    }
+
+    #[test]
+    fn strings_bars_and_comments_that_are_not_closed() {
+        assert_eq!(
+            mended("(defun f ()\n  \"doc)\n\n(defun g () \"x\")\n"),
+            (
+                ProblemKind::UnclosedString,
+                "\"doc)\n".into(),
+                "(defun f ()\n  \"doc\")\n\n(defun g () \"x\")\n".into()
+            )
+        );
+        assert_eq!(mended("(a |b)").0, ProblemKind::UnclosedBar);
+        assert_eq!(mended("(a) #| b #| c |#").0, ProblemKind::UnclosedComment);
+    }
+}

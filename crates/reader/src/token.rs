@@ -1,0 +1,218 @@
+//! Tokens: what stands between parentheses.
+
+use super::{Dialect, FormId, Span};
+use crate::lines::decode;
+use std::borrow::Cow;
+
+/// One token, or one comment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// What it is.
+    pub kind: TokenKind,
+    /// All of it, package prefix included.
+    pub span: Span,
+    /// For a symbol, the byte at which its own name starts, after the package prefix.
+    pub name_start: u32,
+    /// For a symbol, what stands in front of the name.
+    pub marker: Marker,
+    /// The innermost form around it; `None` at top level.
+    pub form: Option<FormId>,
+    /// False within what `#+`, `#-`, `#;` or `#_` leaves out.
+    pub active: bool,
+    /// Whether the token stands in a feature expression.
+    pub in_feature: bool,
+    pub(super) dialect: Dialect,
+}
+
+/// The kinds of token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TokenKind {
+    /// A symbol, keywords included.
+    Symbol,
+    /// A number in any notation, `#b101` and `#*01` included.
+    Number,
+    /// A character, as `#\a`.
+    Character,
+    /// A string or a regular expression, quotes included.
+    String,
+    /// A comment, to the end of its line or from `#|` to `|#`.
+    Comment,
+}
+
+/// What stands in front of a symbol's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Marker {
+    /// Nothing: the symbol is looked up in the current package.
+    None,
+    /// `package:`, or a Clojure namespace.
+    External,
+    /// `package::`.
+    Internal,
+    /// `:`, a keyword.
+    Keyword,
+    /// `#:`, in no package.
+    Uninterned,
+}
+
+/// A symbol as it is read: escapes resolved, case folded where the dialect folds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SymbolName<'a> {
+    /// The package prefix, if there is one.
+    pub package: Option<Cow<'a, str>>,
+    /// The name.
+    pub name: Cow<'a, str>,
+}
+
+impl Token {
+    /// The symbol that this token of `text` names.
+    pub fn symbol<'a>(&self, text: &'a [u8]) -> SymbolName<'a> {
+        let name = slice(text, self.name_start, self.span.end);
+        let package = match self.marker {
+            Marker::External | Marker::Internal => {
+                let prefix = slice(text, self.span.start, self.name_start);
+                let trimmed = prefix.strip_suffix(b"/").unwrap_or_else(|| {
+                    let colons = prefix.iter().rev().take_while(|&&byte| byte == b':').count();
+                    &prefix[..prefix.len() - colons]
+                });
+                Some(read_name(trimmed, self.dialect))
+            }
+            _ => None,
+        };
+        SymbolName { package, name: read_name(name, self.dialect) }
+    }
+
+    /// Whether this is a symbol whose name, as it is read, is `name` (upper case in Common Lisp).
+    pub fn is_named(&self, text: &[u8], name: &str) -> bool {
+        self.kind == TokenKind::Symbol && self.symbol(text).name == name
+    }
+
+    /// The span of the symbol's own name, without the package prefix.
+    pub fn name_span(&self) -> Span {
+        Span { start: self.name_start, end: self.span.end }
+    }
+}
+
+fn slice(text: &[u8], start: u32, end: u32) -> &[u8] {
+    text.get(start as usize..end as usize).unwrap_or_default()
+}
+
+/// The name that `raw` reads as: escapes resolved and, in Common Lisp, unescaped letters upcased.
+pub(crate) fn read_name(raw: &[u8], dialect: Dialect) -> Cow<'_, str> {
+    let escapes = raw.iter().any(|&byte| {
+        (byte == b'\\' && dialect.has_single_escape()) || (byte == b'|' && dialect.has_multiple_escape())
+    });
+    let folds = dialect.folds_case() && raw.iter().any(|byte| byte.is_ascii_lowercase() || !byte.is_ascii());
+    let decoded = decode(raw);
+    if !escapes && !folds {
+        return decoded;
+    }
+    let mut name = String::with_capacity(decoded.len());
+    let mut quoted = false;
+    let mut characters = decoded.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' if dialect.has_single_escape() => name.extend(characters.next()),
+            '|' if dialect.has_multiple_escape() => quoted = !quoted,
+            _ if quoted || !dialect.folds_case() => name.push(character),
+            _ => name.push(upcase(character)),
+        }
+    }
+    Cow::Owned(name)
+}
+
+/// `CL:CHAR-UPCASE` as SBCL 2.5.2 does it: a letter that has exactly one counterpart in the other case, in the Unicode
+/// that SBCL knows.
+pub fn upcase(char: char) -> char {
+    if char.is_ascii() {
+        return char.to_ascii_uppercase();
+    }
+    match u32::from(char) {
+        // Title case digraphs.
+        453 | 456 | 459 | 498 => return char::from_u32(u32::from(char) - 1).unwrap_or(char),
+        // Numbers and symbols with case, and letters that are newer.
+        411
+        | 612
+        | 7306
+        | 8560..=8575
+        | 9424..=9449
+        | 42957
+        | 42959
+        | 42963
+        | 42965
+        | 42971
+        | 68976..=68997
+        | 93883..=93907 => return char,
+        _ => {}
+    }
+    let mut upper = char.to_uppercase();
+    match (upper.next(), upper.next()) {
+        (Some(one), None) => {
+            let mut back = one.to_lowercase();
+            if back.next() == Some(char) && back.next().is_none() { one } else { char }
+        }
+        _ => char,
+    }
+}
+
+/// Whether an unescaped token has the syntax of a Common Lisp number in base 10.
+pub(super) fn is_number(token: &[u8]) -> bool {
+    let digits = |bytes: &mut &[u8]| {
+        let count = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        *bytes = &bytes[count..];
+        count
+    };
+    let mut rest = token.strip_prefix(b"+").or_else(|| token.strip_prefix(b"-")).unwrap_or(token);
+    let whole = digits(&mut rest);
+    if rest.is_empty() {
+        return whole > 0;
+    }
+    if whole > 0 && rest[0] == b'/' {
+        rest = &rest[1..];
+        return digits(&mut rest) > 0 && rest.is_empty();
+    }
+    let mut fraction = 0;
+    if rest[0] == b'.' {
+        rest = &rest[1..];
+        fraction = digits(&mut rest);
+        if rest.is_empty() {
+            return whole + fraction > 0;
+        }
+    }
+    if whole + fraction == 0 || !b"esfdlESFDL".contains(&rest[0]) {
+        return false;
+    }
+    rest = &rest[1..];
+    rest = rest.strip_prefix(b"+").or_else(|| rest.strip_prefix(b"-")).unwrap_or(rest);
+    digits(&mut rest) > 0 && rest.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_told_from_symbols() {
+        for number in ["1", "-1", "+1", "1.", "1.5", ".5", "-.5", "1/2", "1e5", "1.5d0", "1.e5", "+1.0s-3"] {
+            assert!(is_number(number.as_bytes()), "{number} is a number");
+        }
+        for symbol in ["+", "-", "1+", "1-", ".", "...", "1/", "/2", "e5", "1e", "1.5x", "+.", "a1", "1/2/3"]
+        {
+            assert!(!is_number(symbol.as_bytes()), "{symbol} is a symbol");
+        }
+    }
+
+    #[test]
+    fn names_are_read_with_escapes_and_case() {
+        let check = |raw: &str, dialect, expect: &str| assert_eq!(read_name(raw.as_bytes(), dialect), expect);
+        check("foo", Dialect::CommonLisp, "FOO");
+        check("|foo|", Dialect::CommonLisp, "foo");
+        check(r"f\oo", Dialect::CommonLisp, "FoO");
+        check("a|b c|d", Dialect::CommonLisp, "Ab cD");
+        check("straße", Dialect::CommonLisp, "STRAßE");
+        check("élan", Dialect::CommonLisp, "ÉLAN");
+        check("Foo", Dialect::Scheme, "Foo");
+        check("|a b|", Dialect::Scheme, "a b");
+        check(r"a\ b", Dialect::EmacsLisp, "a b");
+        check("a|b", Dialect::EmacsLisp, "a|b");
+    }
+}

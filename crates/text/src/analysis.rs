@@ -1,0 +1,190 @@
+//! What the index keeps of one file.
+
+use crate::definitions::definitions;
+use crate::definitions::lisp::{Definition, definitions as lisp_definitions};
+use crate::language::Language;
+use crate::scan::{Occurrence, Role, lisp, occurrences};
+use crate::store::postings::{Hit, encode, encode_definitions};
+use crate::store::segment::{Builder, KeyMap};
+use std::cell::RefCell;
+use steelbank_reader::Dialect;
+
+/// Keys of Common Lisp are as they are read, those of all other languages as they are written. They are kept apart.
+pub(crate) fn family(language: Language) -> u8 {
+    u8::from(language.dialect() == Some(Dialect::CommonLisp))
+}
+
+/// The key under which the index keeps an identifier.
+pub(crate) fn key(language: Language, identifier: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(identifier.len() + 1);
+    key.push(family(language));
+    key.extend_from_slice(identifier);
+    key
+}
+
+/// One file, analysed.
+pub(crate) struct Analysis {
+    keys: Vec<Key>,
+    trigrams: Vec<u32>,
+}
+
+struct Key {
+    key: Vec<u8>,
+    count: u64,
+    hits: Vec<u8>,
+    definitions: Vec<u8>,
+}
+
+impl Analysis {
+    pub(crate) fn of(text: &[u8], language: Language, stop: &dyn Fn() -> bool) -> Analysis {
+        let lisp = language.dialect().map(|dialect| lisp::read(text, dialect));
+        let defined = match &lisp {
+            Some(lisp) => lisp_definitions(lisp, text),
+            None => definitions(text, language, stop),
+        };
+        let mut keys: KeyMap<Vec<u8>, (Vec<Hit>, Vec<Definition>)> = KeyMap::default();
+        let family = family(language);
+        let mut probe = Vec::new();
+        let mut note = |occurrence: Occurrence<'_>| {
+            probe.clear();
+            probe.push(family);
+            probe.extend_from_slice(occurrence.key);
+            let (offset, mut role) = (occurrence.offset, occurrence.role);
+            let definition = defined_at(&defined, offset, occurrence.key.len());
+            if definition.is_some_and(|definition| !definition.declaration) {
+                role = Role::Definition;
+            }
+            if !keys.contains_key(&probe) {
+                keys.insert(probe.clone(), Default::default());
+            }
+            if let Some((hits, definitions)) = keys.get_mut(&probe) {
+                hits.push(Hit { offset, role });
+                definitions.extend(definition);
+            }
+        };
+        match &lisp {
+            Some(lisp) => lisp::occurrences_in(lisp, text, &mut note),
+            None => occurrences(text, language, &mut note),
+        }
+        let keys = keys
+            .into_iter()
+            .map(|(key, (mut hits, definitions))| {
+                hits.sort_by_key(|hit| hit.offset);
+                hits.dedup_by_key(|hit| hit.offset);
+                let definitions =
+                    if definitions.is_empty() { Vec::new() } else { encode_definitions(&definitions) };
+                Key { key, count: hits.len() as u64, hits: encode(&hits), definitions }
+            })
+            .collect();
+        Analysis { keys, trigrams: trigrams(text) }
+    }
+
+    /// Adds the file to a segment and gives its number there.
+    pub(crate) fn add_to(&self, builder: &mut Builder) -> u32 {
+        let file = builder.file();
+        for key in &self.keys {
+            builder.add(&key.key, file, key.count, &key.hits, &key.definitions, false);
+        }
+        self.trigrams.iter().for_each(|&trigram| builder.add_trigram(trigram, file));
+        file
+    }
+}
+
+/// The definition whose name starts at `offset`, or just after a sigil there.
+fn defined_at(definitions: &[Definition], offset: u32, length: usize) -> Option<Definition> {
+    let first = definitions.partition_point(|definition| definition.name.start < offset);
+    let found = definitions.get(first)?;
+    let starts_here = found.name.start == offset;
+    let sigil = found.name.start <= offset + 2 && found.name.end == offset + length as u32;
+    (starts_here || sigil).then_some(*found)
+}
+
+/// The occurrences of one identifier in a text, as [`Analysis::of`] finds them. `defined` are its definitions there.
+pub(crate) fn hits_of(
+    text: &[u8],
+    language: Language,
+    identifier: &[u8],
+    defined: &[Definition],
+) -> Vec<Hit> {
+    let mut hits = Vec::new();
+    occurrences(text, language, &mut |occurrence| {
+        if occurrence.key == identifier {
+            let definition = defined_at(defined, occurrence.offset, occurrence.key.len());
+            let is_definition = definition.is_some_and(|definition| !definition.declaration);
+            let role = if is_definition { Role::Definition } else { occurrence.role };
+            hits.push(Hit { offset: occurrence.offset, role });
+        }
+    });
+    hits.sort_by_key(|hit| hit.offset);
+    hits.dedup_by_key(|hit| hit.offset);
+    hits
+}
+
+/// A trigram without regard to ASCII case; `None` for one with whitespace or control characters, which is not kept.
+pub(crate) fn trigram(bytes: &[u8]) -> Option<u32> {
+    let [a, b, c] = *bytes else { return None };
+    if a <= b' ' || b <= b' ' || c <= b' ' {
+        return None;
+    }
+    let lower = |byte: u8| u32::from(byte.to_ascii_lowercase());
+    Some(lower(a) << 16 | lower(b) << 8 | lower(c))
+}
+
+fn trigrams(text: &[u8]) -> Vec<u32> {
+    thread_local! {
+        static SEEN: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    }
+    SEEN.with_borrow_mut(|seen| {
+        seen.resize(1 << 18, 0);
+        let mut found = Vec::new();
+        for trigram in text.windows(3).filter_map(trigram) {
+            let (word, bit) = (trigram as usize >> 6, 1_u64 << (trigram & 63));
+            if seen[word] & bit == 0 {
+                seen[word] |= bit;
+                found.push(trigram);
+            }
+        }
+        found.iter().for_each(|&trigram| seen[trigram as usize >> 6] = 0);
+        found
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What must hold of any text: nothing panics, and what the index leaves out is found again.
+    fn check(text: &[u8]) {
+        for language in Language::all() {
+            let analysis = Analysis::of(text, language, &|| false);
+            for key in &analysis.keys {
+                let mut list = vec![0];
+                list.extend_from_slice(&key.hits);
+                let kept = crate::store::postings::files(&list, false).unwrap().remove(0);
+                let defined: Vec<_> = crate::definitions::definitions(text, language, &|| false);
+                assert_eq!(kept.count, key.count);
+                assert_eq!(
+                    kept.hits.unwrap(),
+                    hits_of(text, language, &key.key[1..], &defined),
+                    "{}",
+                    language.name()
+                );
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn any_bytes_are_analysed(text in proptest::collection::vec(any::<u8>(), 0..120)) {
+            check(&text);
+        }
+
+        #[test]
+        fn any_soup_of_code_is_analysed(text in r#"([()'`,@.;"|\\#+:ab \n?\[\]{}^~_!1=$/*<>é]|fn a|def b|class c|defun |//|/\*|\$\{){0,40}"#) {
+            check(text.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Texts that were read for previews, kept for the next question.
+
+use crate::limits::HUGE;
+use crate::store::codec::checksum;
+use crate::store::manifest::FileEntry;
+use crate::tree::Tree;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use steelbank_reader::lines::Lines;
+
+/// So many bytes are kept.
+const KEPT: usize = 32 << 20;
+
+/// A text with its lines.
+#[derive(Debug)]
+pub(crate) struct Text {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) lines: Lines,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct TextCache {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    texts: HashMap<PathBuf, Kept>,
+    bytes: usize,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    signature: u64,
+    used: u64,
+    text: Arc<Text>,
+}
+
+impl TextCache {
+    /// The text of a file; `None` if it is not as the index says any more.
+    pub(crate) fn get(&self, tree: &Tree, file: &FileEntry) -> Option<Arc<Text>> {
+        let stamp = tree.stamp(&file.path)?;
+        if (stamp.size, stamp.signature) != (file.size, file.signature) {
+            return None;
+        }
+        if !file.recent {
+            let mut state = self.state.lock();
+            state.clock += 1;
+            let clock = state.clock;
+            if let Some(kept) =
+                state.texts.get_mut(&file.path).filter(|kept| kept.signature == file.signature)
+            {
+                kept.used = clock;
+                return Some(Arc::clone(&kept.text));
+            }
+        }
+        let read = tree.read(&file.path, HUGE).ok()?;
+        let same =
+            read.stamp.signature == file.signature && (!file.recent || checksum(&read.text) == file.hash);
+        if !same {
+            return None;
+        }
+        let text = Arc::new(Text { lines: Lines::new(&read.text), bytes: read.text });
+        if !file.recent {
+            self.keep(file, &text);
+        }
+        Some(text)
+    }
+
+    fn keep(&self, file: &FileEntry, text: &Arc<Text>) {
+        let size = |text: &Text| text.bytes.len() + text.lines.count() * 4;
+        let mut state = self.state.lock();
+        let used = state.clock;
+        let kept = Kept { signature: file.signature, used, text: Arc::clone(text) };
+        state.bytes += size(text);
+        if let Some(old) = state.texts.insert(file.path.clone(), kept) {
+            state.bytes -= size(&old.text);
+        }
+        if state.bytes > KEPT {
+            // The half that was not used for longest goes.
+            let mut times: Vec<_> = state.texts.values().map(|kept| kept.used).collect();
+            times.sort_unstable();
+            let middle = times[times.len() / 2];
+            state.texts.retain(|_, kept| kept.used > middle);
+            state.bytes = state.texts.values().map(|kept| size(&kept.text)).sum();
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Which files a question is about, by glob.
+
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use std::path::Path;
+
+/// Globs as `.gitignore` has them: one without a slash matches a name anywhere, one with a slash a path from the root,
+/// `**` any folders; what matches a folder matches all in it.
+#[derive(Debug, Clone)]
+pub struct Globs {
+    include: Option<Gitignore>,
+    exclude: Option<Gitignore>,
+}
+
+/// A glob that cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the glob `{glob}` is not understood: {reason}. Write it as in `src/**/*.rs`, relative to the project."
+)]
+pub struct BadGlob {
+    /// The glob.
+    pub glob: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl Globs {
+    /// The files that any of `include` matches (all, if there is none) and none of `exclude` does.
+    ///
+    /// # Errors
+    ///
+    /// If a glob is malformed or empty.
+    pub fn new(include: &[String], exclude: &[String]) -> Result<Globs, BadGlob> {
+        Ok(Globs { include: matcher(include)?, exclude: matcher(exclude)? })
+    }
+
+    pub(crate) fn select(&self, path: &Path) -> bool {
+        let matches = |globs: &Gitignore| globs.matched_path_or_any_parents(path, false).is_ignore();
+        self.include.as_ref().is_none_or(matches) && !self.exclude.as_ref().is_some_and(matches)
+    }
+}
+
+fn matcher(globs: &[String]) -> Result<Option<Gitignore>, BadGlob> {
+    if globs.is_empty() {
+        return Ok(None);
+    }
+    let mut builder = GitignoreBuilder::new("");
+    for glob in globs {
+        let bad = |reason: &str| BadGlob { glob: glob.clone(), reason: reason.to_owned() };
+        let bare = glob.trim();
+        let bare = bare.strip_prefix("./").unwrap_or(bare);
+        if bare.is_empty() {
+            return Err(bad("it is empty"));
+        }
+        if bare.starts_with('!') {
+            return Err(bad("it starts with `!`; name what to leave out in `exclude`"));
+        }
+        if bare.split('/').any(|part| part == "..") {
+            return Err(bad("it leads out of the project"));
+        }
+        // `#` starts a comment in a `.gitignore`, not here.
+        let line = if bare.starts_with('#') { format!("\\{bare}") } else { bare.to_owned() };
+        builder.add_line(None, &line).map_err(|error| bad(&error.to_string()))?;
+        globset::Glob::new(bare).map_err(|error| bad(&error.kind().to_string()))?;
+    }
+    let bad = |error: ignore::Error| BadGlob { glob: globs.join(", "), reason: error.to_string() };
+    builder.build().map(Some).map_err(bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs_select() {
+        let check = |include: &[&str], exclude: &[&str], path: &str, expect: bool| {
+            let owned = |globs: &[&str]| globs.iter().map(|&glob| glob.to_owned()).collect::<Vec<_>>();
+            let globs = Globs::new(&owned(include), &owned(exclude)).unwrap();
+            assert_eq!(globs.select(Path::new(path)), expect, "{include:?} {exclude:?} {path}");
+        };
+        check(&[], &[], "a/b.rs", true);
+        check(&["*.rs"], &[], "a/b.rs", true);
+        check(&["src/**/*.rs"], &[], "src/a/b.rs", true);
+        check(&["src/**/*.rs"], &[], "src/b.rs", true);
+        check(&["src/**/*.rs"], &[], "tests/b.rs", false);
+        check(&["src"], &[], "src/a/b.c", true);
+        check(&[], &["target/**", "tests/**"], "target/x/y.rs", false);
+        check(&[], &["tests/"], "tests/y.rs", false);
+        check(&["*.{rs,toml}"], &["/a.rs"], "a.rs", false);
+        check(&["./src/*.rs"], &[], "src/a.rs", true);
+    }
+
+    #[test]
+    fn bad_globs_are_named() {
+        for glob in ["", "  ", "[", "!x", "../x", "a{b", "a/../b"] {
+            let error = Globs::new(&[glob.to_owned()], &[]).unwrap_err();
+            assert_eq!(error.glob, glob);
+        }
+    }
+}

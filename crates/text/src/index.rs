@@ -1,0 +1,341 @@
+//! The index of one project: opened, built, kept up to date.
+
+use crate::cache::TextCache;
+use crate::control::Control;
+use crate::error::TextError;
+use crate::language::Language;
+use crate::store::manifest::{Manifest, Place, Skipped};
+use crate::store::pages::PageError;
+use crate::store::snapshot::Snapshot;
+use crate::tree::Tree;
+use crate::update::Update;
+use crate::watch::Watch;
+use parking_lot::Mutex;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A question that waits for another's build looks so often whether it was called off.
+const TRY_AGAIN: Duration = Duration::from_millis(20);
+
+/// Whether questions bring the index up to date first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freshness {
+    /// They do.
+    Automatic,
+    /// Only [`TextIndex::build`] does; questions fail when the index is missing or stale.
+    Manual,
+}
+
+/// What [`TextIndex::status`] tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Status {
+    /// The index covers the files as they are.
+    Fresh,
+    /// So many files were changed, added or removed.
+    Stale(usize),
+    /// There is none, and why.
+    Missing(String),
+}
+
+/// What [`TextIndex::build`] did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Built {
+    /// Files that the index now covers.
+    pub indexed: usize,
+    /// Files read and analysed this time.
+    pub analysed: usize,
+    /// Files left out, with the reason.
+    pub skipped: Vec<(PathBuf, Skipped)>,
+    /// What could not be listed, and why.
+    pub failures: Vec<(PathBuf, String)>,
+    /// Bytes of text that the index covers.
+    pub text_bytes: u64,
+    /// Bytes of the index.
+    pub index_bytes: u64,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// The text index of one project.
+///
+/// It is shared between threads; questions do not wait for each other. Several processes may use one index at once:
+/// only who changes it takes a lock.
+#[derive(Debug)]
+pub struct TextIndex {
+    tree: Arc<Tree>,
+    folder: PathBuf,
+    freshness: Freshness,
+    current: Mutex<Option<Arc<Snapshot>>>,
+    writing: Mutex<()>,
+    watch: Mutex<Option<Watch>>,
+    cache: TextCache,
+}
+
+impl TextIndex {
+    /// Opens the project at `root`, whose index is kept in a folder of its own under `cache`. Reads no index yet.
+    ///
+    /// # Errors
+    ///
+    /// If the root is no folder that can be read.
+    pub fn open(root: &Path, cache: &Path, freshness: Freshness) -> Result<TextIndex, TextError> {
+        let tree = Tree::open(root)?;
+        let name = format!("{:016x}", crate::store::codec::checksum(crate::tree::bytes(tree.path())));
+        Ok(TextIndex {
+            folder: cache.join("text").join(name),
+            tree: Arc::new(tree),
+            freshness,
+            current: Mutex::new(None),
+            writing: Mutex::new(()),
+            watch: Mutex::new(None),
+            cache: TextCache::default(),
+        })
+    }
+
+    /// The root's real path.
+    pub fn root(&self) -> &Path {
+        self.tree.path()
+    }
+
+    /// The folder of the index.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    pub(crate) fn cache(&self) -> &TextCache {
+        &self.cache
+    }
+
+    /// Watches the tree from now on, so that questions need not look at every file to know what changed. Says whether
+    /// that works here; if not, they do look.
+    pub fn watch(&self) -> bool {
+        let watch = Watch::new(self.tree.path());
+        let works = watch.is_some();
+        *self.watch.lock() = watch;
+        works
+    }
+
+    /// Waits until something in a watched tree changes, or until the time is up. Says whether something did.
+    pub fn wait_for_change(&self, timeout: Duration) -> bool {
+        let signal = self.watch.lock().as_ref().map(Watch::signal);
+        match signal {
+            Some(signal) => signal.wait(timeout),
+            None => {
+                std::thread::sleep(timeout);
+                true
+            }
+        }
+    }
+
+    /// The state of the index on disk, without changing it.
+    ///
+    /// # Errors
+    ///
+    /// If the project's folder is gone, or the caller gives up.
+    pub fn status(&self, control: &Control<'_>) -> Result<Status, TextError> {
+        self.refresh_root()?;
+        let snapshot = match self.load() {
+            Ok(Some(snapshot)) => snapshot,
+            Ok(None) => return Ok(Status::Missing("the project was never indexed".to_owned())),
+            Err(PageError::Damaged) => {
+                return Ok(Status::Missing("the index is damaged or of another version".to_owned()));
+            }
+            Err(PageError::Io(error)) => {
+                return Ok(Status::Missing(format!("the index cannot be read: {error}")));
+            }
+        };
+        Ok(match snapshot.changes(&self.tree, control)?.count() {
+            0 => Status::Fresh,
+            changed => Status::Stale(changed),
+        })
+    }
+
+    /// Builds the index, or brings it up to date; with `force` from nothing. If `languages` are given the index covers
+    /// these only, until it is built again.
+    ///
+    /// # Errors
+    ///
+    /// If the index cannot be written, or the caller gives up.
+    pub fn build(
+        &self,
+        force: bool,
+        languages: &[Language],
+        control: &Control<'_>,
+    ) -> Result<Built, TextError> {
+        let start = Instant::now();
+        let (snapshot, analysed) = self.update(control, |manifest| {
+            if force || manifest.languages != languages {
+                *manifest = Manifest { generation: manifest.generation, ..Manifest::default() };
+            }
+            manifest.languages = languages.to_vec();
+        })?;
+        let manifest = snapshot.manifest();
+        let mut built = Built { analysed, failures: manifest.failures.clone(), ..Built::default() };
+        for file in &manifest.files {
+            match file.place {
+                Place::Segment(..) => {
+                    built.indexed += 1;
+                    built.text_bytes += file.size;
+                }
+                Place::Skipped(reason) => built.skipped.push((file.path.clone(), reason)),
+            }
+        }
+        built.index_bytes = self.size();
+        built.duration = start.elapsed();
+        Ok(built)
+    }
+
+    fn size(&self) -> u64 {
+        let entries = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
+    }
+
+    /// The index as a question needs it: up to date, or with the error that says that it is not.
+    pub(crate) fn snapshot(&self, control: &Control<'_>) -> Result<Arc<Snapshot>, TextError> {
+        self.refresh_root()?;
+        let known = self.current.lock().clone();
+        if let Some(snapshot) = &known
+            && self.watch.lock().as_ref().is_some_and(|watch| !watch.is_dirty())
+        {
+            return Ok(Arc::clone(snapshot));
+        }
+        let loaded = match known {
+            Some(snapshot) if self.freshness == Freshness::Automatic => Ok(Some(snapshot)),
+            _ => self.load(),
+        };
+        let missing = || TextError::Missing { root: self.root().to_owned() };
+        match (loaded, self.freshness) {
+            (Ok(Some(snapshot)), freshness) => {
+                let generation = self.watch.lock().as_ref().map(Watch::generation);
+                let changes = snapshot.changes(&self.tree, control)?;
+                match (changes.count(), freshness) {
+                    // Folders may have come or gone without a file: then others are to be watched.
+                    (0, _) if !changes.walk || freshness == Freshness::Manual => {
+                        *self.current.lock() = Some(Arc::clone(&snapshot));
+                        self.settle(generation, &snapshot);
+                        Ok(snapshot)
+                    }
+                    (changed, Freshness::Manual) => {
+                        Err(TextError::Stale { root: self.root().to_owned(), changed })
+                    }
+                    (_, Freshness::Automatic) => Ok(self.update(control, |_| {})?.0),
+                }
+            }
+            (_, Freshness::Automatic) => Ok(self.update(control, |_| {})?.0),
+            (Ok(None), Freshness::Manual) => Err(missing()),
+            (Err(PageError::Damaged), Freshness::Manual) => {
+                Err(TextError::Damaged { path: self.folder.clone() })
+            }
+            (Err(PageError::Io(source)), Freshness::Manual) => {
+                Err(TextError::Read { path: self.folder.clone(), source })
+            }
+        }
+    }
+
+    /// Follows the root when another folder stands at its path. The old folder's watches tell nothing of the new one.
+    fn refresh_root(&self) -> Result<(), TextError> {
+        if self.tree.refresh()? {
+            let mut watch = self.watch.lock();
+            if watch.is_some() {
+                *watch = Watch::new(self.tree.path());
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what was read of the index: it turned out to be damaged, or a file changed under a question's hands.
+    pub(crate) fn distrust(&self, damaged: bool) {
+        *self.current.lock() = None;
+        if damaged && self.freshness == Freshness::Automatic {
+            // The next question builds it anew. If it cannot be removed, that question says why.
+            let _ = std::fs::remove_file(self.manifest_path());
+        }
+        if let Some(watch) = self.watch.lock().as_ref() {
+            watch.mark();
+        }
+    }
+
+    /// How damage is reported.
+    pub(crate) fn explain(&self, error: PageError) -> TextError {
+        match error {
+            PageError::Damaged => TextError::Damaged { path: self.folder.clone() },
+            PageError::Io(source) => TextError::Read { path: self.folder.clone(), source },
+        }
+    }
+
+    fn manifest_path(&self) -> PathBuf {
+        self.folder.join("manifest")
+    }
+
+    /// The index on disk. Another process may replace its segments while they are opened: then it is tried again.
+    fn load(&self) -> Result<Option<Arc<Snapshot>>, PageError> {
+        let mut last = PageError::Damaged;
+        for _ in 0..5 {
+            let manifest = match Manifest::read(&self.manifest_path()) {
+                Ok(manifest) => manifest,
+                Err(PageError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            if manifest.root != self.tree.path() {
+                return Err(PageError::Damaged);
+            }
+            match Snapshot::open(manifest, &self.folder) {
+                Ok(snapshot) => return Ok(Some(Arc::new(snapshot))),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// Brings the index up to date, after `prepare` has had its say, and gives it with the number of files analysed.
+    fn update(
+        &self,
+        control: &Control<'_>,
+        prepare: impl FnOnce(&mut Manifest),
+    ) -> Result<(Arc<Snapshot>, usize), TextError> {
+        let _writing = loop {
+            control.check()?;
+            if let Some(guard) = self.writing.try_lock_for(TRY_AGAIN) {
+                break guard;
+            }
+        };
+        self.refresh_root()?;
+        let failed =
+            |source| TextError::Write { root: self.root().to_owned(), path: self.folder.clone(), source };
+        std::fs::create_dir_all(&self.folder).map_err(failed)?;
+        let lock = File::create(self.folder.join("lock")).map_err(failed)?;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) => {
+                    control.check()?;
+                    std::thread::sleep(TRY_AGAIN);
+                }
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+        }
+        // Another process may just have done the work: what it left is looked at first.
+        let mut manifest = self.load().ok().flatten().map(|old| old.manifest().clone()).unwrap_or_default();
+        prepare(&mut manifest);
+        manifest.root = self.tree.path().to_owned();
+        let generation = self.watch.lock().as_ref().map(Watch::generation);
+        let update = Update::new(&self.tree, &self.folder, control);
+        let (snapshot, analysed) = update.run(manifest)?;
+        let snapshot = Arc::new(snapshot);
+        *self.current.lock() = Some(Arc::clone(&snapshot));
+        self.settle(generation, &snapshot);
+        Ok((snapshot, analysed))
+    }
+
+    /// Tells the watch that everything up to `generation` is in the index, and which folders to watch.
+    fn settle(&self, generation: Option<u64>, snapshot: &Snapshot) {
+        if let (Some(watch), Some(generation)) = (self.watch.lock().as_mut(), generation) {
+            watch.settle(generation, &snapshot.manifest().watched);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The text index: where identifiers occur, and where they are defined, in every text file of a project.
+//!
+//! [`TextIndex`] is the index of one project; [`search`](TextIndex::search) asks it. The index lives in a folder of
+//! the cache, never in the project. It is made of *segments* (`store/segment.rs`), each written once, and a *manifest*
+//! (`store/manifest.rs`) that names them and says which file, as it was when it was read, is where. A change writes a new
+//! segment for the files that changed and replaces the manifest, so that readers need no lock. Whatever is read is
+//! verified by checksums; what is damaged, or of another version, is built anew.
+
+mod analysis;
+mod cache;
+mod control;
+mod definitions;
+mod error;
+#[doc(hidden)]
+pub mod fuzzing;
+mod globs;
+mod index;
+pub mod kind;
+mod language;
+mod limits;
+mod outline;
+mod packages;
+mod parallel;
+mod pattern;
+mod retry;
+mod scan;
+mod search;
+mod store;
+mod tree;
+mod update;
+mod watch;
+
+pub use control::{Control, Progress};
+pub use error::TextError;
+pub use globs::{BadGlob, Globs};
+pub use index::{Built, Freshness, Status, TextIndex};
+pub use language::{Language, Rule};
+pub use outline::{LispDefinition, lisp_definitions};
+pub use pattern::Pattern;
+pub use scan::Role;
+pub use search::{Answer, Found, Located, Search};
+pub use store::manifest::Skipped;

@@ -1,0 +1,113 @@
+//! The definitions of a Common Lisp text in order, as the structural reader sees them.
+
+use crate::definitions::lisp::definitions;
+use crate::kind::Kind;
+use crate::scan::lisp::read;
+use steelbank_reader::lines::{Lines, decode};
+use steelbank_reader::{Dialect, LispText};
+
+/// One definition of a Common Lisp text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LispDefinition {
+    /// What it defines.
+    pub kind: Kind,
+    /// The name as the reader makes it of the text, without package prefix.
+    pub name: String,
+    /// The package prefix of the name, if it has one.
+    pub prefix: Option<String>,
+    /// Whether the name is a list that begins with SETF.
+    pub setf: bool,
+    /// The operator that defines, upcased and without package prefix.
+    pub operator: String,
+    /// Line and column of the name, from 1, the column in characters.
+    pub place: (u32, u32),
+    /// The first line of the whole form.
+    pub start: u32,
+    /// The last line of the whole form.
+    pub end: u32,
+    /// The number of its top-level form, from 0.
+    pub form: usize,
+    /// The package that the form is in, if the text says.
+    pub package: Option<String>,
+    /// The form's first line.
+    pub line: String,
+    /// Whether it only announces a definition that stands elsewhere.
+    pub declaration: bool,
+}
+
+/// All definitions of a Common Lisp text, in order; what `#+` or `#-` leaves out is left out.
+pub fn lisp_definitions(bytes: &[u8]) -> Vec<LispDefinition> {
+    let text = read(bytes, Dialect::CommonLisp);
+    let lines = Lines::new(bytes);
+    let found = definitions(&text, bytes).into_iter().filter(|definition| definition.active).filter_map(
+        |definition| {
+            let form = text.toplevel().iter().position(|top| top.span.contains(definition.form.start))?;
+            let operator = text
+                .forms()
+                .iter()
+                .find(|form| form.span == definition.form)
+                .and_then(|form| text.head(form))
+                .map(|head| head.symbol(bytes).name.into_owned());
+            let (name, prefix) = name(&text, bytes, definition.name.start, definition.name.range());
+            let start = lines.line(definition.form.start);
+            let before = decode(bytes.get(definition.form.start as usize..definition.name.start as usize)?);
+            Some(LispDefinition {
+                kind: definition.kind,
+                name,
+                prefix,
+                setf: before.trim_end().to_uppercase().ends_with("(SETF"),
+                operator: operator.unwrap_or_default(),
+                place: lines.position(bytes, definition.name.start),
+                start,
+                end: lines.line(definition.form.end.saturating_sub(1)),
+                form,
+                package: text.toplevel()[form].package.as_deref().map(String::from),
+                line: decode(lines.bytes(bytes, start)).trim().to_owned(),
+                declaration: definition.declaration,
+            })
+        },
+    );
+    found.collect()
+}
+
+/// The name at `start` as the reader makes it, and its package prefix.
+fn name(
+    text: &LispText,
+    bytes: &[u8],
+    start: u32,
+    range: std::ops::Range<usize>,
+) -> (String, Option<String>) {
+    match text.tokens().iter().find(|token| token.span.contains(start)) {
+        Some(token) if token.kind == steelbank_reader::TokenKind::Symbol => {
+            let symbol = token.symbol(bytes);
+            (symbol.name.into_owned(), symbol.package.map(|package| package.into_owned()))
+        }
+        _ => (decode(bytes.get(range).unwrap_or_default()).into_owned(), None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_have_their_name_package_and_extent() {
+        let text = "(in-package :app)\n\n(defun (setf part)\n    (new x)\n  (list new x))\n#+nil (defun gone ())\n(other::define-thing app::|x y| 1)\n(defpackage \"LOWER\")\n";
+        let found = lisp_definitions(text.as_bytes());
+        let shown: Vec<_> = found
+            .iter()
+            .map(|each| (each.kind.name(), each.name.as_str(), each.setf, each.place, (each.start, each.end)))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("function", "PART", true, (3, 14), (3, 5)),
+                ("definition", "x y", false, (7, 27), (7, 7)),
+                ("package", "LOWER", false, (8, 14), (8, 8)),
+            ]
+        );
+        assert_eq!(found[0].package.as_deref(), Some("APP"));
+        assert_eq!((found[1].operator.as_str(), found[1].prefix.as_deref()), ("DEFINE-THING", Some("APP")));
+        assert_eq!(found[0].line, "(defun (setf part)");
+    }
+}

@@ -1,0 +1,166 @@
+//! What is asked for: an identifier in some languages, literal text in the others.
+
+use crate::analysis;
+use crate::language::{Language, Rule};
+use crate::scan::lisp as scan_lisp;
+use crate::scan::occurrence::LONGEST;
+use crate::scan::word_length;
+use steelbank_reader::{Marker, TokenKind};
+
+/// The text asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern {
+    text: String,
+}
+
+/// What a pattern means in one language.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// The identifier with this key in the index, where it is qualified so.
+    Identifier(Vec<u8>, Qualified),
+    /// Any occurrence of the text.
+    Literal,
+}
+
+/// What must stand in front of a Lisp symbol's name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Qualified {
+    /// Anything.
+    Anyhow,
+    /// `:`
+    Keyword,
+    /// `#:`
+    Uninterned,
+    /// This package's prefix; or nothing, where this package is current.
+    Package(String),
+}
+
+impl Pattern {
+    /// Any text but none is a pattern.
+    pub fn new(text: &str) -> Option<Pattern> {
+        (!text.trim().is_empty()).then(|| Pattern { text: text.to_owned() })
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// How many characters it has, blanks at its ends left out.
+    pub fn length(&self) -> usize {
+        self.text.trim().chars().count()
+    }
+
+    /// The name of the Common Lisp symbol that this is, as Lisp reads it.
+    pub fn common_lisp_name(&self) -> Option<String> {
+        match self.meaning(Language::named("commonlisp")?) {
+            Meaning::Identifier(key, _) => String::from_utf8(key.get(1..)?.to_vec()).ok(),
+            Meaning::Literal => None,
+        }
+    }
+
+    pub(crate) fn meaning(&self, language: Language) -> Meaning {
+        if self.text.len() > LONGEST {
+            return Meaning::Literal;
+        }
+        match language.rule() {
+            Rule::Lisp(_) => self.symbol(language).unwrap_or(Meaning::Literal),
+            rule if is_identifier(self.text.as_bytes(), rule) => {
+                Meaning::Identifier(analysis::key(language, self.text.as_bytes()), Qualified::Anyhow)
+            }
+            _ => Meaning::Literal,
+        }
+    }
+
+    fn symbol(&self, language: Language) -> Option<Meaning> {
+        let bytes = self.text.as_bytes();
+        let read = scan_lisp::read(bytes, language.dialect()?);
+        let [token] = read.tokens() else { return None };
+        let whole = token.span.range() == (0..bytes.len()) && read.toplevel().len() == 1;
+        if !whole
+            || token.kind != TokenKind::Symbol
+            || token.form.is_some()
+            || token.name_start == token.span.end
+        {
+            return None;
+        }
+        let symbol = token.symbol(bytes);
+        let qualified = match token.marker {
+            Marker::None => Qualified::Anyhow,
+            Marker::Keyword => Qualified::Keyword,
+            Marker::Uninterned => Qualified::Uninterned,
+            Marker::External | Marker::Internal => Qualified::Package(symbol.package?.into_owned()),
+        };
+        Some(Meaning::Identifier(analysis::key(language, symbol.name.as_bytes()), qualified))
+    }
+}
+
+/// Whether `text` is one whole identifier of languages with this rule.
+fn is_identifier(text: &[u8], rule: Rule) -> bool {
+    let strip =
+        |prefixes: &[&[u8]], text| prefixes.iter().find_map(|prefix| <[u8]>::strip_prefix(text, *prefix));
+    let word = match rule {
+        Rule::Php => strip(&[b"$"], text).unwrap_or(text),
+        Rule::Zig => strip(&[b"@"], text).unwrap_or(text),
+        Rule::Ruby => {
+            let bare = text.strip_suffix(b"?").or_else(|| text.strip_suffix(b"!")).unwrap_or(text);
+            strip(&[b"@@", b"@", b"$"], text).unwrap_or(bare)
+        }
+        Rule::Rust => text.strip_suffix(b"!").unwrap_or(text),
+        _ => text,
+    };
+    is_word(word, rule)
+}
+
+fn is_word(word: &[u8], rule: Rule) -> bool {
+    if word.first().is_none_or(u8::is_ascii_digit) {
+        return false;
+    }
+    let mut at = 0;
+    while at < word.len() {
+        match word_length(&word[at..], rule) {
+            0 => return false,
+            length => at += length,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(language: &str, text: &str, expect: Option<(&str, Qualified)>) {
+        let language = Language::named(language).unwrap();
+        let expect = expect.map_or(Meaning::Literal, |(name, qualified)| {
+            Meaning::Identifier(analysis::key(language, name.as_bytes()), qualified)
+        });
+        assert_eq!(Pattern::new(text).unwrap().meaning(language), expect, "{text}");
+    }
+
+    #[test]
+    fn an_identifier_is_the_languages_own() {
+        let plain = |name| Some((name, Qualified::Anyhow));
+        check("commonlisp", "*foo-bar*", plain("*FOO-BAR*"));
+        check("commonlisp", "|Foo|", plain("Foo"));
+        check("commonlisp", "a->b", plain("A->B"));
+        check("commonlisp", "a b", None);
+        check("commonlisp", "(a", None);
+        check("commonlisp", "12", None);
+        check("commonlisp", ":key", Some(("KEY", Qualified::Keyword)));
+        check("commonlisp", "p::x", Some(("X", Qualified::Package("P".to_owned()))));
+        check("scheme", "set!", plain("set!"));
+        check("rust", "json!", plain("json!"));
+        check("rust", "a->b", None);
+        check("rust", "foo-bar", None);
+        check("rust", "1x", None);
+        check("python", "größe", plain("größe"));
+        check("php", "$x", plain("$x"));
+        check("javascript", "$x", plain("$x"));
+        check("c", "$x", None);
+        check("ruby", "@@x", plain("@@x"));
+        check("ruby", "go!", plain("go!"));
+        check("text", "foo!", None);
+    }
+}

@@ -1,0 +1,27 @@
+//! Why a search must be tried again.
+
+use crate::error::TextError;
+use crate::store::pages::PageError;
+
+/// Why a search must be tried again, or not.
+#[derive(Debug)]
+pub(crate) enum Retry {
+    /// The index is damaged or cannot be read.
+    Page(PageError),
+    /// A file is not as the index says.
+    Changed,
+    /// Give up.
+    Stop(TextError),
+}
+
+impl From<PageError> for Retry {
+    fn from(error: PageError) -> Self {
+        Retry::Page(error)
+    }
+}
+
+impl From<TextError> for Retry {
+    fn from(error: TextError) -> Self {
+        Retry::Stop(error)
+    }
+}

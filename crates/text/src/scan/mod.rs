@@ -1,0 +1,333 @@
+//! The occurrences of identifiers in a text, each with its role. The index is made by this, and what the index leaves
+//! out is found again by this.
+
+use crate::language::{Apostrophe, Language, Lexis, Quote, Rule};
+
+pub(crate) mod lisp;
+pub(crate) mod occurrence;
+
+pub(crate) use occurrence::Occurrence;
+pub use occurrence::Role;
+use occurrence::{LONGEST, first_character, is_word_character};
+
+/// Calls `emit` for every identifier of `text`, in order but for those with a prefix, which follow the bare one.
+pub(crate) fn occurrences(text: &[u8], language: Language, emit: &mut dyn FnMut(Occurrence<'_>)) {
+    match language.rule() {
+        Rule::Lisp(dialect) => lisp::occurrences(text, dialect, emit),
+        rule => {
+            Scanner { text, at: 0, rule, lexis: language.lexis(), state: State::Code, resume: Vec::new() }
+                .scan(emit)
+        }
+    }
+}
+
+/// How many bytes the word character at the start of `bytes` has; 0 if none stands there.
+pub(crate) fn word_length(bytes: &[u8], rule: Rule) -> usize {
+    match bytes.first() {
+        Some(byte) if byte.is_ascii_alphanumeric() || *byte == b'_' => 1,
+        Some(b'$') if rule == Rule::Dollar => 1,
+        Some(byte) if byte.is_ascii() => 0,
+        _ => match first_character(bytes) {
+            Some(character) if is_word_character(character) => character.len_utf8(),
+            _ => 0,
+        },
+    }
+}
+
+struct Scanner<'a> {
+    text: &'a [u8],
+    at: usize,
+    rule: Rule,
+    lexis: &'static Lexis,
+    state: State,
+    /// The strings around the code we are in, each with the depth of braces in that code.
+    resume: Vec<(Quote, usize)>,
+}
+
+#[derive(Clone, Copy)]
+enum State {
+    Code,
+    LineComment,
+    /// With its depth.
+    BlockComment(usize),
+    Within(Quote),
+}
+
+impl Scanner<'_> {
+    fn scan(mut self, emit: &mut dyn FnMut(Occurrence<'_>)) {
+        while let Some(&byte) = self.text.get(self.at) {
+            if let State::Within(Quote { code: Some(code), .. }) = self.state
+                && self.here(code)
+                && let State::Within(quote) = std::mem::replace(&mut self.state, State::Code)
+            {
+                self.at += code.len();
+                self.resume.push((quote, 0));
+                continue;
+            }
+            let length = word_length(&self.text[self.at..], self.rule);
+            if length > 0 {
+                if matches!(self.state, State::Code) && matches!(byte, b'r' | b'R') && self.string_opens() {
+                    continue;
+                }
+                self.word(byte, emit);
+                continue;
+            }
+            match self.state {
+                State::Code => self.code(byte),
+                State::LineComment => {
+                    if byte == b'\n' {
+                        self.state = State::Code;
+                    }
+                    self.at += 1;
+                }
+                State::BlockComment(depth) => self.block_comment(depth),
+                State::Within(quote) => self.string(quote, byte),
+            }
+        }
+    }
+
+    fn here(&self, what: &str) -> bool {
+        self.text[self.at..].starts_with(what.as_bytes())
+    }
+
+    fn code(&mut self, byte: u8) {
+        if let Some((open, _)) = self.lexis.block
+            && self.here(open)
+        {
+            self.at += open.len();
+            self.state = State::BlockComment(1);
+        } else if self.lexis.line.iter().any(|line| self.here(line)) {
+            self.at += 1;
+            self.state = State::LineComment;
+        } else if !self.string_opens() {
+            match byte {
+                b'\'' if self.lexis.apostrophe == Apostrophe::Rust => return self.rust_apostrophe(),
+                b'{' => {
+                    if let Some((_, depth)) = self.resume.last_mut() {
+                        *depth += 1;
+                    }
+                }
+                b'}' => match self.resume.last_mut() {
+                    Some((quote, 0)) => {
+                        self.state = State::Within(*quote);
+                        self.resume.pop();
+                    }
+                    Some((_, depth)) => *depth -= 1,
+                    None => {}
+                },
+                _ => {}
+            }
+            self.at += 1;
+        }
+    }
+
+    fn string_opens(&mut self) -> bool {
+        let Some(quote) = self.lexis.strings.iter().find(|quote| self.here(quote.open)) else { return false };
+        self.at += quote.open.len();
+        self.state = State::Within(*quote);
+        true
+    }
+
+    /// `'x'` and `'\n'` are characters; in `'a` it is a lifetime's.
+    fn rust_apostrophe(&mut self) {
+        let rest = &self.text[self.at + 1..];
+        self.at += 1;
+        if rest.first() == Some(&b'\\') {
+            self.state =
+                State::Within(Quote { open: "'", close: "'", escapes: true, lines: false, code: None });
+        } else if let Some(character) = first_character(rest)
+            && rest.get(character.len_utf8()) == Some(&b'\'')
+            && !is_word_character(character)
+        {
+            self.at += character.len_utf8() + 1;
+        }
+    }
+
+    fn block_comment(&mut self, depth: usize) {
+        let Some((open, close)) = self.lexis.block else { return self.at += 1 };
+        if self.here(close) {
+            self.at += close.len();
+            self.state = if depth > 1 { State::BlockComment(depth - 1) } else { State::Code };
+        } else if self.lexis.nested && self.here(open) {
+            self.at += open.len();
+            self.state = State::BlockComment(depth + 1);
+        } else {
+            self.at += 1;
+        }
+    }
+
+    fn string(&mut self, quote: Quote, byte: u8) {
+        if self.here(quote.close) {
+            self.at += quote.close.len();
+            self.state = State::Code;
+        } else if byte == b'\n' && !quote.lines {
+            self.at += 1;
+            self.state = State::Code;
+        } else if byte == b'\\' && quote.escapes {
+            // What is escaped is passed over unless it belongs to a word or ends the line.
+            let next = self.text.get(self.at + 1).copied().unwrap_or(b'\n');
+            let passed = next.is_ascii() && next != b'\n' && word_length(&[next], self.rule) == 0;
+            self.at += if passed { 2 } else { 1 };
+        } else {
+            self.at += 1;
+        }
+    }
+
+    fn word(&mut self, first: u8, emit: &mut dyn FnMut(Occurrence<'_>)) {
+        let start = self.at;
+        loop {
+            match word_length(&self.text[self.at..], self.rule) {
+                0 => break,
+                length => self.at += length,
+            }
+        }
+        if first.is_ascii_digit() {
+            return;
+        }
+        let text = self.text;
+        let byte_at = |at: usize| text.get(at).copied();
+        let mut end = self.at;
+        let next = byte_at(end);
+        if self.rule == Rule::Ruby && matches!(next, Some(b'?' | b'!')) && byte_at(end + 1) != Some(b'=') {
+            end += 1;
+            self.at = end;
+        }
+        let is_macro = self.rule == Rule::Rust && next == Some(b'!') && byte_at(end + 1) != Some(b'=');
+        let role = match self.state {
+            State::Code if is_macro || self.is_called(end) => Role::Call,
+            State::Code => Role::Reference,
+            State::LineComment | State::BlockComment(_) => Role::Comment,
+            State::Within(_) => Role::String,
+        };
+        let mut send = |start: usize, end: usize| {
+            if end - start <= LONGEST {
+                emit(Occurrence { key: &text[start..end], offset: start as u32, role });
+            }
+        };
+        send(start, end);
+        if is_macro {
+            send(start, end + 1);
+        }
+        let before = |count: usize| start.checked_sub(count).and_then(byte_at);
+        match self.rule {
+            Rule::Php if before(1) == Some(b'$') => send(start - 1, end),
+            Rule::Zig if before(1) == Some(b'@') => send(start - 1, end),
+            Rule::Ruby if before(1) == Some(b'@') && before(2) == Some(b'@') => send(start - 2, end),
+            Rule::Ruby if matches!(before(1), Some(b'@' | b'$')) => send(start - 1, end),
+            _ => {}
+        }
+    }
+
+    /// Whether an argument list follows.
+    fn is_called(&self, end: usize) -> bool {
+        let rest = &self.text[end..];
+        let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        rest.get(blanks) == Some(&b'(')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(language: &str, text: &str, expect: &[(&str, &str)]) {
+        let mut found = Vec::new();
+        occurrences(text.as_bytes(), Language::named(language).unwrap(), &mut |occurrence| {
+            let key = String::from_utf8(occurrence.key.to_vec()).unwrap();
+            found.push((key, occurrence.role.name()));
+        });
+        let found: Vec<_> = found.iter().map(|(key, role)| (key.as_str(), *role)).collect();
+        assert_eq!(found, expect, "{text}");
+    }
+
+    #[test]
+    fn roles_follow_comments_and_strings() {
+        check(
+            "rust",
+            "a(b) // c \"d\"\n/* e /* f */ g */ \"h\\\"i\" r#\"j\"k\"# 'l' m",
+            &[
+                ("a", "call"),
+                ("b", "reference"),
+                ("c", "comment"),
+                ("d", "comment"),
+                ("e", "comment"),
+                ("f", "comment"),
+                ("g", "comment"),
+                ("h", "string"),
+                ("i", "string"),
+                ("j", "string"),
+                ("k", "string"),
+                ("l", "reference"),
+                ("m", "reference"),
+            ],
+        );
+        check(
+            "rust",
+            "fn f<'a>(x: &'a T) { '\"'; '\\''; y }",
+            &[
+                ("fn", "reference"),
+                ("f", "reference"),
+                ("a", "reference"),
+                ("x", "reference"),
+                ("a", "reference"),
+                ("T", "reference"),
+                ("y", "reference"),
+            ],
+        );
+        check(
+            "javascript",
+            "`a ${b + `c ${d}` + {e}} f` $g",
+            &[
+                ("a", "string"),
+                ("b", "reference"),
+                ("c", "string"),
+                ("d", "reference"),
+                ("e", "reference"),
+                ("f", "string"),
+                ("$g", "reference"),
+            ],
+        );
+        check(
+            "python",
+            "a = '''b\n'c' ''' # d\ne(1, 0x1f)",
+            &[("a", "reference"), ("b", "string"), ("c", "string"), ("d", "comment"), ("e", "call")],
+        );
+        check("c", "\"a\nb", &[("a", "string"), ("b", "reference")]);
+    }
+
+    #[test]
+    fn identifiers_are_the_languages_own() {
+        check(
+            "rust",
+            "json!(x) a!=b",
+            &[
+                ("json", "call"),
+                ("json!", "call"),
+                ("x", "reference"),
+                ("a", "reference"),
+                ("b", "reference"),
+            ],
+        );
+        check("php", "$x->y", &[("x", "reference"), ("$x", "reference"), ("y", "reference")]);
+        check(
+            "ruby",
+            "@a.b? && @@c != d!",
+            &[
+                ("a", "reference"),
+                ("@a", "reference"),
+                ("b?", "reference"),
+                ("c", "reference"),
+                ("@@c", "reference"),
+                ("d!", "reference"),
+            ],
+        );
+        check("zig", "@import(\"a\")", &[("import", "call"), ("@import", "call"), ("a", "string")]);
+        check(
+            "python",
+            "größe = δ1 — naïve2",
+            &[("größe", "reference"), ("δ1", "reference"), ("naïve2", "reference")],
+        );
+        check("text", "caf\u{e9} 12ab _x", &[("café", "reference"), ("_x", "reference")]);
+    }
+}

@@ -1,0 +1,69 @@
+//! One occurrence of an identifier, and the characters that identifiers are made of.
+
+use serde::{Deserialize, Serialize};
+
+/// What an occurrence is in its text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// A use of the name that is none of the others.
+    Reference,
+    /// The operator of a call.
+    Call,
+    /// The name in its own definition.
+    Definition,
+    /// Within a comment.
+    Comment,
+    /// Within a string.
+    String,
+    /// A Lisp keyword of that name.
+    Keyword,
+}
+
+impl Role {
+    const ALL: [Role; 6] =
+        [Role::Reference, Role::Call, Role::Definition, Role::Comment, Role::String, Role::Keyword];
+
+    pub(crate) fn code(self) -> u8 {
+        self as u8
+    }
+
+    pub(crate) fn from_code(code: u8) -> Option<Role> {
+        Role::ALL.get(usize::from(code)).copied()
+    }
+
+    /// Its name, as it is written in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Reference => "reference",
+            Role::Call => "call",
+            Role::Definition => "definition",
+            Role::Comment => "comment",
+            Role::String => "string",
+            Role::Keyword => "keyword",
+        }
+    }
+}
+
+/// Identifiers longer than this, in bytes, are not indexed as such: they are data.
+pub(crate) const LONGEST: usize = 200;
+
+/// One occurrence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Occurrence<'a> {
+    /// The identifier as it is looked up. Common Lisp's are as they are read, all others as they are written.
+    pub(crate) key: &'a [u8],
+    pub(crate) offset: u32,
+    pub(crate) role: Role,
+}
+
+/// The character at the start of `bytes`, if they decode.
+pub(crate) fn first_character(bytes: &[u8]) -> Option<char> {
+    let head = &bytes[..bytes.len().min(4)];
+    head.utf8_chunks().next()?.valid().chars().next()
+}
+
+/// Whether a character belongs to a word: what `\w` is in a regular expression.
+pub(crate) fn is_word_character(character: char) -> bool {
+    regex_syntax::is_word_character(character)
+}

@@ -1,0 +1,497 @@
+//! Questions to the index.
+
+use crate::analysis::{hits_of, trigram};
+use crate::cache::TextCache;
+use crate::control::Control;
+use crate::definitions::lisp::Definition;
+use crate::error::TextError;
+use crate::globs::Globs;
+use crate::index::TextIndex;
+use crate::kind::Kind;
+use crate::language::Language;
+use crate::packages;
+use crate::pattern::{Meaning, Pattern, Qualified};
+use crate::retry::Retry;
+use crate::scan::Role;
+use crate::store::manifest::FileEntry;
+use crate::store::pages::PageError;
+use crate::store::postings::{self, Hit};
+use crate::store::segment::Segment;
+use crate::store::snapshot::{GONE, Snapshot};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use steelbank_reader::Span;
+use steelbank_reader::lines::{characters, decode};
+
+/// A question.
+#[derive(Debug, Clone)]
+pub struct Search {
+    /// What is looked for.
+    pub pattern: Pattern,
+    /// Only definitions of this kind.
+    pub kind: Option<Kind>,
+    /// Only files of this language.
+    pub language: Option<Language>,
+    /// Only files that these match.
+    pub globs: Globs,
+    /// So many occurrences are passed over.
+    pub offset: u64,
+    /// So many are given at most.
+    pub limit: u64,
+    /// With more occurrences than this only their number is given.
+    pub bound: u64,
+}
+
+/// The answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// The best first.
+    pub definitions: Vec<Located>,
+    /// How many definitions there are; not all of very many are located.
+    pub total_definitions: u64,
+    /// Occurrences by path and place; none if there are more than the bound.
+    pub references: Vec<Found>,
+    /// How many occurrences there are.
+    pub total: u64,
+    /// Files in which they are, with the number in each; the most first. At most ten.
+    pub densest: Vec<(PathBuf, u64)>,
+    /// False if files kept changing while they were read, so that the answer may be of mixed age.
+    pub fresh: bool,
+}
+
+/// One occurrence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Relative to the root.
+    pub path: PathBuf,
+    /// From 1.
+    pub line: u32,
+    /// In characters, from 1.
+    pub column: u32,
+    /// What it is there; `None` where that is not known.
+    pub role: Option<Role>,
+    /// The line.
+    pub preview: String,
+    /// Its language.
+    pub language: Language,
+}
+
+/// One definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located {
+    /// Relative to the root.
+    pub path: PathBuf,
+    /// What it defines.
+    pub kind: Kind,
+    /// The name as it is written there.
+    pub symbol: String,
+    /// Line and column, from 1, of the name.
+    pub name: (u32, u32),
+    /// Line and column of the first character of the whole definition.
+    pub start: (u32, u32),
+    /// Line and column after the last.
+    pub end: (u32, u32),
+    /// The line of the name.
+    pub preview: String,
+    /// Whether it is only a declaration.
+    pub declaration: bool,
+}
+
+/// So many definitions are located at most.
+const LOCATED: usize = 50;
+
+impl TextIndex {
+    /// Answers a question, from an index that is brought up to date first if need be.
+    ///
+    /// # Errors
+    ///
+    /// If there is no usable index and none may or can be made, or the caller gives up.
+    pub fn search(&self, search: &Search, control: &Control<'_>) -> Result<Answer, TextError> {
+        let mut attempts = 4;
+        loop {
+            attempts -= 1;
+            let snapshot = self.snapshot(control)?;
+            let cache = self.cache();
+            let mut searcher = Searcher {
+                snapshot: &snapshot,
+                index: self,
+                cache,
+                search,
+                control,
+                lenient: attempts == 0,
+                fresh: true,
+            };
+            match searcher.answer() {
+                Ok(answer) => return Ok(answer),
+                Err(Retry::Stop(error)) => return Err(error),
+                Err(Retry::Page(error)) if attempts == 0 => return Err(self.explain(error)),
+                Err(Retry::Page(error)) => self.distrust(matches!(error, PageError::Damaged)),
+                Err(Retry::Changed) => self.distrust(false),
+            }
+        }
+    }
+}
+
+/// The occurrences in one file.
+struct Matches {
+    file: usize,
+    count: u64,
+    hits: Hits,
+}
+
+enum Hits {
+    Known(Vec<Hit>),
+    /// To be found again: the key, and its definitions in this file.
+    Sought(Vec<u8>, Vec<Definition>),
+    Literal(Vec<u32>),
+}
+
+struct Searcher<'a> {
+    snapshot: &'a Snapshot,
+    index: &'a TextIndex,
+    cache: &'a TextCache,
+    search: &'a Search,
+    control: &'a Control<'a>,
+    /// Whether a file that is not as the index says is passed over.
+    lenient: bool,
+    fresh: bool,
+}
+
+/// The languages in which the pattern means the same.
+type Identifiers = HashMap<(Vec<u8>, Qualified), Vec<Language>>;
+
+impl Searcher<'_> {
+    fn answer(&mut self) -> Result<Answer, Retry> {
+        let mut identifiers = Identifiers::new();
+        let mut literal = Vec::new();
+        let wanted = |language: &Language| self.search.language.is_none_or(|only| only == *language);
+        for language in self.snapshot.languages().filter(wanted) {
+            match self.search.pattern.meaning(language) {
+                Meaning::Identifier(key, qualified) => {
+                    identifiers.entry((key, qualified)).or_default().push(language);
+                }
+                Meaning::Literal => literal.push(language),
+            }
+        }
+        let mut matches = Vec::new();
+        let mut definitions = Vec::new();
+        for ((key, qualified), languages) in &identifiers {
+            self.control.check()?;
+            let names = match qualified {
+                Qualified::Package(name) => {
+                    packages::names(self.snapshot, name, &mut |file| self.text(file))?
+                }
+                _ => Vec::new(),
+            };
+            self.identifier(key, qualified, &names, languages, &mut matches, &mut definitions)?;
+        }
+        if !literal.is_empty() {
+            self.literal(&literal, &mut matches)?;
+        }
+        matches.sort_by_key(|each| each.file);
+        let total = matches.iter().map(|each| each.count).sum();
+        let mut answer = Answer { total, total_definitions: definitions.len() as u64, ..Answer::default() };
+        definitions.sort_by_cached_key(|(file, definition)| self.rank(*file, definition));
+        for (file, definition) in definitions.into_iter().take(LOCATED) {
+            answer.definitions.extend(self.locate(file, &definition)?);
+        }
+        if total > self.search.bound {
+            matches.sort_by_key(|each| std::cmp::Reverse(each.count));
+            let path = |each: &Matches| (self.file(each.file).path.clone(), each.count);
+            answer.densest = matches.iter().take(10).map(path).collect();
+        } else {
+            answer.references = self.page(matches)?;
+        }
+        answer.fresh = self.fresh;
+        Ok(answer)
+    }
+
+    fn file(&self, file: usize) -> &FileEntry {
+        &self.snapshot.manifest().files[file]
+    }
+
+    /// Whether the question is about this file of a segment, and which file of the manifest it is.
+    fn selected(&self, places: &[u32], local: u32, languages: &[Language]) -> Option<usize> {
+        let place = *places.get(local as usize).filter(|&&place| place != GONE)? as usize;
+        let entry = self.file(place);
+        (languages.contains(&entry.language) && self.search.globs.select(&entry.path)).then_some(place)
+    }
+
+    fn text(&mut self, file: usize) -> Result<Option<std::sync::Arc<crate::cache::Text>>, Retry> {
+        match self.cache.get(self.index.tree(), &self.snapshot.manifest().files[file]) {
+            Some(text) => Ok(Some(text)),
+            None if self.lenient => {
+                self.fresh = false;
+                Ok(None)
+            }
+            None => Err(Retry::Changed),
+        }
+    }
+
+    fn identifier(
+        &mut self,
+        key: &[u8],
+        qualified: &Qualified,
+        names: &[String],
+        languages: &[Language],
+        matches: &mut Vec<Matches>,
+        definitions: &mut Vec<(usize, Definition)>,
+    ) -> Result<(), Retry> {
+        let snapshot = self.snapshot;
+        for (segment, places) in snapshot.segments() {
+            let Some(entry) = segment.lookup(key)? else {
+                self.macro_definitions(segment, places, key, languages, definitions)?;
+                continue;
+            };
+            let mut defined: HashMap<u32, Vec<Definition>> =
+                postings::definitions(&entry.definitions).ok_or(PageError::Damaged)?.into_iter().collect();
+            for found in segment.hits(&entry)? {
+                let Some(file) = self.selected(places, found.file, languages) else { continue };
+                let mut here = defined.remove(&found.file).unwrap_or_default();
+                let identifier = key.get(1..).unwrap_or_default();
+                let mut each = match found.hits {
+                    Some(hits) => Matches { file, count: found.count, hits: Hits::Known(hits) },
+                    None => {
+                        let hits = Hits::Sought(identifier.to_vec(), here.clone());
+                        Matches { file, count: found.count, hits }
+                    }
+                };
+                if *qualified != Qualified::Anyhow {
+                    self.control.check()?;
+                    let Some(text) = self.text(file)? else { continue };
+                    let language = self.file(file).language;
+                    let mut hits = match each.hits {
+                        Hits::Known(hits) => hits,
+                        _ => hits_of(&text.bytes, language, identifier, &here),
+                    };
+                    let check = packages::Check::new(&text.bytes, language, qualified, names);
+                    hits.retain(|hit| check.admits(hit.offset));
+                    here.retain(|definition| check.admits(definition.name.start));
+                    each = Matches { file, count: hits.len() as u64, hits: Hits::Known(hits) };
+                }
+                definitions.extend(self.of_kind(here).map(|definition| (file, definition)));
+                if each.count > 0 {
+                    matches.push(each);
+                }
+            }
+            self.macro_definitions(segment, places, key, languages, definitions)?;
+        }
+        Ok(())
+    }
+
+    fn of_kind(&self, definitions: Vec<Definition>) -> impl Iterator<Item = Definition> + use<> {
+        let wanted = self.search.kind;
+        definitions.into_iter().filter(move |each| wanted.is_none_or(|wanted| each.kind.answers(wanted)))
+    }
+
+    /// `json!` is defined as `json`.
+    fn macro_definitions(
+        &mut self,
+        segment: &Segment,
+        places: &[u32],
+        key: &[u8],
+        languages: &[Language],
+        definitions: &mut Vec<(usize, Definition)>,
+    ) -> Result<(), Retry> {
+        let rust: Vec<_> = languages.iter().copied().filter(|each| each.name() == "rust").collect();
+        let Some(bare) = key.strip_suffix(b"!").filter(|_| !rust.is_empty()) else { return Ok(()) };
+        let Some(entry) = segment.lookup(bare)? else { return Ok(()) };
+        for (local, here) in postings::definitions(&entry.definitions).ok_or(PageError::Damaged)? {
+            if let Some(file) = self.selected(places, local, &rust) {
+                let macros = here.into_iter().filter(|each| each.kind == Kind::MACRO).collect();
+                definitions.extend(self.of_kind(macros).map(|definition| (file, definition)));
+            }
+        }
+        Ok(())
+    }
+
+    fn literal(&mut self, languages: &[Language], matches: &mut Vec<Matches>) -> Result<(), Retry> {
+        let needle = self.search.pattern.text().as_bytes();
+        let mut trigrams: Vec<_> = needle.windows(3).filter_map(trigram).collect();
+        trigrams.sort_unstable();
+        trigrams.dedup();
+        let finder = memchr::memmem::Finder::new(needle);
+        let snapshot = self.snapshot;
+        for (segment, places) in snapshot.segments() {
+            let mut candidates: Option<Vec<u32>> = None;
+            for &trigram in &trigrams {
+                let files = segment.trigram(trigram)?;
+                let both = match candidates {
+                    None => files,
+                    Some(before) => {
+                        before.into_iter().filter(|file| files.binary_search(file).is_ok()).collect()
+                    }
+                };
+                let enough = both.len() <= 4;
+                candidates = Some(both);
+                if enough {
+                    break;
+                }
+            }
+            for local in candidates.unwrap_or_else(|| (0..segment.files()).collect()) {
+                let Some(file) = self.selected(places, local, languages) else { continue };
+                self.control.check()?;
+                let Some(text) = self.text(file)? else { continue };
+                let found: Vec<_> = finder.find_iter(&text.bytes).map(|at| at as u32).collect();
+                if !found.is_empty() {
+                    matches.push(Matches { file, count: found.len() as u64, hits: Hits::Literal(found) });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The occurrences that were asked for, of all.
+    fn page(&mut self, matches: Vec<Matches>) -> Result<Vec<Found>, Retry> {
+        let mut found = Vec::new();
+        let mut skip = self.search.offset;
+        for each in matches {
+            if found.len() as u64 >= self.search.limit {
+                break;
+            }
+            if skip >= each.count {
+                skip -= each.count;
+                continue;
+            }
+            self.control.check()?;
+            let from = std::mem::take(&mut skip) as usize;
+            let room = (self.search.limit - found.len() as u64) as usize;
+            let Some(text) = self.text(each.file)? else { continue };
+            let entry = self.file(each.file);
+            let hits: Vec<(u32, Option<Role>)> = match each.hits {
+                Hits::Known(hits) => known(&hits, from, room),
+                Hits::Sought(key, defined) => {
+                    known(&hits_of(&text.bytes, entry.language, &key, &defined), from, room)
+                }
+                Hits::Literal(offsets) => {
+                    offsets.into_iter().skip(from).take(room).map(|at| (at, None)).collect()
+                }
+            };
+            let plain = entry.language == Language::TEXT;
+            for (offset, role) in hits {
+                let (line, column) = text.lines.position(&text.bytes, offset);
+                found.push(Found {
+                    path: entry.path.clone(),
+                    line,
+                    column,
+                    role: role.filter(|_| !plain),
+                    preview: preview(text.lines.bytes(&text.bytes, line), column),
+                    language: entry.language,
+                });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Definitions are ordered by this: what is read and real before what is left out or only declared, the project's
+    /// own code before that of others, then code before tests, then by path and place.
+    fn rank(&self, file: usize, definition: &Definition) -> impl Ord + use<> {
+        let path = self.file(file).path.to_string_lossy().to_lowercase();
+        let within = |names: &[&str]| path.split('/').any(|part| names.contains(&part));
+        let minor = matches!(
+            definition.kind,
+            Kind::ACCESSOR
+                | Kind::FIELD
+                | Kind::PROPERTY
+                | Kind::VARIANT
+                | Kind::DEFINITION
+                | Kind::CONSTRUCTOR
+        );
+        (
+            definition.declaration,
+            !definition.active,
+            within(&[
+                "vendor",
+                "vendored",
+                "third_party",
+                "third-party",
+                "node_modules",
+                "external",
+                "extern",
+                "deps",
+                "contrib",
+                "dist",
+                "build",
+            ]),
+            within(&["test", "tests", "spec", "specs", "testing", "t", "examples", "example", "benches"]),
+            minor,
+            file,
+            definition.name.start,
+        )
+    }
+
+    fn locate(&mut self, file: usize, definition: &Definition) -> Result<Option<Located>, Retry> {
+        let Some(text) = self.text(file)? else { return Ok(None) };
+        let at = |offset| text.lines.position(&text.bytes, offset);
+        let Span { start, end } = definition.name;
+        let name = at(start);
+        let symbol = decode(text.bytes.get(start as usize..end as usize).unwrap_or_default()).into_owned();
+        Ok(Some(Located {
+            path: self.file(file).path.clone(),
+            kind: definition.kind,
+            symbol,
+            name,
+            start: at(definition.form.start),
+            end: at(definition.form.end),
+            preview: preview(text.lines.bytes(&text.bytes, name.0), name.1),
+            declaration: definition.declaration,
+        }))
+    }
+}
+
+fn known(hits: &[Hit], from: usize, room: usize) -> Vec<(u32, Option<Role>)> {
+    hits.iter().skip(from).take(room).map(|hit| (hit.offset, Some(hit.role))).collect()
+}
+
+/// A preview has so many characters at most.
+const PREVIEW: usize = 240;
+
+/// A line as it is shown: without the blanks at its ends, and of a very long one what is around `column`.
+fn preview(line: &[u8], column: u32) -> String {
+    if line.len() <= PREVIEW {
+        return decode(line).trim().to_owned();
+    }
+    // Only what may be shown is decoded: a line can have megabytes.
+    let mut at = 0;
+    for _ in 1..column {
+        match line.get(at..) {
+            Some(rest) if !rest.is_empty() => {
+                at += crate::scan::occurrence::first_character(rest).map_or(1, char::len_utf8);
+            }
+            _ => break,
+        }
+    }
+    let is_start = |at: usize| line.get(at).is_none_or(|byte| byte & 0xc0 != 0x80);
+    let mut start = at.saturating_sub(PREVIEW / 3);
+    if line.len() - start < PREVIEW {
+        start = line.len() - PREVIEW;
+    }
+    while start > 0 && !is_start(start) {
+        start -= 1;
+    }
+    let mut end = (start + PREVIEW).min(line.len());
+    while end < line.len() && !is_start(end) {
+        end += 1;
+    }
+    let shown = decode(&line[start..end]);
+    let before = if start > 0 { "…" } else { "" };
+    let after = if end < line.len() { "…" } else { "" };
+    debug_assert!(characters(line) > 0);
+    format!("{before}{}{after}", shown.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_cut_around_the_match() {
+        assert_eq!(preview(b"  short \t", 3), "short");
+        let line = "é".repeat(1000) + "needle" + &"x".repeat(1000);
+        let shown = preview(line.as_bytes(), 1001);
+        assert!(shown.starts_with('…') && shown.ends_with('…') && shown.contains("needle"));
+        assert!(shown.chars().count() <= PREVIEW + 2);
+        assert!(preview(&vec![0xff; 1000], 1000).starts_with('…'));
+        assert!(preview(line.as_bytes(), u32::MAX).starts_with('…'));
+    }
+}

@@ -1,0 +1,93 @@
+//! Numbers and bytes as the index files hold them. Decoding never panics: whatever does not decode is `None`.
+
+/// Appends `value`, seven bits a byte, the lowest first.
+pub(crate) fn put_number(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends `bytes` with their length in front.
+pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_number(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Appends `bytes` as what they share with `previous` and the rest.
+pub(crate) fn put_after(out: &mut Vec<u8>, previous: &[u8], bytes: &[u8]) {
+    let shared = previous.iter().zip(bytes).take_while(|(left, right)| left == right).count();
+    put_number(out, shared as u64);
+    put_bytes(out, &bytes[shared..]);
+}
+
+/// Reads what the functions above wrote.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Decoder<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Decoder<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Decoder { rest: bytes }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    pub(crate) fn byte(&mut self) -> Option<u8> {
+        let (&first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(first)
+    }
+
+    pub(crate) fn number(&mut self) -> Option<u64> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn small(&mut self) -> Option<u32> {
+        self.number()?.try_into().ok()
+    }
+
+    pub(crate) fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = self.number()?.try_into().ok()?;
+        self.take(length)
+    }
+
+    pub(crate) fn fixed(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    /// Reads what [`put_after`] wrote, into `previous`.
+    pub(crate) fn after(&mut self, previous: &mut Vec<u8>) -> Option<()> {
+        let shared = self.number()?.try_into().ok().filter(|&shared| shared <= previous.len())?;
+        previous.truncate(shared);
+        previous.extend_from_slice(self.bytes()?);
+        Some(())
+    }
+}
+
+/// A checksum of `bytes`.
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(bytes)
+}

@@ -1,0 +1,247 @@
+//! The manifest: which files the index covers, as they were when they were read, and in which segment each is.
+
+use crate::definitions::grammars;
+use crate::language::Language;
+use crate::store::codec::{Decoder, put_after, put_bytes, put_number};
+use crate::store::pages::{self, PageError, Pages};
+use crate::tree;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Changes whenever the index would come out different: its format, the languages, the grammars.
+const FORMAT: u64 = 2;
+
+/// Why a file is not indexed.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Skipped {
+    /// It holds a zero byte.
+    Binary,
+    /// It is longer than 16 MiB.
+    Huge,
+    /// It cannot be read.
+    Unreadable,
+    /// `index_project` was asked for other languages.
+    Language,
+}
+
+impl Skipped {
+    const ALL: [Skipped; 4] = [Skipped::Binary, Skipped::Huge, Skipped::Unreadable, Skipped::Language];
+
+    /// Its name, as it is written in answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Skipped::Binary => "binary",
+            Skipped::Huge => "huge",
+            Skipped::Unreadable => "unreadable",
+            Skipped::Language => "language",
+        }
+    }
+}
+
+/// Where a file is in the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The segment, by its place in the manifest, and the file's number there.
+    Segment(u32, u32),
+    Skipped(Skipped),
+}
+
+/// One file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FileEntry {
+    /// Relative to the root.
+    pub(crate) path: PathBuf,
+    pub(crate) size: u64,
+    pub(crate) signature: u64,
+    /// Of the text.
+    pub(crate) hash: u64,
+    /// Whether it must be read to know that it has not changed.
+    pub(crate) recent: bool,
+    pub(crate) language: Language,
+    pub(crate) place: Place,
+}
+
+/// All of them, and what they depend on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Manifest {
+    pub(crate) root: PathBuf,
+    /// Goes up with every change.
+    pub(crate) generation: u64,
+    /// The languages asked for; empty for all.
+    pub(crate) languages: Vec<Language>,
+    /// The segments' file names, by number, each with the bytes of text that went into it.
+    pub(crate) segments: Vec<(u64, u64)>,
+    /// Sorted by path.
+    pub(crate) files: Vec<FileEntry>,
+    /// See [`tree::Walk::watched`].
+    pub(crate) watched: Vec<(PathBuf, u64)>,
+    /// What could not be listed.
+    pub(crate) failures: Vec<(PathBuf, String)>,
+}
+
+impl Manifest {
+    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
+        let mut out = Vec::new();
+        put_number(&mut out, FORMAT);
+        put_number(&mut out, grammars::built_in().into());
+        put_bytes(&mut out, tree::bytes(&self.root));
+        put_number(&mut out, self.generation);
+        put_number(&mut out, self.languages.len() as u64);
+        self.languages.iter().for_each(|language| out.push(language.index()));
+        put_number(&mut out, self.segments.len() as u64);
+        for &(name, bytes) in &self.segments {
+            put_number(&mut out, name);
+            put_number(&mut out, bytes);
+        }
+        put_number(&mut out, self.watched.len() as u64);
+        let mut previous: &[u8] = &[];
+        for (path, signature) in &self.watched {
+            put_after(&mut out, previous, tree::bytes(path));
+            out.extend_from_slice(&signature.to_le_bytes());
+            previous = tree::bytes(path);
+        }
+        put_number(&mut out, self.failures.len() as u64);
+        for (path, reason) in &self.failures {
+            put_bytes(&mut out, tree::bytes(path));
+            put_bytes(&mut out, reason.as_bytes());
+        }
+        put_number(&mut out, self.files.len() as u64);
+        let mut previous: &[u8] = &[];
+        for file in &self.files {
+            put_after(&mut out, previous, tree::bytes(&file.path));
+            previous = tree::bytes(&file.path);
+            put_number(&mut out, file.size);
+            out.extend_from_slice(&file.signature.to_le_bytes());
+            out.extend_from_slice(&file.hash.to_le_bytes());
+            out.push(file.language.index());
+            match file.place {
+                Place::Segment(segment, local) => {
+                    out.push(u8::from(file.recent));
+                    put_number(&mut out, u64::from(segment));
+                    put_number(&mut out, u64::from(local));
+                }
+                Place::Skipped(reason) => out.push(u8::from(file.recent) | (reason as u8 + 1) << 1),
+            }
+        }
+        pages::write(path, &[&out], &[])
+    }
+
+    /// Reads the manifest; one of another format is as good as damaged.
+    pub(crate) fn read(path: &Path) -> Result<Manifest, PageError> {
+        let (pages, _) = Pages::open(path)?;
+        let bytes = pages.read_all()?;
+        Manifest::decode(&bytes).ok_or(PageError::Damaged)
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Manifest> {
+        let mut decoder = Decoder::new(bytes);
+        if decoder.number()? != FORMAT || decoder.number()? != u64::from(grammars::built_in()) {
+            return None;
+        }
+        let mut manifest = Manifest { root: tree::path(decoder.bytes()?), ..Manifest::default() };
+        manifest.generation = decoder.number()?;
+        for _ in 0..decoder.number()? {
+            manifest.languages.push(Language::from_index(decoder.byte()?)?);
+        }
+        for _ in 0..decoder.number()? {
+            manifest.segments.push((decoder.number()?, decoder.number()?));
+        }
+        let mut path = Vec::new();
+        for _ in 0..decoder.number()? {
+            decoder.after(&mut path)?;
+            manifest.watched.push((tree::path(&path), decoder.fixed()?));
+        }
+        for _ in 0..decoder.number()? {
+            let path = tree::path(decoder.bytes()?);
+            manifest.failures.push((path, String::from_utf8_lossy(decoder.bytes()?).into_owned()));
+        }
+        path.clear();
+        for _ in 0..decoder.number()? {
+            decoder.after(&mut path)?;
+            let size = decoder.number()?;
+            let signature = decoder.fixed()?;
+            let hash = decoder.fixed()?;
+            let language = Language::from_index(decoder.byte()?)?;
+            let flags = decoder.byte()?;
+            let place = match flags >> 1 {
+                0 => {
+                    let segment =
+                        decoder.small().filter(|&each| (each as usize) < manifest.segments.len())?;
+                    Place::Segment(segment, decoder.small()?)
+                }
+                reason => Place::Skipped(*Skipped::ALL.get(usize::from(reason) - 1)?),
+            };
+            let path = tree::path(&path);
+            manifest.files.push(FileEntry {
+                path,
+                size,
+                signature,
+                hash,
+                recent: flags & 1 != 0,
+                language,
+                place,
+            });
+        }
+        manifest
+            .files
+            .is_sorted_by(|left, right| tree::bytes(&left.path) < tree::bytes(&right.path))
+            .then_some(manifest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn manifest() -> Manifest {
+        let rust = Language::named("rust").unwrap();
+        let file = |path: &str, place| FileEntry {
+            path: path.into(),
+            size: 12,
+            signature: 3,
+            hash: 4,
+            recent: path == "b",
+            language: rust,
+            place,
+        };
+        Manifest {
+            root: "/root".into(),
+            generation: 7,
+            languages: vec![rust],
+            segments: vec![(1, 100), (9, 5)],
+            files: vec![
+                file("a", Place::Segment(1, 3)),
+                file("b", Place::Skipped(Skipped::Huge)),
+                file("b/c", Place::Segment(0, 0)),
+            ],
+            watched: vec![("".into(), 5), ("src".into(), 6)],
+            failures: vec![("x".into(), "no".into())],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("manifest");
+        manifest().write(&path).unwrap();
+        assert_eq!(Manifest::read(&path).unwrap(), manifest());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), known in any::<bool>()) {
+            if known {
+                let mut head = Vec::new();
+                put_number(&mut head, FORMAT);
+                put_number(&mut head, grammars::built_in().into());
+                bytes.splice(0..0, head);
+            }
+            Manifest::decode(&bytes);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! One state of the index, with all its segments open. It never changes.
+
+use crate::control::Control;
+use crate::error::TextError;
+use crate::language::Language;
+use crate::parallel::parallel;
+use crate::store::manifest::{Manifest, Place};
+use crate::store::pages::PageError;
+use crate::store::segment::Segment;
+use crate::tree::Tree;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// For a file of a segment that the manifest does not name any more.
+pub(crate) const GONE: u32 = u32::MAX;
+
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    manifest: Manifest,
+    segments: Vec<Arc<Segment>>,
+    /// For each segment, which file of the manifest each of its files is.
+    files: Vec<Vec<u32>>,
+    present: HashSet<Language>,
+}
+
+/// What differs between a snapshot and the tree.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// Files of the manifest that were changed or removed.
+    pub(crate) files: Vec<usize>,
+    /// Files may have been added, or other files are to be ignored.
+    pub(crate) walk: bool,
+    /// How many were added, if that is known.
+    pub(crate) added: usize,
+}
+
+impl Changes {
+    pub(crate) fn count(&self) -> usize {
+        self.files.len() + self.added
+    }
+}
+
+pub(crate) fn segment_path(folder: &Path, name: u64) -> PathBuf {
+    folder.join(format!("segment-{name}"))
+}
+
+impl Snapshot {
+    pub(crate) fn open(manifest: Manifest, folder: &Path) -> Result<Snapshot, PageError> {
+        let open = |&(name, _): &(u64, u64)| Ok(Arc::new(Segment::open(&segment_path(folder, name))?));
+        let segments = manifest.segments.iter().map(open).collect::<Result<Vec<_>, PageError>>()?;
+        let mut files: Vec<_> = segments.iter().map(|segment| vec![GONE; segment.files() as usize]).collect();
+        for (index, file) in manifest.files.iter().enumerate() {
+            if let Place::Segment(segment, local) = file.place {
+                let place = files.get_mut(segment as usize).and_then(|files| files.get_mut(local as usize));
+                *place.ok_or(PageError::Damaged)? = index as u32;
+            }
+        }
+        let indexed = manifest.files.iter().filter(|file| matches!(file.place, Place::Segment(..)));
+        let present = indexed.map(|file| file.language).collect();
+        Ok(Snapshot { manifest, segments, files, present })
+    }
+
+    pub(crate) fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The languages of the files.
+    pub(crate) fn languages(&self) -> impl Iterator<Item = Language> {
+        Language::all().filter(|language| self.present.contains(language))
+    }
+
+    /// The segments, each with the place in the manifest of each of its files.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = (&Segment, &[u32])> {
+        self.segments.iter().map(|segment| &**segment).zip(self.files.iter().map(Vec::as_slice))
+    }
+
+    /// What has changed in the tree since.
+    pub(crate) fn changes(&self, tree: &Tree, control: &Control<'_>) -> Result<Changes, TextError> {
+        let mut changes = Changes { files: changed_files(&self.manifest, tree), ..Changes::default() };
+        control.check()?;
+        if !tree.is_unchanged(&self.manifest.watched) {
+            let walk = tree.walk(control)?;
+            let known = |path: &PathBuf| {
+                let files = &self.manifest.files;
+                files
+                    .binary_search_by(|file| crate::tree::bytes(&file.path).cmp(crate::tree::bytes(path)))
+                    .is_ok()
+            };
+            changes.added = walk.files.iter().filter(|path| !known(path)).count();
+            let gone = |file: &crate::store::manifest::FileEntry| {
+                walk.files
+                    .binary_search_by(|path| crate::tree::bytes(path).cmp(crate::tree::bytes(&file.path)))
+                    .is_err()
+            };
+            let ignored =
+                self.manifest.files.iter().enumerate().filter(|(_, file)| gone(file)).map(|(index, _)| index);
+            changes.files.extend(ignored);
+            changes.files.sort_unstable();
+            changes.files.dedup();
+            changes.walk = true;
+        }
+        Ok(changes)
+    }
+}
+
+/// So many files are looked at in one go.
+const SHARE: usize = 256;
+
+/// Which files of the manifest are not as they were.
+fn changed_files(manifest: &Manifest, tree: &Tree) -> Vec<usize> {
+    let changed = |index: usize| {
+        let file = &manifest.files[index];
+        match tree.stamp(&file.path) {
+            Some(stamp) if stamp.size == file.size && stamp.signature == file.signature => {
+                file.recent && is_rewritten(file, tree)
+            }
+            _ => true,
+        }
+    };
+    let count = manifest.files.len();
+    let look = |range: std::ops::Range<usize>| range.filter(|&index| changed(index)).collect::<Vec<_>>();
+    if count < 4 * SHARE {
+        return look(0..count);
+    }
+    let ranges = (0..count).step_by(SHARE).map(|start| start..(start + SHARE).min(count)).collect();
+    parallel(ranges, look).concat()
+}
+
+/// Whether a file whose time is too young to tell has another text.
+fn is_rewritten(file: &crate::store::manifest::FileEntry, tree: &Tree) -> bool {
+    match file.place {
+        Place::Skipped(_) => false,
+        Place::Segment(..) => {
+            let text = tree.read(&file.path, crate::limits::HUGE);
+            !text.is_ok_and(|read| crate::store::codec::checksum(&read.text) == file.hash)
+        }
+    }
+}

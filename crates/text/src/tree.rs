@@ -1,0 +1,335 @@
+//! The project's tree of files. Whatever is read, is read through this: nothing outside the root, no symbolic link,
+//! nothing but regular files.
+
+use crate::control::{Control, Pace, Progress};
+use crate::error::TextError;
+use crate::store::codec::checksum;
+use ignore::{WalkBuilder, WalkState};
+use parking_lot::Mutex;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A file is read again later to be sure if it changed so shortly before it was read that a second change might have
+/// left the same time: the clock of a file system is coarse.
+const COARSE: i128 = 50_000_000;
+
+/// The signature of a folder that changed a moment before.
+const UNSETTLED: u64 = 0;
+
+/// A walk that takes longer than this tells how far it is.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// The root of a project.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    path: PathBuf,
+    /// The folder that stood at the path when it was last looked at.
+    root: Mutex<Arc<Folder>>,
+}
+
+/// A folder that is held open, so that its inode number stays its own.
+#[derive(Debug)]
+struct Folder {
+    directory: OwnedFd,
+    identity: (u64, u64),
+}
+
+impl Folder {
+    fn open(path: &Path) -> io::Result<Folder> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(path, flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&directory)?;
+        Ok(Folder { directory, identity: (stat.st_dev, stat.st_ino) })
+    }
+
+    /// Whether it is what stands at `path` now.
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let stat = rustix::fs::stat(path)?;
+        Ok((stat.st_dev, stat.st_ino) == self.identity)
+    }
+}
+
+/// What `stat` says of a file, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub(crate) size: u64,
+    /// Changes whenever the size, a time, or the file itself does.
+    pub(crate) signature: u64,
+    /// Nanoseconds since 1970.
+    modified: i128,
+}
+
+impl Stamp {
+    fn of(stat: &Stat) -> Stamp {
+        let modified = i128::from(stat.st_mtime) * 1_000_000_000 + stat.st_mtime_nsec as i128;
+        let changed = i128::from(stat.st_ctime) * 1_000_000_000 + stat.st_ctime_nsec as i128;
+        let mut bytes = Vec::with_capacity(56);
+        bytes.extend_from_slice(&modified.to_le_bytes());
+        bytes.extend_from_slice(&changed.to_le_bytes());
+        bytes.extend_from_slice(&(stat.st_ino).to_le_bytes());
+        bytes.extend_from_slice(&(stat.st_size).to_le_bytes());
+        Stamp { size: stat.st_size as u64, signature: checksum(&bytes), modified }
+    }
+
+    /// Whether it changed within a tick of the clock.
+    fn is_now(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i128);
+        (self.modified - now).abs() < COARSE
+    }
+
+    /// Whether the file changed so recently that its time may not tell of another change.
+    pub(crate) fn is_recent(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i128);
+        self.modified > now - COARSE
+    }
+}
+
+/// A file's text, with the stamp that it had while it was read.
+#[derive(Debug)]
+pub(crate) struct FileText {
+    pub(crate) text: Vec<u8>,
+    pub(crate) stamp: Stamp,
+}
+
+/// What a walk finds. Paths are relative to the root.
+#[derive(Debug, Default)]
+pub(crate) struct Walk {
+    /// Regular files, sorted.
+    pub(crate) files: Vec<PathBuf>,
+    /// Folders, the root included as an empty path, and the files that say what to ignore. While the stamps of these
+    /// are the same, a walk would find the same files.
+    pub(crate) watched: Vec<(PathBuf, u64)>,
+    /// What could not be listed, and why.
+    pub(crate) failures: Vec<(PathBuf, String)>,
+}
+
+impl Tree {
+    pub(crate) fn open(path: &Path) -> Result<Tree, TextError> {
+        let failed = |source| TextError::Root { path: path.to_owned(), source };
+        let path = path.canonicalize().map_err(failed)?;
+        let root = Mutex::new(Arc::new(Folder::open(&path).map_err(failed)?));
+        Ok(Tree { path, root })
+    }
+
+    /// Looks whether the root is still the folder that it was: a checkout may remove it and make it again. Says
+    /// whether another one stands there.
+    pub(crate) fn refresh(&self) -> Result<bool, TextError> {
+        let failed = |source| TextError::Root { path: self.path.clone(), source };
+        if self.folder().is_at(&self.path).map_err(failed)? {
+            return Ok(false);
+        }
+        let folder = Folder::open(&self.path).map_err(failed)?;
+        *self.root.lock() = Arc::new(folder);
+        Ok(true)
+    }
+
+    fn folder(&self) -> Arc<Folder> {
+        Arc::clone(&self.root.lock())
+    }
+
+    /// The root's real path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The stamp of the regular file at `path`; `None` if there is none.
+    pub(crate) fn stamp(&self, path: &Path) -> Option<Stamp> {
+        let stat = rustix::fs::statat(&self.folder().directory, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| Stamp::of(&stat))
+    }
+
+    /// The signature of whatever is at `path`, an absolute path or one within the root.
+    fn signature(&self, path: &Path) -> Option<u64> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let stat = rustix::fs::statat(&self.folder().directory, path, AtFlags::empty()).ok()?;
+        let mut stamp = Stamp::of(&stat);
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            // Only what says that the entries changed.
+            let mut bytes = stamp.modified.to_le_bytes().to_vec();
+            bytes.extend_from_slice(&stat.st_ino.to_le_bytes());
+            // Another entry may come or go within the same tick of the clock: such a signature is never met again.
+            stamp.signature = if stamp.is_now() { UNSETTLED } else { checksum(&bytes).max(1) };
+        }
+        Some(stamp.signature)
+    }
+
+    /// Whether everything in `watched` is as it was. A list without the root is that of a walk that failed.
+    pub(crate) fn is_unchanged(&self, watched: &[(PathBuf, u64)]) -> bool {
+        watched.iter().any(|(path, _)| path.as_os_str().is_empty())
+            && watched
+                .iter()
+                .all(|(path, signature)| *signature != UNSETTLED && self.signature(path) == Some(*signature))
+    }
+
+    /// Reads a file of at most `limit` bytes; of a longer one only the stamp is given, with no text. If the file
+    /// changes meanwhile it is read again.
+    pub(crate) fn read(&self, path: &Path, limit: u64) -> io::Result<FileText> {
+        let mut last = None;
+        for _ in 0..3 {
+            let mut file = self.open_file(path)?;
+            let before = rustix::fs::fstat(&file)?;
+            if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
+                return Err(io::Error::other("it is no regular file"));
+            }
+            let stamp = Stamp::of(&before);
+            if stamp.size > limit {
+                return Ok(FileText { text: Vec::new(), stamp });
+            }
+            let mut text = Vec::with_capacity(stamp.size as usize + 1);
+            (&mut file).take(limit + 1).read_to_end(&mut text)?;
+            let settled = Stamp::of(&rustix::fs::fstat(&file)?) == stamp;
+            last = Some(FileText { text, stamp });
+            if settled {
+                break;
+            }
+        }
+        last.ok_or_else(|| io::Error::other("it cannot be read"))
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn open_file(&self, path: &Path) -> io::Result<File> {
+        use rustix::fs::ResolveFlags;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        match rustix::fs::openat2(&self.folder().directory, path, flags, Mode::empty(), resolve) {
+            Ok(file) => Ok(file.into()),
+            // An older kernel, or a sandbox that does not know the call.
+            Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => self.open_plainly(path),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn open_file(&self, path: &Path) -> io::Result<File> {
+        self.open_plainly(path)
+    }
+
+    fn open_plainly(&self, path: &Path) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        let real = self.path.join(path).canonicalize()?;
+        if !real.starts_with(&self.path) {
+            return Err(io::Error::other("it lies outside the project"));
+        }
+        Ok(rustix::fs::openat(&self.folder().directory, path, flags, Mode::empty())?.into())
+    }
+
+    /// Finds the project's files: what `.gitignore` and `.ignore` leave out and hidden files are left out, symbolic
+    /// links are not followed.
+    pub(crate) fn walk(&self, control: &Control<'_>) -> Result<Walk, TextError> {
+        self.walk_at(control, Pace::new(QUIET, Duration::from_millis(250)))
+    }
+
+    fn walk_at(&self, control: &Control<'_>, pace: Pace) -> Result<Walk, TextError> {
+        let stop = control.cancelled;
+        let found = Mutex::new((Walk::default(), pace));
+        let mut builder = WalkBuilder::new(&self.path);
+        builder.require_git(false).follow_links(false).threads(2);
+        builder.build_parallel().run(|| {
+            Box::new(|entry| {
+                if stop() {
+                    return WalkState::Quit;
+                }
+                let (file, watched, failure) = match entry {
+                    Ok(entry) => {
+                        let path = entry.path().strip_prefix(&self.path).unwrap_or(entry.path()).to_owned();
+                        let kind = entry.file_type();
+                        if kind.is_some_and(|kind| kind.is_dir()) {
+                            (None, self.watched_in(path), None)
+                        } else {
+                            (kind.filter(|kind| kind.is_file()).map(|_| path), Vec::new(), None)
+                        }
+                    }
+                    Err(error) => (None, Vec::new(), Some(self.failure(&error))),
+                };
+                let mut found = found.lock();
+                let (walk, pace) = &mut *found;
+                walk.files.extend(file);
+                walk.watched.extend(watched);
+                walk.failures.extend(failure);
+                if pace.is_due() {
+                    (control.progress)(Progress::Listing { found: walk.files.len() });
+                }
+                WalkState::Continue
+            })
+        });
+        if stop() {
+            return Err(TextError::Cancelled);
+        }
+        let (mut found, _) = found.into_inner();
+        if !found.watched.iter().any(|(path, _)| path.as_os_str().is_empty()) {
+            // The root went away: nothing found is not the same as nothing there.
+            let source = Folder::open(&self.path).err().unwrap_or_else(|| io::ErrorKind::NotFound.into());
+            return Err(TextError::Root { path: self.path.clone(), source });
+        }
+        for above in self.path.ancestors().skip(1) {
+            let files = IGNORE_FILES.iter().map(|name| above.join(name));
+            found.watched.extend(files.filter_map(|path| Some((path.clone(), self.signature(&path)?))));
+        }
+        found.files.sort_unstable_by(|left, right| bytes(left).cmp(bytes(right)));
+        found.watched.sort_unstable();
+        found.failures.sort_unstable();
+        Ok(found)
+    }
+
+    /// A folder and the files in it that say what to ignore.
+    fn watched_in(&self, folder: PathBuf) -> Vec<(PathBuf, u64)> {
+        let files = IGNORE_FILES.iter().map(|name| folder.join(name));
+        let paths: Vec<_> = std::iter::once(folder.clone()).chain(files).collect();
+        paths.into_iter().filter_map(|path| Some((path.clone(), self.signature(&path)?))).collect()
+    }
+
+    fn failure(&self, error: &ignore::Error) -> (PathBuf, String) {
+        let mut inner = error;
+        let mut path = PathBuf::new();
+        loop {
+            inner = match inner {
+                ignore::Error::WithPath { path: at, err } => {
+                    path = at.strip_prefix(&self.path).unwrap_or(at).to_owned();
+                    err
+                }
+                ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => err,
+                _ => return (path, inner.to_string()),
+            };
+        }
+    }
+}
+
+const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", ".git/info/exclude"];
+
+/// A path as the index holds it.
+pub(crate) fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+/// The path that [`bytes`] made bytes of.
+pub(crate) fn path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_walk_tells_how_far_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        for file in 0..20 {
+            std::fs::write(folder.path().join(format!("{file}.txt")), "").unwrap();
+        }
+        let tree = Tree::open(folder.path()).unwrap();
+        let news = Mutex::new(Vec::new());
+        let control = Control { cancelled: &|| false, progress: &|progress| news.lock().push(progress) };
+        tree.walk_at(&control, Pace::new(Duration::ZERO, Duration::ZERO)).unwrap();
+        assert_eq!(news.lock().last(), Some(&Progress::Listing { found: 20 }));
+        news.lock().clear();
+        tree.walk_at(&control, Pace::new(Duration::from_secs(3600), Duration::ZERO)).unwrap();
+        assert!(news.lock().is_empty(), "a short walk is silent");
+    }
+}

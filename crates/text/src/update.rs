@@ -1,0 +1,283 @@
+//! Bringing the index up to date: what changed is read, analysed and written as a new segment.
+
+use crate::analysis::Analysis;
+use crate::control::{Control, Progress};
+use crate::error::TextError;
+use crate::language::Language;
+use crate::limits::HUGE;
+use crate::parallel::parallel;
+use crate::store::codec::checksum;
+use crate::store::manifest::{FileEntry, Manifest, Place, Skipped};
+use crate::store::segment::Builder;
+use crate::store::snapshot::{Snapshot, segment_path};
+use crate::tree::{self, Tree};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// A segment is closed when it holds so many bytes of text.
+const SEGMENT: u64 = 64 << 20;
+/// So many files are analysed before they are added to the segment.
+const BATCH: usize = 256;
+/// With more segments than this, the smallest are made one.
+const SEGMENTS: usize = 8;
+
+pub(crate) struct Update<'a> {
+    tree: &'a Tree,
+    folder: &'a Path,
+    control: &'a Control<'a>,
+}
+
+/// A file that has been read.
+struct Fresh {
+    entry: FileEntry,
+    analysis: Option<Analysis>,
+}
+
+impl<'a> Update<'a> {
+    pub(crate) fn new(tree: &'a Tree, folder: &'a Path, control: &'a Control<'a>) -> Self {
+        Update { tree, folder, control }
+    }
+
+    /// Brings `manifest` up to date, and says how many files were analysed.
+    pub(crate) fn run(&self, mut manifest: Manifest) -> Result<(Snapshot, usize), TextError> {
+        let walk = self.tree.walk(self.control)?;
+        manifest.watched = walk.watched;
+        manifest.failures = walk.failures;
+        manifest.generation += 1;
+        let mut known: HashMap<PathBuf, FileEntry> =
+            std::mem::take(&mut manifest.files).into_iter().map(|file| (file.path.clone(), file)).collect();
+        let mut files = Vec::with_capacity(walk.files.len());
+        let mut todo = Vec::new();
+        for path in walk.files {
+            let entry = known.remove(&path);
+            let stamp = self.tree.stamp(&path);
+            match (entry, stamp) {
+                (Some(entry), Some(stamp))
+                    if !entry.recent && (entry.size, entry.signature) == (stamp.size, stamp.signature) =>
+                {
+                    files.push(entry);
+                }
+                (entry, _) => todo.push((path, entry)),
+            }
+        }
+        let analysed = self.read_all(todo, &mut manifest, &mut files)?;
+        files.sort_unstable_by(|left, right| tree::bytes(&left.path).cmp(tree::bytes(&right.path)));
+        manifest.files = files;
+        self.drop_empty_segments(&mut manifest);
+        self.merge(&mut manifest)?;
+        manifest.write(&self.folder.join("manifest")).map_err(|source| self.failed(source))?;
+        self.remove_unused(&manifest);
+        let snapshot = Snapshot::open(manifest, self.folder).map_err(|_| self.damaged())?;
+        Ok((snapshot, analysed))
+    }
+
+    fn failed(&self, source: std::io::Error) -> TextError {
+        TextError::Write { root: self.tree.path().to_owned(), path: self.folder.to_owned(), source }
+    }
+
+    fn damaged(&self) -> TextError {
+        TextError::Damaged { path: self.folder.to_owned() }
+    }
+
+    fn new_segment(&self, manifest: &mut Manifest, builder: Builder, bytes: u64) -> Result<(), TextError> {
+        let used = manifest.segments.iter().map(|&(name, _)| name).max().unwrap_or(0);
+        let name = used.max(manifest.generation << 16) + 1;
+        builder.write(&segment_path(self.folder, name)).map_err(|source| self.failed(source))?;
+        manifest.segments.push((name, bytes));
+        Ok(())
+    }
+
+    /// Reads and analyses files, and says how many were analysed.
+    fn read_all(
+        &self,
+        todo: Vec<(PathBuf, Option<FileEntry>)>,
+        manifest: &mut Manifest,
+        files: &mut Vec<FileEntry>,
+    ) -> Result<usize, TextError> {
+        let total = todo.len();
+        let mut done = 0;
+        let mut analysed = 0;
+        let mut builder = Builder::default();
+        let mut bytes = 0;
+        let mut todo = todo.into_iter();
+        loop {
+            let batch: Vec<_> = todo.by_ref().take(BATCH).collect();
+            if batch.is_empty() {
+                break;
+            }
+            (self.control.progress)(Progress::Indexing { done, total });
+            done += batch.len();
+            let languages = &manifest.languages;
+            let fresh = parallel(batch, |(path, entry)| self.read(path, entry, languages));
+            self.control.check()?;
+            for mut fresh in fresh.into_iter().flatten() {
+                if let Some(analysis) = fresh.analysis {
+                    let local = analysis.add_to(&mut builder);
+                    fresh.entry.place = Place::Segment(manifest.segments.len() as u32, local);
+                    bytes += fresh.entry.size;
+                    analysed += 1;
+                }
+                files.push(fresh.entry);
+            }
+            if bytes >= SEGMENT {
+                self.new_segment(manifest, std::mem::take(&mut builder), std::mem::take(&mut bytes))?;
+            }
+        }
+        (self.control.progress)(Progress::Indexing { done: total, total });
+        if bytes > 0 || builder_has_files(files, manifest.segments.len() as u32) {
+            self.new_segment(manifest, builder, bytes)?;
+        }
+        Ok(analysed)
+    }
+
+    /// Reads one file. `None`: it is gone.
+    fn read(&self, path: PathBuf, known: Option<FileEntry>, languages: &[Language]) -> Option<Fresh> {
+        if (self.control.cancelled)() {
+            return None;
+        }
+        let skipped = |path: PathBuf, size, signature, reason| Fresh {
+            entry: FileEntry {
+                path,
+                size,
+                signature,
+                hash: 0,
+                recent: false,
+                language: Language::TEXT,
+                place: Place::Skipped(reason),
+            },
+            analysis: None,
+        };
+        let read = match self.tree.read(&path, HUGE) {
+            Ok(read) => read,
+            Err(_) => {
+                let stamp = self.tree.stamp(&path)?;
+                return Some(skipped(path, stamp.size, stamp.signature, Skipped::Unreadable));
+            }
+        };
+        let (size, signature) = (read.stamp.size, read.stamp.signature);
+        if size > HUGE {
+            return Some(skipped(path, size, signature, Skipped::Huge));
+        }
+        let hash = checksum(&read.text);
+        let recent = read.stamp.is_recent();
+        if let Some(known) = known
+            && known.hash == hash
+            && matches!(known.place, Place::Segment(..))
+        {
+            return Some(Fresh { entry: FileEntry { size, signature, recent, ..known }, analysis: None });
+        }
+        if memchr::memchr(0, &read.text).is_some() {
+            return Some(skipped(path, size, signature, Skipped::Binary));
+        }
+        let language = Language::of(&path, &read.text);
+        if !languages.is_empty() && !languages.contains(&language) {
+            return Some(skipped(path, size, signature, Skipped::Language));
+        }
+        let analysis = Analysis::of(&read.text, language, self.control.cancelled);
+        let place = Place::Segment(0, 0);
+        let entry = FileEntry { path, size, signature, hash, recent, language, place };
+        Some(Fresh { entry, analysis: Some(analysis) })
+    }
+
+    /// Forgets segments of which no file is left.
+    fn drop_empty_segments(&self, manifest: &mut Manifest) {
+        let used = segments_used(manifest);
+        renumber(manifest, &used);
+    }
+
+    /// Makes one of the smallest segments when there are many.
+    fn merge(&self, manifest: &mut Manifest) -> Result<(), TextError> {
+        if manifest.segments.len() <= SEGMENTS {
+            return Ok(());
+        }
+        let mut by_size: Vec<_> = (0..manifest.segments.len()).collect();
+        by_size.sort_by_key(|&index| manifest.segments[index].1);
+        let mut chosen = Vec::new();
+        let mut bytes = 0;
+        for index in by_size.into_iter().take(SEGMENTS) {
+            let size = manifest.segments[index].1;
+            if bytes + size > SEGMENT && chosen.len() > 1 {
+                break;
+            }
+            bytes += size;
+            chosen.push(index);
+        }
+        chosen.sort_unstable();
+        let snapshot = Snapshot::open(manifest.clone(), self.folder).map_err(|_| self.damaged())?;
+        let target = manifest.segments.len() as u32;
+        let mut builder = Builder::default();
+        let mut next = 0;
+        let mut text = 0;
+        for (index, (segment, places)) in snapshot.segments().enumerate() {
+            if !chosen.contains(&index) {
+                continue;
+            }
+            self.control.check()?;
+            let mut keep = vec![None; places.len()];
+            for (local, &place) in places.iter().enumerate() {
+                if let Some(file) = manifest.files.get_mut(place as usize) {
+                    file.place = Place::Segment(target, next);
+                    text += file.size;
+                    keep[local] = Some(next);
+                    next += 1;
+                }
+            }
+            builder.merge(segment, &keep).map_err(|_| self.damaged())?;
+        }
+        self.new_segment(manifest, builder, text)?;
+        let used = segments_used(manifest);
+        renumber(manifest, &used);
+        Ok(())
+    }
+
+    /// Removes segments that the manifest does not name, and what interrupted writers left.
+    fn remove_unused(&self, manifest: &Manifest) {
+        for entry in std::fs::read_dir(self.folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            let used = manifest.segments.iter().any(|(segment, _)| name == format!("segment-{segment}"));
+            if !used && name != "manifest" && name != "lock" {
+                // Whoever has it open goes on reading it; if it cannot be removed it only takes room.
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+fn builder_has_files(files: &[FileEntry], segment: u32) -> bool {
+    files.iter().any(|file| matches!(file.place, Place::Segment(each, _) if each == segment))
+}
+
+fn segments_used(manifest: &Manifest) -> Vec<bool> {
+    let mut used = vec![false; manifest.segments.len()];
+    for file in &manifest.files {
+        if let Place::Segment(segment, _) = file.place
+            && let Some(used) = used.get_mut(segment as usize)
+        {
+            *used = true;
+        }
+    }
+    used
+}
+
+/// Leaves out the segments that are not used.
+fn renumber(manifest: &mut Manifest, used: &[bool]) {
+    let mut next = 0;
+    let numbers: Vec<_> = used
+        .iter()
+        .map(|&used| {
+            next += u32::from(used);
+            next - u32::from(used)
+        })
+        .collect();
+    for file in &mut manifest.files {
+        if let Place::Segment(segment, _) = &mut file.place {
+            *segment = numbers.get(*segment as usize).copied().unwrap_or(*segment);
+        }
+    }
+    let mut index = 0;
+    manifest.segments.retain(|_| {
+        index += 1;
+        used.get(index - 1).copied().unwrap_or(true)
+    });
+}

@@ -1,0 +1,275 @@
+//! From Lisp's export to the index: everything sorted and grouped once, so that a lookup has nothing left to do.
+
+use super::columns::{
+    Column, FunctionColumn, LocalNicknameColumn, NameColumn, NicknameColumn, PackageColumn, PresenceColumn,
+    RecordColumn, SourceColumn, SymbolColumn, UseColumn,
+};
+use super::export::{Export, Malformed, NONE, Table};
+use super::format::{KINDS, MAGIC, SECTIONS, hash};
+
+/// Bakes an export into the octets of an index.
+pub fn bake(octets: &[u8]) -> Result<Vec<u8>, Malformed> {
+    let export = Export::read(octets)?;
+    let symbols = Symbols::of(&export);
+    let names = Names::of(&export, &symbols);
+    let functions = Functions::of(&export, &symbols);
+    let packages = export.packages();
+
+    let mut writer = Writer::default();
+    writer.section(
+        [export.stamp, export.since, export.serial]
+            .into_iter()
+            .flat_map(|long| [long as u32, (long >> 32) as u32]),
+    );
+    let mut end = 0;
+    writer.section((0..export.strings()).map(|number| {
+        end += export.string(number as u32).len() as u32;
+        end
+    }));
+    writer.text((0..export.strings()).flat_map(|number| export.string(number as u32).iter().copied()));
+    writer.rows(&packages, PackageColumn::ALL);
+    writer.section(package_names(&export).into_iter().flatten());
+    let used = export.uses();
+    let (use_starts, uses) = grouped(packages.rows(), used.rows(), |row| used.cell(row, UseColumn::Package));
+    writer.section(use_starts.into_iter());
+    writer.section(uses.into_iter().map(|row| used.cell(row as usize, UseColumn::Used)));
+    writer.rows(&export.local_nicknames(), LocalNicknameColumn::ALL);
+    writer.section(symbols.buckets.iter().copied());
+
+    let presents = export.presents();
+    let (present_starts, present_rows) = grouped(symbols.order.len(), presents.rows(), |row| {
+        symbols.place(presents.cell(row, PresenceColumn::Symbol))
+    });
+    writer.section((0..=symbols.order.len()).flat_map(|new| {
+        let [home, name, text] = match symbols.order.get(new) {
+            Some(old) => [SymbolColumn::Home, SymbolColumn::Name, SymbolColumn::Printed]
+                .map(|column| export.symbols().cell(*old as usize, column)),
+            None => [NONE; 3],
+        };
+        [home, name, text, present_starts[new], names.starts[new]]
+    }));
+    writer.section(present_rows.into_iter().flat_map(|row| {
+        [PresenceColumn::Package, PresenceColumn::External].map(|column| presents.cell(row as usize, column))
+    }));
+    writer.section(names.order.iter().flat_map(|old| {
+        [NameColumn::Role, NameColumn::Text].map(|column| export.names().cell(*old as usize, column))
+    }));
+
+    let records = export.records();
+    let key = |row: usize| match (
+        names.place(records.cell(row, RecordColumn::Name)),
+        records.cell(row, RecordColumn::Kind),
+    ) {
+        (name, kind) if name != NONE && kind < KINDS as u32 => name * KINDS as u32 + kind,
+        _ => NONE,
+    };
+    let placed = |row: u32| {
+        let cell = |column| records.cell(row as usize, column);
+        (functions.place(cell(RecordColumn::Function)), cell(RecordColumn::Form))
+    };
+    let (record_starts, mut rows) = grouped(names.order.len() * KINDS, records.rows(), key);
+    for bounds in record_starts.windows(2) {
+        rows[bounds[0] as usize..bounds[1] as usize].sort_unstable_by_key(|row| placed(*row));
+    }
+    writer.section(record_starts.into_iter());
+    writer.section(rows.into_iter().map(placed).flat_map(|(function, form)| [function, form]));
+    let table = export.functions();
+    writer.section(functions.order.iter().flat_map(|old| {
+        FunctionColumn::ALL.iter().map(|column| match (*column, table.cell(*old as usize, *column)) {
+            (FunctionColumn::Symbol, old) => symbols.place(old),
+            (_, cell) => cell,
+        })
+    }));
+    let mut identities: Vec<u32> = (0..functions.order.len() as u32).collect();
+    identities.sort_unstable_by_key(|new| {
+        let old = functions.order[*new as usize] as usize;
+        (table.cell(old, FunctionColumn::Serial), table.cell(old, FunctionColumn::Entry))
+    });
+    writer.section(identities.into_iter());
+    writer.rows(&export.sources(), SourceColumn::ALL);
+    Ok(writer.finish())
+}
+
+/// A symbol as answers print it: its home package and name.
+pub fn qualified(package: Option<&[u8]>, name: &[u8]) -> Vec<u8> {
+    match package {
+        Some(package) => [package, b"::", name].concat(),
+        None => [b"#:", name].concat(),
+    }
+}
+
+/// Rows grouped by key: where each group starts (one more than there are groups), and the rows in order.
+/// Rows whose key lies outside are left out.
+fn grouped(groups: usize, rows: usize, key: impl Fn(usize) -> u32) -> (Vec<u32>, Vec<u32>) {
+    let mut starts = vec![0_u32; groups + 1];
+    for row in 0..rows {
+        if let Some(count) = (key(row) as usize).checked_add(1).and_then(|next| starts.get_mut(next)) {
+            *count += 1;
+        }
+    }
+    for group in 0..groups {
+        starts[group + 1] += starts[group];
+    }
+    let mut next = starts.clone();
+    let mut order = vec![0; starts[groups] as usize];
+    for row in 0..rows {
+        let group = key(row) as usize;
+        if group < groups {
+            order[next[group] as usize] = row as u32;
+            next[group] += 1;
+        }
+    }
+    (starts, order)
+}
+
+fn package_names(export: &Export<'_>) -> Vec<[u32; 2]> {
+    let packages = export.packages();
+    let nicknames = export.nicknames();
+    let mut names: Vec<[u32; 2]> = (0..packages.rows())
+        .map(|row| [packages.cell(row, PackageColumn::Name), row as u32])
+        .chain((0..nicknames.rows()).map(|row| {
+            [NicknameColumn::Nickname, NicknameColumn::Package].map(|column| nicknames.cell(row, column))
+        }))
+        .collect();
+    names.sort_by(|left, right| export.string(left[0]).cmp(export.string(right[0])));
+    names
+}
+
+/// The new order of a table, and for each old row its new place.
+fn places(order: &[u32], rows: usize) -> Vec<u32> {
+    let mut places = vec![NONE; rows];
+    for (new, old) in order.iter().enumerate() {
+        places[*old as usize] = new as u32;
+    }
+    places
+}
+
+fn new_place(places: &[u32], old: u32) -> u32 {
+    places.get(old as usize).copied().unwrap_or(NONE)
+}
+
+/// Symbols, grouped by the hash of their names.
+struct Symbols {
+    order: Vec<u32>,
+    places: Vec<u32>,
+    buckets: Vec<u32>,
+    texts: Vec<Vec<u8>>,
+}
+
+impl Symbols {
+    fn of(export: &Export<'_>) -> Self {
+        let table = export.symbols();
+        let count = table.rows().next_power_of_two();
+        let (buckets, order) = grouped(count, table.rows(), |row| {
+            hash(export.string(table.cell(row, SymbolColumn::Name))) & (count as u32 - 1)
+        });
+        let texts = (0..table.rows())
+            .map(|row| {
+                let home = table
+                    .get(row, SymbolColumn::Home)
+                    .map(|home| export.string(export.packages().cell(home as usize, PackageColumn::Printed)));
+                let name = table
+                    .get(row, SymbolColumn::Printed)
+                    .unwrap_or_else(|| table.cell(row, SymbolColumn::Name));
+                qualified(home, export.string(name))
+            })
+            .collect();
+        Self { places: places(&order, table.rows()), order, buckets, texts }
+    }
+
+    fn place(&self, old: u32) -> u32 {
+        new_place(&self.places, old)
+    }
+}
+
+/// Used names, grouped by principal symbol.
+struct Names {
+    order: Vec<u32>,
+    places: Vec<u32>,
+    starts: Vec<u32>,
+}
+
+impl Names {
+    fn of(export: &Export<'_>, symbols: &Symbols) -> Self {
+        let table = export.names();
+        let (starts, mut order) = grouped(symbols.order.len(), table.rows(), |row| {
+            symbols.place(table.cell(row, NameColumn::Symbol))
+        });
+        order.extend(
+            (0..table.rows() as u32).filter(|row| table.get(*row as usize, NameColumn::Symbol).is_none()),
+        );
+        Self { places: places(&order, table.rows()), order, starts }
+    }
+
+    fn place(&self, old: u32) -> u32 {
+        new_place(&self.places, old)
+    }
+}
+
+/// Functions in the order of answers: by the printed principal symbol, then by the printed name.
+struct Functions {
+    order: Vec<u32>,
+    places: Vec<u32>,
+}
+
+impl Functions {
+    fn of(export: &Export<'_>, symbols: &Symbols) -> Self {
+        let table = export.functions();
+        let mut order: Vec<u32> = (0..table.rows() as u32).collect();
+        let key = |row: &u32| {
+            let text = export.string(table.cell(*row as usize, FunctionColumn::Text));
+            let symbol = table
+                .get(*row as usize, FunctionColumn::Symbol)
+                .and_then(|symbol| symbols.texts.get(symbol as usize));
+            (symbol.map_or(text, Vec::as_slice), text)
+        };
+        order.sort_by(|left, right| key(left).cmp(&key(right)));
+        Self { places: places(&order, table.rows()), order }
+    }
+
+    fn place(&self, old: u32) -> u32 {
+        new_place(&self.places, old)
+    }
+}
+
+#[derive(Default)]
+struct Writer {
+    directory: Vec<(u32, u32)>,
+    body: Vec<u8>,
+}
+
+impl Writer {
+    fn section(&mut self, words: impl Iterator<Item = u32>) {
+        let start = self.body.len();
+        for word in words {
+            self.body.extend_from_slice(&word.to_le_bytes());
+        }
+        self.directory.push((start as u32, (self.body.len() - start) as u32));
+    }
+
+    /// All rows of `table`, as they are.
+    fn rows<C: Column>(&mut self, table: &Table<'_, C>, columns: &[C]) {
+        self.section(
+            (0..table.rows()).flat_map(|row| columns.iter().map(move |column| table.cell(row, *column))),
+        );
+    }
+
+    fn text(&mut self, octets: impl Iterator<Item = u8>) {
+        let start = self.body.len();
+        self.body.extend(octets);
+        self.directory.push((start as u32, (self.body.len() - start) as u32));
+        self.body.resize(self.body.len().next_multiple_of(4), 0);
+    }
+
+    fn finish(self) -> Vec<u8> {
+        let head = MAGIC.len() + SECTIONS * 8;
+        let mut octets = Vec::with_capacity(head + self.body.len());
+        octets.extend_from_slice(MAGIC);
+        for (start, length) in self.directory {
+            octets.extend_from_slice(&(start + head as u32).to_le_bytes());
+            octets.extend_from_slice(&length.to_le_bytes());
+        }
+        octets.extend_from_slice(&self.body);
+        octets
+    }
+}

@@ -1,0 +1,224 @@
+//! What Lisp hands over: `lisp/index/xref.lisp`'s tables, read from one octet vector.
+//!
+//! Depends on nothing but std, because the build script includes it.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::columns::{
+    Column, FunctionColumn, LocalNicknameColumn, NameColumn, NicknameColumn, PackageColumn, PresenceColumn,
+    RecordColumn, RefutedColumn, SourceColumn, SurvivorColumn, SymbolColumn, UseColumn,
+};
+
+/// What a cell holds when there is nothing to say.
+pub const NONE: u32 = u32::MAX;
+
+/// How many columns each table has, in the order in which Lisp writes them.
+pub const WIDTHS: [usize; 12] = [
+    PackageColumn::WIDTH,
+    NicknameColumn::WIDTH,
+    UseColumn::WIDTH,
+    LocalNicknameColumn::WIDTH,
+    SymbolColumn::WIDTH,
+    PresenceColumn::WIDTH,
+    NameColumn::WIDTH,
+    SourceColumn::WIDTH,
+    FunctionColumn::WIDTH,
+    RecordColumn::WIDTH,
+    SurvivorColumn::WIDTH,
+    RefutedColumn::WIDTH,
+];
+
+/// An export that cannot be read: cut short, or made by another version of the Lisp half.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed {
+    /// What was expected.
+    pub expected: &'static str,
+    /// The octet at which it was missing.
+    pub at: usize,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "cross-reference data has no {} at octet {}; the core and this program are of different versions, build both again",
+            self.expected, self.at
+        )
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// A table of numbers with the columns `C`, stored column by column.
+#[derive(Debug, Clone, Copy)]
+pub struct Table<'a, C> {
+    cells: &'a [u8],
+    rows: usize,
+    columns: PhantomData<C>,
+}
+
+impl<C: Column> Table<'_, C> {
+    /// How many rows there are.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The number in `column` of `row`; [`NONE`] outside the table.
+    pub fn cell(&self, row: usize, column: C) -> u32 {
+        if row < self.rows { word(self.cells, column.index() * self.rows + row) } else { NONE }
+    }
+
+    /// The number in `column` of `row`, if there is one.
+    pub fn get(&self, row: usize, column: C) -> Option<u32> {
+        Some(self.cell(row, column)).filter(|cell| *cell != NONE)
+    }
+}
+
+/// The `index`-th little-endian number in `cells`; [`NONE`] outside.
+pub fn word(cells: &[u8], index: usize) -> u32 {
+    match cells.get(index * 4..).and_then(|rest| rest.first_chunk::<4>()) {
+        Some(octets) => u32::from_le_bytes(*octets),
+        None => NONE,
+    }
+}
+
+/// One export, borrowed from the octets that Lisp returned.
+#[derive(Debug)]
+pub struct Export<'a> {
+    /// SBCL's `*code-alloc-count*` when the export was made.
+    pub stamp: u64,
+    /// Functions in this export have a serial number above this one.
+    pub since: u64,
+    /// The highest code serial number that this export covers.
+    pub serial: u64,
+    ends: &'a [u8],
+    blob: &'a [u8],
+    tables: [(&'a [u8], usize); 12],
+}
+
+impl<'a> Export<'a> {
+    /// Reads the frame of an export; rows are read on demand.
+    pub fn read(octets: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader { octets, at: 0 };
+        if reader.take(8, "heading")? != b"SBXREF01" {
+            return Err(Malformed { expected: "heading", at: 0 });
+        }
+        let stamp = reader.long()?;
+        let since = reader.long()?;
+        let serial = reader.long()?;
+        let strings = reader.word()?;
+        let ends = reader.take(strings * 4, "strings")?;
+        let length = if strings == 0 { 0 } else { word(ends, strings - 1) as usize };
+        let blob = reader.take(length.next_multiple_of(4), "text")?;
+        let mut tables = [(&[][..], 0); 12];
+        for (table, width) in tables.iter_mut().zip(WIDTHS) {
+            let rows = reader.word()?;
+            *table = (reader.take(rows * width * 4, "table")?, rows);
+        }
+        Ok(Self { stamp, since, serial, ends, blob, tables })
+    }
+
+    /// String number `number`: UTF-8 as Lisp encoded it.
+    pub fn string(&self, number: u32) -> &'a [u8] {
+        let number = number as usize;
+        let start = if number == 0 { 0 } else { word(self.ends, number - 1) as usize };
+        self.blob.get(start..word(self.ends, number) as usize).unwrap_or_default()
+    }
+
+    /// Number of strings.
+    pub fn strings(&self) -> usize {
+        self.ends.len() / 4
+    }
+
+    /// The packages, by name.
+    pub fn packages(&self) -> Table<'a, PackageColumn> {
+        self.table(0)
+    }
+
+    /// Nicknames of packages.
+    pub fn nicknames(&self) -> Table<'a, NicknameColumn> {
+        self.table(1)
+    }
+
+    /// Which package uses which.
+    pub fn uses(&self) -> Table<'a, UseColumn> {
+        self.table(2)
+    }
+
+    /// Nicknames inside packages.
+    pub fn local_nicknames(&self) -> Table<'a, LocalNicknameColumn> {
+        self.table(3)
+    }
+
+    /// The symbols that are named anywhere else.
+    pub fn symbols(&self) -> Table<'a, SymbolColumn> {
+        self.table(4)
+    }
+
+    /// Which symbol is present where.
+    pub fn presents(&self) -> Table<'a, PresenceColumn> {
+        self.table(5)
+    }
+
+    /// The names that records are about.
+    pub fn names(&self) -> Table<'a, NameColumn> {
+        self.table(6)
+    }
+
+    /// The files that functions were compiled from.
+    pub fn sources(&self) -> Table<'a, SourceColumn> {
+        self.table(7)
+    }
+
+    /// The functions that have records.
+    pub fn functions(&self) -> Table<'a, FunctionColumn> {
+        self.table(8)
+    }
+
+    /// What functions do.
+    pub fn records(&self) -> Table<'a, RecordColumn> {
+        self.table(9)
+    }
+
+    /// Functions exported before that still exist.
+    pub fn survivors(&self) -> Table<'a, SurvivorColumn> {
+        self.table(10)
+    }
+
+    /// Functions of the baseline that their names no longer mean.
+    pub fn refuted(&self) -> Table<'a, RefutedColumn> {
+        self.table(11)
+    }
+
+    fn table<C: Column>(&self, number: usize) -> Table<'a, C> {
+        let (cells, rows) = self.tables[number];
+        Table { cells, rows, columns: PhantomData }
+    }
+}
+
+struct Reader<'a> {
+    octets: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: usize, expected: &'static str) -> Result<&'a [u8], Malformed> {
+        let taken = self
+            .at
+            .checked_add(length)
+            .and_then(|end| self.octets.get(self.at..end))
+            .ok_or(Malformed { expected, at: self.at })?;
+        self.at += length;
+        Ok(taken)
+    }
+
+    fn word(&mut self) -> Result<usize, Malformed> {
+        Ok(word(self.take(4, "number")?, 0) as usize)
+    }
+
+    fn long(&mut self) -> Result<u64, Malformed> {
+        let octets = self.take(8, "number")?;
+        Ok(u64::from(word(octets, 0)) | u64::from(word(octets, 1)) << 32)
+    }
+}

@@ -1,0 +1,324 @@
+//! The index as it lies on disk: sections of little-endian numbers, used in place.
+//!
+//! Opening one reads its directory only.
+
+use super::columns::{
+    BakedNameColumn, BakedPresenceColumn, BakedRecordColumn, BakedSymbolColumn, Column, FunctionColumn,
+    LocalNicknameColumn, NicknameColumn, PackageColumn, SourceColumn,
+};
+use super::export::{Malformed, NONE, word};
+use std::sync::Arc;
+
+/// The first octets of an index.
+pub const MAGIC: &[u8; 8] = b"SBINDX01";
+
+/// How many kinds of record there are; see [`super::Kind`].
+pub const KINDS: usize = 6;
+
+/// The sections, in the order of the directory.
+#[derive(Debug, Clone, Copy)]
+#[repr(usize)]
+pub enum Section {
+    /// stamp, since and serial, each low then high.
+    Meta,
+    /// The end of each string in `Text`.
+    Ends,
+    /// All strings, one after the other.
+    Text,
+    /// [`PackageColumn`], in the order of names.
+    Packages,
+    /// [`NicknameColumn`] the other way round, of names and nicknames: sorted by their octets.
+    PackageNames,
+    /// Where each package's part of `Uses` starts.
+    UseStarts,
+    /// Used packages.
+    Uses,
+    /// [`LocalNicknameColumn`].
+    LocalNicknames,
+    /// Where each bucket of `Symbols` starts; a symbol's bucket is the hash of its name.
+    Buckets,
+    /// [`BakedSymbolColumn`], by bucket.
+    Symbols,
+    /// [`BakedPresenceColumn`], grouped by symbol.
+    Presents,
+    /// [`BakedNameColumn`], grouped by principal symbol, those without one last.
+    Names,
+    /// Where the records of each name and kind start.
+    RecordStarts,
+    /// [`BakedRecordColumn`], sorted.
+    Records,
+    /// [`FunctionColumn`], in the order of answers.
+    Functions,
+    /// Functions sorted by serial number and entry.
+    Identities,
+    /// [`SourceColumn`].
+    Sources,
+}
+
+/// Number of sections.
+pub const SECTIONS: usize = Section::Sources as usize + 1;
+
+/// The bucket-independent hash of a symbol's name (FNV-1a, then mixed).
+pub fn hash(name: &[u8]) -> u32 {
+    let mut hash = 0x811c_9dc5_u32;
+    for octet in name {
+        hash = (hash ^ u32::from(*octet)).wrapping_mul(0x0100_0193);
+    }
+    (hash ^ (hash >> 15)).wrapping_mul(0x2c1b_3c6d)
+}
+
+/// Where an index's octets live.
+#[derive(Debug, Clone)]
+pub enum Octets {
+    /// Embedded in the program.
+    Static(&'static [u8]),
+    /// Made or read at run time.
+    Shared(Arc<[u8]>),
+}
+
+impl Octets {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Static(octets) => octets,
+            Self::Shared(octets) => octets,
+        }
+    }
+}
+
+impl From<&'static [u8]> for Octets {
+    fn from(octets: &'static [u8]) -> Self {
+        Self::Static(octets)
+    }
+}
+
+impl From<Arc<[u8]>> for Octets {
+    fn from(octets: Arc<[u8]>) -> Self {
+        Self::Shared(octets)
+    }
+}
+
+/// A baked index, read in place.
+#[derive(Debug, Clone)]
+pub struct Segment {
+    octets: Octets,
+    directory: [(u32, u32); SECTIONS],
+}
+
+impl Segment {
+    /// Opens a baked index: reads the directory and checks that every section lies inside.
+    pub fn open(octets: Octets) -> Result<Self, Malformed> {
+        let slice = octets.as_slice();
+        if slice.get(..8) != Some(MAGIC.as_slice()) {
+            return Err(Malformed { expected: "index heading", at: 0 });
+        }
+        let mut directory = [(0, 0); SECTIONS];
+        for (number, entry) in directory.iter_mut().enumerate() {
+            let start = word(slice, 2 + number * 2);
+            let length = word(slice, 3 + number * 2);
+            let end = (start as usize).checked_add(length as usize);
+            if end.is_none_or(|end| end > slice.len()) {
+                return Err(Malformed { expected: "index section", at: 8 + number * 8 });
+            }
+            *entry = (start, length);
+        }
+        Ok(Self { octets, directory })
+    }
+
+    fn section(&self, section: Section) -> &[u8] {
+        let (start, length) = self.directory[section as usize];
+        let start = start as usize;
+        self.octets.as_slice().get(start..start + length as usize).unwrap_or_default()
+    }
+
+    fn word(&self, section: Section, index: usize) -> u32 {
+        word(self.section(section), index)
+    }
+
+    /// One cell of a row.
+    fn cell<C: Column>(&self, section: Section, row: u32, column: C) -> u32 {
+        self.word(section, row as usize * C::WIDTH + column.index())
+    }
+
+    /// How many rows a section has.
+    fn rows<C: Column>(&self, section: Section) -> usize {
+        self.words(section) / C::WIDTH
+    }
+
+    fn words(&self, section: Section) -> usize {
+        self.section(section).len() / 4
+    }
+
+    fn long(&self, index: usize) -> u64 {
+        u64::from(self.word(Section::Meta, index * 2))
+            | u64::from(self.word(Section::Meta, index * 2 + 1)) << 32
+    }
+
+    /// SBCL's `*code-alloc-count*` at the time of the export.
+    pub fn stamp(&self) -> u64 {
+        self.long(0)
+    }
+
+    /// Functions here have serial numbers above this one.
+    pub fn since(&self) -> u64 {
+        self.long(1)
+    }
+
+    /// The highest code serial number covered.
+    pub fn serial(&self) -> u64 {
+        self.long(2)
+    }
+
+    /// String number `number`, in UTF-8.
+    pub fn string(&self, number: u32) -> &[u8] {
+        let number = number as usize;
+        let start = if number == 0 { 0 } else { self.word(Section::Ends, number - 1) as usize };
+        self.section(Section::Text).get(start..self.word(Section::Ends, number) as usize).unwrap_or_default()
+    }
+
+    /// Number of packages.
+    pub fn packages(&self) -> u32 {
+        self.rows::<PackageColumn>(Section::Packages) as u32
+    }
+
+    /// One cell of a package's row.
+    pub fn package(&self, package: u32, column: PackageColumn) -> u32 {
+        self.cell(Section::Packages, package, column)
+    }
+
+    /// The package with this name or nickname.
+    pub fn package_named(&self, name: &[u8]) -> Option<u32> {
+        let (mut low, mut high) = (0, self.rows::<NicknameColumn>(Section::PackageNames));
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            match self.string(self.word(Section::PackageNames, middle * 2)).cmp(name) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+                std::cmp::Ordering::Equal => return Some(self.word(Section::PackageNames, middle * 2 + 1)),
+            }
+        }
+        None
+    }
+
+    /// The package that `package` knows by the local nickname `name`.
+    pub fn local_package(&self, package: u32, name: &[u8]) -> Option<u32> {
+        let cell = |row, column| self.cell(Section::LocalNicknames, row, column);
+        (0..self.rows::<LocalNicknameColumn>(Section::LocalNicknames) as u32)
+            .find(|row| {
+                cell(*row, LocalNicknameColumn::Package) == package
+                    && self.string(cell(*row, LocalNicknameColumn::Nickname)) == name
+            })
+            .map(|row| cell(row, LocalNicknameColumn::Actual))
+    }
+
+    /// The packages that `package` uses.
+    pub fn used_by(&self, package: u32) -> impl Iterator<Item = u32> + '_ {
+        let start = self.word(Section::UseStarts, package as usize) as usize;
+        let end = self.word(Section::UseStarts, package as usize + 1) as usize;
+        (start..end).map(|index| self.word(Section::Uses, index))
+    }
+
+    /// The symbols with this name, in any package or none.
+    pub fn symbols_named<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = u32> + 'a {
+        let mask = self.words(Section::Buckets).saturating_sub(2) as u32;
+        let bucket = (hash(name) & mask) as usize;
+        let start = self.word(Section::Buckets, bucket);
+        let end = self.word(Section::Buckets, bucket + 1);
+        (start..end).filter(move |symbol| self.string(self.symbol(*symbol, BakedSymbolColumn::Name)) == name)
+    }
+
+    /// Number of symbols.
+    pub fn symbols(&self) -> u32 {
+        self.rows::<BakedSymbolColumn>(Section::Symbols).saturating_sub(1) as u32
+    }
+
+    /// One cell of a symbol's row.
+    pub fn symbol(&self, symbol: u32, column: BakedSymbolColumn) -> u32 {
+        self.cell(Section::Symbols, symbol, column)
+    }
+
+    /// The packages in which `symbol` is present, and whether it is external there.
+    pub fn presents(&self, symbol: u32) -> impl Iterator<Item = (u32, bool)> + '_ {
+        let rows = self.rows::<BakedPresenceColumn>(Section::Presents);
+        self.range_of(symbol, BakedSymbolColumn::FirstPresence, rows).map(|row| {
+            let cell = |column| self.cell(Section::Presents, row, column);
+            (cell(BakedPresenceColumn::Package), cell(BakedPresenceColumn::External) == 1)
+        })
+    }
+
+    /// The used names whose principal symbol is `symbol`.
+    pub fn names_of(&self, symbol: u32) -> std::ops::Range<u32> {
+        self.range_of(symbol, BakedSymbolColumn::FirstName, self.names() as usize)
+    }
+
+    /// The rows of `symbol` in a section with `rows` rows, by the column that says where they start.
+    fn range_of(&self, symbol: u32, column: BakedSymbolColumn, rows: usize) -> std::ops::Range<u32> {
+        // A damaged index must not make this a walk over four billion rows.
+        let end = |symbol| self.symbol(symbol, column).min(rows as u32);
+        end(symbol)..symbol.checked_add(1).map_or(0, end)
+    }
+
+    /// Number of used names.
+    pub fn names(&self) -> u32 {
+        self.rows::<BakedNameColumn>(Section::Names) as u32
+    }
+
+    /// How a used name is made from its principal symbol.
+    pub fn role(&self, name: u32) -> u32 {
+        self.cell(Section::Names, name, BakedNameColumn::Role)
+    }
+
+    /// The printed form of a used name that is not a symbol.
+    pub fn name_text(&self, name: u32) -> Option<&[u8]> {
+        let text = self.cell(Section::Names, name, BakedNameColumn::Text);
+        (text != NONE).then(|| self.string(text))
+    }
+
+    /// The records of one kind on one name: function and form number, in the order of answers.
+    pub fn records(&self, name: u32, kind: usize) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let cell = name as usize * KINDS + kind;
+        let bound = |cell| self.word(Section::RecordStarts, cell).min(self.record_count() as u32);
+        (bound(cell)..bound(cell + 1)).map(|record| {
+            let cell = |column| self.cell(Section::Records, record, column);
+            (cell(BakedRecordColumn::Function), cell(BakedRecordColumn::Form))
+        })
+    }
+
+    /// Number of records.
+    pub fn record_count(&self) -> usize {
+        self.rows::<BakedRecordColumn>(Section::Records)
+    }
+
+    /// Number of functions.
+    pub fn functions(&self) -> u32 {
+        self.rows::<FunctionColumn>(Section::Functions) as u32
+    }
+
+    /// One cell of a function's row.
+    pub fn function(&self, function: u32, column: FunctionColumn) -> u32 {
+        self.cell(Section::Functions, function, column)
+    }
+
+    /// The function in the code object with this serial number, at this entry.
+    pub fn identified(&self, serial: u32, entry: u32) -> Option<u32> {
+        let (mut low, mut high) = (0, self.words(Section::Identities));
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let function = self.word(Section::Identities, middle);
+            let identity = (
+                self.function(function, FunctionColumn::Serial),
+                self.function(function, FunctionColumn::Entry),
+            );
+            match identity.cmp(&(serial, entry)) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+                std::cmp::Ordering::Equal => return Some(function),
+            }
+        }
+        None
+    }
+
+    /// One cell of a source's row.
+    pub fn source(&self, source: u32, column: SourceColumn) -> u32 {
+        self.cell(Section::Sources, source, column)
+    }
+}

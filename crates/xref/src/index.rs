@@ -1,0 +1,392 @@
+//! A snapshot of all cross references: the embedded base and what was exported since.
+
+use super::bake::bake;
+use super::columns::{
+    BakedSymbolColumn, FunctionColumn, PackageColumn, RefutedColumn, SourceColumn, SurvivorColumn,
+};
+use super::export::{Export, Malformed, NONE};
+use super::format::{Octets, Segment};
+use super::kinds::{FunctionKind, Kind, Role};
+use super::symbols::{Package, Symbol};
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// How many exports are kept beside each other before the next one is to replace them all.
+const MAX_SEGMENTS: usize = 8;
+
+/// Lisp's words for a function's status.
+const CURRENT: u32 = 1;
+const REPLACED: u32 = 2;
+
+/// An export that does not continue the index that it was applied to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// The octets cannot be read.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// Code is missing between the index and the export.
+    #[error(
+        "cross references were exported after code number {since}, but the index ends at {expected}; export again from {expected}"
+    )]
+    Gap {
+        /// Where the export begins.
+        since: u64,
+        /// Where the index ends.
+        expected: u64,
+    },
+}
+
+/// An immutable snapshot. Cheap to clone and to share.
+#[derive(Debug, Clone)]
+pub struct Index {
+    /// The base first, then exports in order of age.
+    generations: Arc<[Generation]>,
+    /// The newest export's tables of packages, symbols and methods.
+    newest: Arc<Segment>,
+    /// For each package of the base, its number in `newest`.
+    from_base: Arc<[u32]>,
+    /// Whether the base has functions that were replaced before it was saved.
+    snapshot: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Generation {
+    segment: Arc<Segment>,
+    /// Functions that no longer exist.
+    gone: Bits,
+    /// Functions that exist, but are not what their names mean.
+    stale: Bits,
+}
+
+/// A set of small numbers.
+#[derive(Debug, Clone, Default)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn insert(&mut self, number: u32) {
+        let word = (number / 64) as usize;
+        if word >= self.0.len() {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (number % 64);
+    }
+
+    fn extend(&mut self, other: &Bits) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        for (word, more) in self.0.iter_mut().zip(&other.0) {
+            *word |= more;
+        }
+    }
+
+    fn contains(&self, number: u32) -> bool {
+        self.0.get((number / 64) as usize).is_some_and(|word| word >> (number % 64) & 1 == 1)
+    }
+}
+
+/// One use of a name: a function, and the form in it that does it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Use<'a> {
+    /// The function's printed name, qualified.
+    pub function: Cow<'a, str>,
+    /// The symbol under which the function is filed.
+    pub symbol: Option<FiledUnder<'a>>,
+    /// What the function is.
+    pub kind: FunctionKind,
+    /// The file it was compiled from: a native path, or a logical name such as `SYS:SRC;CODE;LIST.LISP`.
+    pub file: Option<Cow<'a, str>>,
+    /// When that file had been written, as a universal time; 0 if unknown.
+    pub file_written: u64,
+    /// The top-level form of the file that holds the function, counted from 0.
+    pub toplevel_form: Option<u32>,
+    /// Where that form starts, in octets, counted before the white space in front of it.
+    pub offset: Option<u32>,
+    /// The form number of the use inside the top-level form; none for methods that specialize.
+    pub form: Option<u32>,
+}
+
+/// A function's principal symbol, by parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FiledUnder<'a> {
+    /// The home package's name; none if uninterned.
+    pub package: Option<Cow<'a, str>>,
+    /// The symbol's name.
+    pub name: Cow<'a, str>,
+}
+
+impl Index {
+    /// Opens a baked index. Nothing is read but its directory.
+    pub fn open(base: impl Into<Octets>) -> Result<Self, Malformed> {
+        let base = Arc::new(Segment::open(base.into())?);
+        let from_base = (0..base.packages()).collect();
+        let generation =
+            Generation { segment: Arc::clone(&base), gone: Bits::default(), stale: Bits::default() };
+        Ok(Self { generations: Arc::new([generation]), newest: base, from_base, snapshot: false })
+    }
+
+    /// Opens the baked index of a core that was saved with code in it that had been replaced.
+    pub fn open_snapshot(base: impl Into<Octets>) -> Result<Self, Malformed> {
+        let mut index = Self::open(base)?;
+        let generation = Generation {
+            segment: Arc::clone(&index.newest),
+            gone: Bits::default(),
+            stale: replaced(&index.newest),
+        };
+        index.generations = Arc::new([generation]);
+        index.snapshot = true;
+        Ok(index)
+    }
+
+    /// The code serial number after which the next export must begin.
+    pub fn since(&self) -> u64 {
+        if self.generations.len() > MAX_SEGMENTS { self.base().serial() } else { self.newest.serial() }
+    }
+
+    /// SBCL's `*code-alloc-count*` when the newest export was made.
+    pub fn stamp(&self) -> u64 {
+        self.newest.stamp()
+    }
+
+    /// Number of records, those of replaced functions included.
+    pub fn record_count(&self) -> usize {
+        self.generations.iter().map(|generation| generation.segment.record_count()).sum()
+    }
+
+    /// A new snapshot with one more export: `xref-export` called with [`Index::since`].
+    pub fn apply(&self, octets: &[u8]) -> Result<Self, ApplyError> {
+        let export = Export::read(octets)?;
+        let mut generations = self.generations.to_vec();
+        if export.since == self.base().serial() {
+            generations.truncate(1);
+        } else if export.since != self.newest.serial() {
+            return Err(ApplyError::Gap { since: export.since, expected: self.since() });
+        }
+        let newest = Arc::new(Segment::open(Octets::Shared(bake(octets)?.into()))?);
+        if let Some((base, later)) = generations.split_first_mut() {
+            (base.gone, base.stale) = refuted(&export, &base.segment);
+            if self.snapshot {
+                base.stale.extend(&replaced(&base.segment));
+            }
+            let survivors = survivors(&export);
+            for generation in later.iter_mut() {
+                (generation.gone, generation.stale) = extinct(&generation.segment, &survivors);
+            }
+        }
+        generations.retain(|generation| generation.segment.functions() > 0);
+        let stale = replaced(&newest);
+        let mut from_base = vec![NONE; self.from_base.len()];
+        for package in 0..newest.packages() {
+            if let Some(slot) = from_base.get_mut(newest.package(package, PackageColumn::Baseline) as usize) {
+                *slot = package;
+            }
+        }
+        generations.push(Generation { segment: Arc::clone(&newest), gone: Bits::default(), stale });
+        Ok(Self {
+            generations: generations.into(),
+            newest,
+            from_base: from_base.into(),
+            snapshot: self.snapshot,
+        })
+    }
+
+    /// Who does `kind` to `symbol`, or to a function that belongs to it as `roles` accepts:
+    /// sorted by the printed principal symbol, then by the printed name, file and form. Replaced functions are left out.
+    pub fn who(&self, kind: Kind, symbol: Symbol, roles: impl Fn(Role) -> bool) -> Vec<Use<'_>> {
+        self.uses(kind, symbol, roles, true)
+    }
+
+    /// Like [`Index::who`], with the functions that were replaced but may still be reachable: what sb-introspect answers.
+    pub fn who_ever(&self, kind: Kind, symbol: Symbol, roles: impl Fn(Role) -> bool) -> Vec<Use<'_>> {
+        self.uses(kind, symbol, roles, false)
+    }
+
+    fn uses(&self, kind: Kind, symbol: Symbol, roles: impl Fn(Role) -> bool, fresh: bool) -> Vec<Use<'_>> {
+        let mut found = Vec::new();
+        for (number, generation) in self.generations.iter().enumerate() {
+            let segment = &*generation.segment;
+            // Only the newest export lists all methods made since the base.
+            if kind == Kind::Specializes && number > 0 && !Arc::ptr_eq(&generation.segment, &self.newest) {
+                continue;
+            }
+            let Some(row) = self.row_in(segment, symbol) else { continue };
+            for name in segment.names_of(row).filter(|name| roles(Role::from_number(segment.role(*name)))) {
+                found.extend(
+                    segment
+                        .records(name, kind as usize)
+                        .filter(|(function, _)| {
+                            !(generation.gone.contains(*function)
+                                || fresh && generation.stale.contains(*function))
+                        })
+                        .map(|(function, form)| (number, function, form)),
+                );
+            }
+        }
+        found.sort_unstable_by(|left, right| self.order(*left, *right));
+        let mut uses: Vec<Use<'_>> = found
+            .into_iter()
+            .map(|(number, function, form)| self.entry(&self.generations[number].segment, function, form))
+            .collect();
+        uses.dedup();
+        uses
+    }
+
+    /// The row of `symbol` in `segment`, if it is known there.
+    fn row_in(&self, segment: &Segment, symbol: Symbol) -> Option<u32> {
+        let own = self.symbol_segment(symbol);
+        if std::ptr::eq(own, segment) {
+            return Some(symbol.row);
+        }
+        let home = self.symbol_package(symbol).map(|home| home.0);
+        segment
+            .symbols_named(self.symbol_octets(symbol))
+            .find(|row| self.home(segment, segment.symbol(*row, BakedSymbolColumn::Home)) == home)
+    }
+
+    /// The newest number of a package of `segment`.
+    fn home(&self, segment: &Segment, package: u32) -> Option<u32> {
+        if package == NONE {
+            None
+        } else if std::ptr::eq(segment, self.newest()) {
+            Some(package)
+        } else if std::ptr::eq(segment, self.base()) {
+            self.renumbered(package)
+        } else {
+            self.renumbered(segment.package(package, PackageColumn::Baseline)).or_else(|| {
+                self.newest.package_named(segment.string(segment.package(package, PackageColumn::Name)))
+            })
+        }
+    }
+
+    fn order(&self, left: (usize, u32, u32), right: (usize, u32, u32)) -> Ordering {
+        if left.0 == right.0 {
+            return (left.1, left.2).cmp(&(right.1, right.2));
+        }
+        let key = |(number, function, form): (usize, u32, u32)| {
+            let segment = &*self.generations[number].segment;
+            let text = segment.string(segment.function(function, FunctionColumn::Text));
+            (
+                filed_under_text(segment, function).unwrap_or_else(|| text.to_vec()),
+                text,
+                number,
+                function,
+                form,
+            )
+        };
+        key(left).cmp(&key(right))
+    }
+
+    fn entry<'a>(&'a self, segment: &'a Segment, function: u32, form: u32) -> Use<'a> {
+        let cell = |column| Some(segment.function(function, column)).filter(|cell| *cell != NONE);
+        let source = cell(FunctionColumn::Source);
+        let written = |source| {
+            u64::from(segment.source(source, SourceColumn::WrittenLow))
+                | u64::from(segment.source(source, SourceColumn::WrittenHigh)) << 32
+        };
+        Use {
+            function: String::from_utf8_lossy(
+                segment.string(segment.function(function, FunctionColumn::Text)),
+            ),
+            symbol: cell(FunctionColumn::Symbol).map(|row| FiledUnder {
+                package: self
+                    .home(segment, segment.symbol(row, BakedSymbolColumn::Home))
+                    .map(|package| self.package_name(Package(package))),
+                name: String::from_utf8_lossy(segment.string(segment.symbol(row, BakedSymbolColumn::Name))),
+            }),
+            kind: FunctionKind::from_number(segment.function(function, FunctionColumn::Kind)),
+            file: source.map(|source| {
+                String::from_utf8_lossy(segment.string(segment.source(source, SourceColumn::Path)))
+            }),
+            file_written: source.map_or(0, written),
+            toplevel_form: cell(FunctionColumn::Form),
+            offset: cell(FunctionColumn::Offset),
+            form: Some(form).filter(|form| *form != NONE),
+        }
+    }
+
+    pub(super) fn base(&self) -> &Segment {
+        &self.generations[0].segment
+    }
+
+    pub(super) fn newest(&self) -> &Segment {
+        &self.newest
+    }
+
+    pub(super) fn has_delta(&self) -> bool {
+        !Arc::ptr_eq(&self.newest, &self.generations[0].segment)
+    }
+
+    /// The newest number of a package of the base; none if it was deleted.
+    pub(super) fn renumbered(&self, package: u32) -> Option<u32> {
+        self.from_base.get(package as usize).copied().filter(|package| *package != NONE)
+    }
+}
+
+/// The printed principal symbol of a function.
+fn filed_under_text(segment: &Segment, function: u32) -> Option<Vec<u8>> {
+    let row = Some(segment.function(function, FunctionColumn::Symbol)).filter(|row| *row != NONE)?;
+    let home = Some(segment.symbol(row, BakedSymbolColumn::Home)).filter(|home| *home != NONE);
+    let name = Some(segment.symbol(row, BakedSymbolColumn::Printed))
+        .filter(|text| *text != NONE)
+        .unwrap_or_else(|| segment.symbol(row, BakedSymbolColumn::Name));
+    let home = home.map(|home| segment.string(segment.package(home, PackageColumn::Printed)));
+    Some(super::bake::qualified(home, segment.string(name)))
+}
+
+/// Of the base: methods that were removed, and functions that were current when it was saved and no longer are.
+fn refuted(export: &Export<'_>, base: &Segment) -> (Bits, Bits) {
+    let (mut gone, mut stale) = (Bits::default(), Bits::default());
+    let refuted = export.refuted();
+    for row in 0..refuted.rows() {
+        let (serial, entry) =
+            (refuted.cell(row, RefutedColumn::Serial), refuted.cell(row, RefutedColumn::Entry));
+        match base.identified(serial, entry) {
+            Some(function) if serial == NONE => gone.insert(function),
+            Some(function) if base.function(function, FunctionColumn::Status) == CURRENT => {
+                stale.insert(function)
+            }
+            _ => {}
+        }
+    }
+    (gone, stale)
+}
+
+fn survivors(export: &Export<'_>) -> HashMap<(u32, u32), u32> {
+    let table = export.survivors();
+    (0..table.rows())
+        .map(|row| {
+            let cell = |column| table.cell(row, column);
+            ((cell(SurvivorColumn::Serial), cell(SurvivorColumn::Entry)), cell(SurvivorColumn::Status))
+        })
+        .collect()
+}
+
+/// Of an earlier export: functions that were collected, and those that were replaced.
+fn extinct(segment: &Segment, survivors: &HashMap<(u32, u32), u32>) -> (Bits, Bits) {
+    let (mut gone, mut stale) = (Bits::default(), Bits::default());
+    for function in 0..segment.functions() {
+        match survivors.get(&(
+            segment.function(function, FunctionColumn::Serial),
+            segment.function(function, FunctionColumn::Entry),
+        )) {
+            None => gone.insert(function),
+            Some(&REPLACED) => stale.insert(function),
+            Some(_) => {}
+        }
+    }
+    (gone, stale)
+}
+
+/// Functions that were replaced before they were exported.
+fn replaced(segment: &Segment) -> Bits {
+    let mut stale = Bits::default();
+    for function in (0..segment.functions())
+        .filter(|function| segment.function(*function, FunctionColumn::Status) == REPLACED)
+    {
+        stale.insert(function);
+    }
+    stale
+}

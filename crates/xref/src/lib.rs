@@ -1,0 +1,22 @@
+//! Who uses what: SBCL's cross-reference records as an inverted index, and the packages and symbols to ask by.
+//!
+//! The records of the saved core are baked into an index when the program is built ([`bake`]) and read in place.
+//! What is compiled later arrives as exports of the Lisp half, and each makes a new [`Index`] snapshot
+//! ([`Index::apply`]). A question is answered from a snapshot alone: it works while Lisp is busy, and after it has died.
+
+pub mod bake;
+pub mod columns;
+pub mod export;
+pub mod format;
+mod index;
+mod kinds;
+mod symbols;
+#[cfg(any(test, feature = "writer"))]
+pub mod writer;
+
+pub use index::{ApplyError, Index, Use};
+pub use kinds::{FunctionKind, Kind, Role};
+pub use symbols::{Access, Package, Symbol};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,318 @@
+//! The index on exports made by hand. That Lisp's exports are right is for tests/it/oracle.rs.
+
+use super::*;
+use crate::writer::Writer;
+use std::sync::Arc;
+
+const CALLS: u32 = 0;
+const SPECIALIZES: u32 = 5;
+const PLAIN: u32 = 0;
+const SETF: u32 = 1;
+const SLOT: u32 = 5;
+const UNKNOWN: u32 = 0;
+const CURRENT: u32 = 1;
+const REPLACED: u32 = 2;
+const NONE: u32 = u32::MAX;
+
+fn open(writer: &Writer) -> Index {
+    let octets: Arc<[u8]> = bake::bake(&writer.finish()).unwrap().into();
+    Index::open(octets).unwrap()
+}
+
+fn find(index: &Index, package: &str, name: &str) -> Option<(String, Access)> {
+    let package = index.find_package(package, None)?;
+    let (symbol, access) = index.find_symbol(name, package)?;
+    Some((index.symbol_text(symbol), access))
+}
+
+fn who(index: &Index, kind: Kind, package: &str, name: &str) -> Vec<String> {
+    let package = index.find_package(package, None).unwrap();
+    let (symbol, _) = index.find_symbol(name, package).unwrap();
+    index
+        .who(kind, symbol, Role::denotes_function)
+        .into_iter()
+        .map(|found| found.function.into_owned())
+        .collect()
+}
+
+/// CL exports CAR and has BUG inside; USER uses it, has APP of its own, and calls the package LIB by another name.
+fn base() -> Writer {
+    let mut writer = Writer::new(0, 10);
+    let cl = writer.package("COMMON-LISP", &["CL"]);
+    let user = writer.package("COMMON-LISP-USER", &["CL-USER"]);
+    let lib = writer.package("LIB", &[]);
+    writer.uses(user, cl);
+    writer.local_nickname(user, "L", lib);
+    let car = writer.intern(cl, "CAR", true);
+    writer.intern(cl, "BUG", false);
+    let app = writer.intern(user, "APP", false);
+    let z = writer.intern(user, "Z", false);
+    let helper = writer.intern(lib, "HELPER", true);
+    writer.intern(lib, "CAR", true);
+    let calls_car = writer.name(car, PLAIN);
+    let sets_car = writer.name(car, SETF);
+    let slot_car = writer.name(car, SLOT);
+    let class = writer.name(helper, PLAIN);
+    let zed = writer.function("COMMON-LISP-USER::Z", z, (5, 0), CURRENT);
+    let app_function = writer.function("COMMON-LISP-USER::APP", app, (6, 0), CURRENT);
+    let setter = writer.function("(SETF LIB::HELPER)", helper, (7, 1), CURRENT);
+    let method = writer.function("(METHOD LIB::HELPER (LIB::HELPER))", helper, (NONE, 0), CURRENT);
+    let file = writer.source("/src/app.lisp");
+    writer.placed(app_function, file, 3, 120);
+    writer.record(CALLS, calls_car, zed, 4);
+    writer.record(CALLS, calls_car, app_function, 9);
+    writer.record(CALLS, calls_car, app_function, 2);
+    writer.record(CALLS, sets_car, setter, 1);
+    writer.record(CALLS, slot_car, zed, 8);
+    writer.record(SPECIALIZES, class, method, NONE);
+    writer
+}
+
+#[test]
+fn symbols_are_found_as_find_symbol_finds_them() {
+    let index = open(&base());
+    let found = |text: &str, access| Some((text.to_owned(), access));
+    assert_eq!(find(&index, "CL", "CAR"), found("COMMON-LISP::CAR", Access::External));
+    assert_eq!(find(&index, "CL-USER", "CAR"), found("COMMON-LISP::CAR", Access::Inherited));
+    assert_eq!(find(&index, "CL", "BUG"), found("COMMON-LISP::BUG", Access::Internal));
+    assert_eq!(find(&index, "CL-USER", "BUG"), None, "internal symbols are not inherited");
+    assert_eq!(find(&index, "LIB", "CAR"), found("LIB::CAR", Access::External));
+    assert_eq!(find(&index, "LIB", "car"), None);
+    assert_eq!(find(&index, "cl", "CAR"), None, "package names are exact");
+    assert_eq!(find(&index, "L", "CAR"), None, "a local nickname is nobody else's");
+    let user = index.find_package("CL-USER", None);
+    let lib = index.find_package("L", user).unwrap();
+    assert_eq!(index.package_name(lib), "LIB");
+}
+
+#[test]
+fn a_symbol_that_is_present_shadows_inherited_ones_and_keeps_its_home() {
+    let mut writer = base();
+    let other = writer.package("OTHER", &[]);
+    writer.uses(other, 0);
+    let shadow = writer.intern(other, "CAR", false);
+    let third = writer.package("THIRD", &[]);
+    writer.present(third, shadow, true);
+    let orphan = writer.symbol(None, "ORPHAN");
+    writer.present(third, orphan, false);
+    let index = open(&writer);
+    assert_eq!(find(&index, "OTHER", "CAR"), Some(("OTHER::CAR".to_owned(), Access::Internal)));
+    assert_eq!(find(&index, "THIRD", "CAR"), Some(("OTHER::CAR".to_owned(), Access::External)));
+    assert_eq!(find(&index, "THIRD", "ORPHAN"), Some(("#:ORPHAN".to_owned(), Access::Internal)));
+}
+
+#[test]
+fn uses_unite_a_function_and_its_setf_function_sorted_by_principal_symbol() {
+    let index = open(&base());
+    assert_eq!(
+        who(&index, Kind::Calls, "CL", "CAR"),
+        ["COMMON-LISP-USER::APP", "COMMON-LISP-USER::APP", "COMMON-LISP-USER::Z", "(SETF LIB::HELPER)"]
+    );
+    let (car, _) = index.find_symbol("CAR", index.find_package("CL", None).unwrap()).unwrap();
+    let setf = index.who(Kind::Calls, car, |role| role == Role::Setf);
+    assert_eq!(setf.len(), 1);
+    let slot = index.who(Kind::Calls, car, |role| role == Role::SlotAccessor);
+    assert_eq!(slot[0].form, Some(8), "a slot's accessor is not the function of that name");
+    assert_eq!(who(&index, Kind::References, "CL", "CAR"), [""; 0]);
+    assert_eq!(who(&index, Kind::Specializes, "LIB", "HELPER"), ["(METHOD LIB::HELPER (LIB::HELPER))"]);
+}
+
+#[test]
+fn a_use_says_where_it_is() {
+    let index = open(&base());
+    let (car, _) = index.find_symbol("CAR", index.find_package("CL", None).unwrap()).unwrap();
+    let found = &index.who(Kind::Calls, car, |role| role == Role::Plain)[0];
+    assert_eq!(found.file.as_deref(), Some("/src/app.lisp"));
+    assert_eq!((found.toplevel_form, found.offset, found.form), (Some(3), Some(120), Some(2)));
+    assert_eq!(found.file_written, 7);
+    let filed = found.symbol.as_ref().unwrap();
+    assert_eq!((filed.package.as_deref(), &*filed.name), (Some("COMMON-LISP-USER"), "APP"));
+}
+
+/// After [`base`]: package NEW with a function that calls CAR; CL, USER and LIB as they were.
+fn delta(since: u64, serial: u64) -> (Writer, u32) {
+    let mut writer = Writer::new(since, serial);
+    let new = writer.package("NEW", &[]);
+    let lib = writer.unchanged("LIB", 2);
+    let user = writer.unchanged("COMMON-LISP-USER", 1);
+    let cl = writer.unchanged("COMMON-LISP", 0);
+    writer.uses(new, cl);
+    writer.uses(user, cl);
+    let car = writer.symbol(Some(cl), "CAR");
+    let caller = writer.intern(new, "CALLER", true);
+    let calls = writer.name(car, PLAIN);
+    let function = writer.function("NEW::CALLER", caller, (11, 0), CURRENT);
+    writer.record(CALLS, calls, function, 1);
+    let class = writer.symbol(Some(lib), "HELPER");
+    let class = writer.name(class, PLAIN);
+    let method = writer.function("(METHOD NEW::CALLER (LIB::HELPER))", caller, (NONE, 1), CURRENT);
+    writer.record(SPECIALIZES, class, method, NONE);
+    (writer, caller)
+}
+
+#[test]
+fn an_export_adds_to_what_the_base_knows() {
+    let base = open(&base());
+    let index = base.apply(&delta(10, 11).0.finish()).unwrap();
+    let calls = who(&index, Kind::Calls, "COMMON-LISP", "CAR");
+    assert_eq!(calls.len(), 5);
+    assert_eq!(calls[4], "NEW::CALLER", "sorted among the base's");
+    assert_eq!(calls[3], "(SETF LIB::HELPER)");
+    assert_eq!(find(&index, "NEW", "CAR"), Some(("COMMON-LISP::CAR".to_owned(), Access::Inherited)));
+    assert_eq!(
+        find(&index, "COMMON-LISP-USER", "CAR"),
+        Some(("COMMON-LISP::CAR".to_owned(), Access::Inherited))
+    );
+    assert_eq!(
+        find(&index, "COMMON-LISP-USER", "APP"),
+        Some(("COMMON-LISP-USER::APP".to_owned(), Access::Internal))
+    );
+    assert_eq!(find(&index, "NEW", "CALLER"), Some(("NEW::CALLER".to_owned(), Access::External)));
+    assert_eq!(who(&index, Kind::Specializes, "LIB", "HELPER").len(), 2);
+    assert_eq!(who(&base, Kind::Calls, "COMMON-LISP", "CAR").len(), 4, "snapshots do not change");
+}
+
+#[test]
+fn replaced_and_collected_functions_vanish() {
+    let base = open(&base());
+    let first = base.apply(&delta(10, 11).0.finish()).unwrap();
+    assert_eq!(first.since(), 11);
+
+    let later = |change: &dyn Fn(&mut Writer)| {
+        let mut writer = Writer::new(11, 12);
+        writer.unchanged("COMMON-LISP", 0);
+        writer.unchanged("COMMON-LISP-USER", 1);
+        writer.unchanged("LIB", 2);
+        writer.package("NEW", &[]);
+        change(&mut writer);
+        first.apply(&writer.finish()).unwrap()
+    };
+    let kept = later(&|writer| writer.survivor((11, 0), CURRENT));
+    assert_eq!(who(&kept, Kind::Calls, "COMMON-LISP", "CAR").len(), 5);
+    assert_eq!(
+        who(&kept, Kind::Specializes, "LIB", "HELPER").len(),
+        1,
+        "methods are those of the newest export"
+    );
+    let replaced = later(&|writer| writer.survivor((11, 0), REPLACED));
+    assert_eq!(who(&replaced, Kind::Calls, "COMMON-LISP", "CAR").len(), 4);
+    let (car, _) = replaced.find_symbol("CAR", replaced.find_package("COMMON-LISP", None).unwrap()).unwrap();
+    assert_eq!(replaced.who_ever(Kind::Calls, car, Role::denotes_function).len(), 5);
+    let collected = later(&|_| ());
+    assert_eq!(collected.who_ever(Kind::Calls, car, Role::denotes_function).len(), 4);
+
+    let refuted = later(&|writer| {
+        writer.survivor((11, 0), UNKNOWN);
+        writer.refuted((6, 0));
+        writer.refuted((NONE, 0));
+    });
+    assert_eq!(
+        who(&refuted, Kind::Calls, "COMMON-LISP", "CAR"),
+        ["COMMON-LISP-USER::Z", "(SETF LIB::HELPER)", "NEW::CALLER"]
+    );
+    assert_eq!(who(&refuted, Kind::Specializes, "LIB", "HELPER"), [""; 0]);
+}
+
+#[test]
+fn many_exports_are_asked_to_become_one_again() {
+    let mut index = open(&base());
+    for serial in 11..30 {
+        let since = index.since();
+        let mut writer = Writer::new(since, serial);
+        let package = writer.package("NEW", &[]);
+        let symbol = writer.intern(package, "F", false);
+        let first = if since == 10 { 11 } else { serial as u32 };
+        for number in first..=serial as u32 {
+            writer.function("NEW::F", symbol, (number, 0), CURRENT);
+        }
+        index = index.apply(&writer.finish()).unwrap();
+        assert!(index.since() == serial || index.since() == 10);
+    }
+    let gap = Writer::new(99, 100).finish();
+    assert!(matches!(index.apply(&gap), Err(ApplyError::Gap { since: 99, .. })));
+}
+
+#[test]
+fn what_is_cut_short_is_refused() {
+    let export = base().finish();
+    for length in 0..export.len() {
+        assert!(bake::bake(&export[..length]).is_err(), "{length} of {} octets", export.len());
+    }
+    let baked = bake::bake(&export).unwrap();
+    for length in 0..baked.len() {
+        let octets: Arc<[u8]> = baked[..length].into();
+        assert!(Index::open(octets).is_err(), "{length} of {} octets", baked.len());
+    }
+    assert!(open(&base()).apply(&export[..export.len() - 1]).is_err());
+}
+
+#[test]
+fn numbers_out_of_range_do_no_harm() {
+    let export = base().finish();
+    for at in (32..export.len()).step_by(4) {
+        let mut wrong = export.clone();
+        wrong[at..at + 4].copy_from_slice(&0x00ff_fff0_u32.to_le_bytes());
+        let Ok(baked) = bake::bake(&wrong) else { continue };
+        let octets: Arc<[u8]> = baked.into();
+        let index = Index::open(octets).unwrap();
+        for symbol in index.symbols().collect::<Vec<_>>() {
+            for kind in Kind::ALL {
+                index.who(kind, symbol, |_| true);
+            }
+        }
+    }
+}
+
+/// A million records over 20,000 names: every answer is what a plain scan of the records gives.
+#[test]
+fn a_million_records() {
+    const NAMES: u32 = 20_000;
+    const FUNCTIONS: u32 = 50_000;
+    let mut writer = Writer::new(0, 1);
+    let package = writer.package("P", &[]);
+    let symbols: Vec<u32> =
+        (0..NAMES).map(|number| writer.intern(package, &format!("N{number}"), true)).collect();
+    let names: Vec<u32> = symbols.iter().map(|symbol| writer.name(*symbol, PLAIN)).collect();
+    for number in 0..FUNCTIONS {
+        writer.function(&format!("P::F{number:05}"), NONE, (number, 0), CURRENT);
+    }
+    let mut state = 1_u32;
+    let mut expected = vec![Vec::new(); 3];
+    for form in 0..1_000_000 {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let (name, function) = ((state >> 16) % NAMES, (state >> 4) % FUNCTIONS);
+        writer.record(CALLS, names[name as usize], function, form);
+        if let Some(uses) = expected.get_mut(name as usize) {
+            uses.push((format!("P::F{function:05}"), form));
+        }
+    }
+    let index = open(&writer);
+    assert_eq!(index.record_count(), 1_000_000);
+    let package = index.find_package("P", None).unwrap();
+    for (number, mut expected) in expected.into_iter().enumerate() {
+        expected.sort();
+        let (symbol, _) = index.find_symbol(&format!("N{number}"), package).unwrap();
+        let found: Vec<_> = index
+            .who(Kind::Calls, symbol, Role::denotes_function)
+            .into_iter()
+            .map(|found| (found.function.into_owned(), found.form.unwrap()))
+            .collect();
+        assert!(!found.is_empty());
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn a_symbol_that_is_listed_is_the_one_that_is_found() {
+    let index = open(&base());
+    let mut found = 0;
+    for symbol in index.symbols() {
+        let Some(home) = index.symbol_package(symbol) else { continue };
+        assert_eq!(
+            index.find_symbol(&index.symbol_name(symbol), home).map(|(symbol, _)| symbol),
+            Some(symbol)
+        );
+        found += 1;
+    }
+    assert!(found > 0);
+}

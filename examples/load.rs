@@ -1,0 +1,52 @@
+//! Loads a project's system, shows what is compiled, and calls a second load off: `cargo run --example load`.
+
+#![allow(clippy::print_stdout)]
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use steelbank::engine::LispError;
+use steelbank::query::load_system::LoadStatus;
+use steelbank::{Control, Error, LoadRequest, ProjectSettings, Steelbank};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let folder = std::env::temp_dir().join(format!("steelbank-example-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join("demo.asd"), "(defsystem \"demo\" :components ((:file \"demo\")))")?;
+    fs::write(folder.join("demo.lisp"), "(defun cl-user::twice (list) (mapcar #'1+ list))\n")?;
+    fs::write(folder.join("slow.asd"), "(defsystem \"slow\" :components ((:file \"slow\")))")?;
+    fs::write(folder.join("slow.lisp"), "(eval-when (:compile-toplevel) (sleep 600))\n")?;
+
+    let bank = Steelbank::builder().project(ProjectSettings::in_folder(&folder)).start()?;
+
+    let minutes = |minutes: u64| Control::new(Duration::from_secs(60 * minutes));
+    let request = LoadRequest::system("demo")
+        .listener(|news| println!("{} of {}: {} {}", news.done, news.total, news.what, news.path));
+    let answer = bank.load(&request, &minutes(5))?;
+    println!("demo is {:?}; {} compiled", answer.status, answer.compiled.len());
+    for diagnostic in &answer.diagnostics {
+        println!("{}", diagnostic.message);
+    }
+    // What was loaded can be asked about.
+    let callers = bank.who_calls("mapcar", "CL")?;
+    println!(
+        "TWICE calls MAPCAR: {}",
+        callers.users.iter().any(|user| user.name == "COMMON-LISP-USER::TWICE")
+    );
+
+    // Loads are called off from any other thread.
+    let control = minutes(15);
+    let cancellation = control.cancellation();
+    thread::spawn(move || {
+        thread::sleep(Duration::from_millis(500));
+        cancellation.cancel();
+    });
+    match bank.load(&LoadRequest::system("slow"), &control) {
+        Ok(answer) if answer.status == LoadStatus::Cancelled => println!("slow was called off"),
+        Err(Error::Lisp(LispError::Cancelled)) => println!("slow was called off"),
+        other => println!("slow: {other:?}"),
+    }
+    fs::remove_dir_all(&folder)?;
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! Under an async runtime: `cargo run --example tokio`.
+//!
+//! Questions to the index take microseconds and can be asked anywhere. What Lisp works on goes to a blocking thread, or is a
+//! job of one's own, which can be awaited as it is.
+
+#![allow(clippy::print_stdout)]
+
+use std::time::Duration;
+
+use steelbank::engine::{Lane, Operation};
+use steelbank::query::evaluate::EvaluateRequest;
+use steelbank::{Control, Error, Steelbank};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let bank = tokio::task::spawn_blocking(|| Steelbank::get_or_start(Steelbank::builder())).await??;
+
+    let callers = bank.who_calls("mapcar", "CL")?;
+    println!("MAPCAR has hundreds of callers: {}", callers.count > 300);
+
+    // On a blocking thread. When this task goes away, the guard calls the work off; else the work would go on.
+    let control = Control::new(Duration::from_secs(60));
+    let guard = control.cancel_on_drop();
+    let asking = bank.clone();
+    let squares: Vec<u32> = tokio::task::spawn_blocking(move || {
+        let request = EvaluateRequest::new("(loop for n below 5 collect (* n n))");
+        asking.evaluate_json(&request, &control)
+    })
+    .await??;
+    drop(guard);
+    println!("squares: {squares:?}");
+
+    // A job of one's own: no thread waits for it.
+    let ticket = bank.lisp().submit(Lane::Query, Duration::from_secs(10), None, |on_lisp| {
+        on_lisp.call(Operation::DescribeSymbol, &["CAR", "COMMON-LISP"])
+    });
+    let answer = ticket.await.map_err(Error::from)?;
+    println!("CAR is described: {}", answer.octets.starts_with(b"{"));
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! What reads bytes that others may have written must survive all bytes: no panic, no endless work, no index outside.
+//!
+//! Each body is a target of cargo-fuzz (`cargo +nightly fuzz run NAME --features libfuzzer`) and, in this crate's tests, of
+//! proptest, on bytes of its own making and on good ones with damage in them.
+
+use steelbank::source::tap::sidecar::{Sidecar, fnv_1a};
+use steelbank_reader::{Dialect, Features, LispText};
+use steelbank_xref::{Index, Kind, bake};
+
+/// A line of an MCP client.
+pub fn wire(bytes: &[u8]) {
+    steelbank::doors::mcp::reads_as_message(bytes);
+}
+
+/// Lisp text, in the dialect that the first byte chooses.
+pub fn reader(bytes: &[u8]) {
+    let Some((choice, text)) = bytes.split_first() else { return };
+    let dialect = [Dialect::CommonLisp, Dialect::EmacsLisp, Dialect::Scheme, Dialect::Clojure];
+    LispText::read(text, dialect[usize::from(choice % 4)], &Features::sbcl());
+}
+
+/// A sidecar's octets, as they are and with the checksum that they ought to have; what is read is asked.
+pub fn sidecar(bytes: &[u8]) {
+    let mut sealed = b"SBTAP\x00\x03".to_vec();
+    sealed.extend_from_slice(bytes);
+    let checksum = fnv_1a(&sealed);
+    sealed.extend_from_slice(&checksum.to_le_bytes());
+    for octets in [bytes, &sealed] {
+        let Ok(sidecar) = Sidecar::parse(octets) else { continue };
+        for number in [0, 1, 7, u32::MAX] {
+            let Some(form) = sidecar.form(number) else { continue };
+            for event in [0, 1, 2, 1000] {
+                form.sub_form(event);
+                form.nearest_sub_form(event);
+                form.children(event as usize).for_each(drop);
+                form.ancestors(event as usize).for_each(drop);
+            }
+        }
+    }
+}
+
+/// An export of cross references: baked, opened, asked, and applied to an index.
+pub fn xref(bytes: &[u8]) {
+    // The bytes may also be an index themselves.
+    for baked in [bake::bake(bytes).ok(), Some(bytes.to_vec())].into_iter().flatten() {
+        let Ok(index) = Index::open(std::sync::Arc::<[u8]>::from(baked)) else { continue };
+        ask(&index);
+        if let Ok(index) = index.apply(bytes) {
+            ask(&index);
+        }
+    }
+}
+
+fn ask(index: &Index) {
+    for package in index.packages().take(4) {
+        index.package_text(package);
+        index.find_symbol("F", package);
+    }
+    for symbol in index.symbols().take(8) {
+        index.symbol_text(symbol);
+        for kind in Kind::ALL {
+            index.who(kind, symbol, |_| true);
+        }
+    }
+    index.find_package("P", None);
+}
+
+/// A segment of the text index: the first byte says how much of the rest is the table. The checksums are right.
+pub fn segment(bytes: &[u8]) {
+    let Some((part, rest)) = bytes.split_first() else { return };
+    let (table, body) = rest.split_at(rest.len() * usize::from(*part) / 256);
+    steelbank_text::fuzzing::segment(table, body);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use steelbank_xref::writer::Writer;
+
+    fn export() -> Vec<u8> {
+        let mut writer = Writer::new(0, 9);
+        let package = writer.package("P", &["Q"]);
+        let user = writer.package("U", &[]);
+        writer.uses(user, package);
+        writer.local_nickname(user, "L", package);
+        let symbol = writer.intern(package, "F", true);
+        let name = writer.name(symbol, 0);
+        let source = writer.source("/a.lisp");
+        let function = writer.function("P::G", symbol, (7, 0), 1);
+        writer.placed(function, source, 3, 40);
+        writer.record(0, name, function, 5);
+        writer.survivor((7, 0), 1);
+        writer.refuted((7, 0));
+        writer.finish()
+    }
+
+    /// Good bytes with some of them changed, and cut off or not.
+    fn damaged(good: Vec<u8>) -> impl Strategy<Value = Vec<u8>> {
+        let length = good.len();
+        (proptest::collection::vec((0..length, any::<u8>()), 0..8), 0..=length).prop_map(
+            move |(changes, end)| {
+                let mut bytes = good.clone();
+                for (at, byte) in changes {
+                    bytes[at] = byte;
+                }
+                bytes.truncate(end.max(length / 2));
+                bytes
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn wire(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            super::wire(&bytes);
+        }
+
+        #[test]
+        fn damaged_wire(bytes in damaged(br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":[1,null,"\ud800"]}}}"#.to_vec())) {
+            super::wire(&bytes);
+        }
+
+        #[test]
+        fn reader(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            super::reader(&bytes);
+        }
+
+        #[test]
+        fn damaged_reader(bytes in damaged(b"\0#+(or a #.b) #1=(a . #|x|# `(,@b ,c #(1 2) |d e| \"f\\\"\" #\\) #'g)) (in-package :p)".to_vec())) {
+            super::reader(&bytes);
+        }
+
+        #[test]
+        fn sidecar(bytes in proptest::collection::vec(prop_oneof![0..4_u8, any::<u8>()], 0..300)) {
+            super::sidecar(&bytes);
+        }
+
+        #[test]
+        fn xref(bytes in damaged(export())) {
+            super::xref(&bytes);
+        }
+
+        #[test]
+        fn baked_xref(bytes in damaged(steelbank_xref::bake::bake(&export()).unwrap())) {
+            super::xref(&bytes);
+        }
+
+        #[test]
+        fn segment(bytes in proptest::collection::vec(prop_oneof![0..4_u8, any::<u8>()], 0..300)) {
+            super::segment(&bytes);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+;;;; apropos: what the symbols of given names are. The host finds the names.
+
+(in-package :steelbank)
+
+(defun symbol-kinds (symbol)
+  "What SYMBOL names, as a list of strings; NIL if it names nothing. A keyword names nothing but itself."
+  (let ((setf `(setf ,symbol))
+        (class (find-class symbol nil)))
+    (flet ((present (&rest kinds) (remove nil kinds)))
+      (present
+       (when (fboundp symbol)
+         (cond ((special-operator-p symbol) "special-operator")
+               ((macro-function symbol) "macro")
+               ((typep (fdefinition symbol) 'generic-function) "generic-function")
+               (t "function")))
+       (when (or (fboundp setf) (sb-int:info :setf :expander symbol)) "setf")
+       (unless (keywordp symbol)
+         (case (sb-int:info :variable :kind symbol)
+           (:constant "constant")
+           ((:special :global :always-bound :alien) "variable")
+           (:macro "symbol-macro")
+           (t (and (boundp symbol) "variable"))))
+       (typecase class
+         (null nil)
+         (structure-class "structure")
+         (sb-pcl::condition-class "condition")
+         (t "class"))
+       (when (eq (sb-int:info :type :kind symbol) :defined) "type")
+       (when (gethash symbol sb-pcl::**method-combinations**) "method-combination")
+       (when (ignore-errors (sb-alien-internals:alien-type-p (sb-int:info :alien-type :definition symbol)))
+         "alien-type")))))
+
+(defun principal-sources (symbol kind)
+  "Where SYMBOL is defined as KIND, one of what SYMBOL-KINDS returns, as objects."
+  (flet ((sources (name kind) (source-object name kind)))
+    (cond ((string= kind "setf")
+           (or (and (fboundp `(setf ,symbol))
+                    (or (sources `(setf ,symbol) :function) (sources `(setf ,symbol) :generic-function)))
+               (sources symbol :setf-expander)))
+          (t (sources symbol (intern (string-upcase kind) :keyword))))))
+
+(defun summary-json (symbol kinds)
+  "SYMBOL, which names KINDS, in a few words, as an object."
+  (let ((operator (and (fboundp symbol)
+                       (handler-case (lambda-list-text (sb-introspect:function-lambda-list symbol))
+                         (error () nil)))))
+    (object "name" (symbol-text symbol)
+            "kinds" kinds
+            "arglist" operator
+            "documentation" (first-line (or (and (fboundp symbol) (documentation-text symbol 'function))
+                                            (documentation-text symbol 'variable)
+                                            (documentation-text symbol 'type)))
+            "external" (and (symbol-package symbol)
+                            (eq (nth-value 1 (find-symbol (symbol-name symbol) (symbol-package symbol))) :external)
+                            :true)
+            "sources" (principal-sources symbol (first kinds)))))
+
+(defun wanted-kinds (text)
+  "The kinds in TEXT, separated by commas; NIL for all."
+  (and (given text) (uiop:split-string text :separator ",")))
+
+(define-question "apropos" (kinds offset limit &rest names)
+  "What the symbols NAMES (each a package's name, then a symbol's) are, as far as they are something of KINDS: those from
+OFFSET on, LIMIT at most, in the given order, and how many there are."
+  (let ((wanted (wanted-kinds kinds))
+        (offset (parse-integer offset))
+        (limit (parse-integer limit))
+        (total 0)
+        (shown '()))
+    (loop for (package name) on names by #'cddr
+          do (multiple-value-bind (symbol status) (find-named-symbol name package)
+               (unless (member status '(:no-symbol :no-package))
+                 (let ((is (symbol-kinds symbol)))
+                   (when (and is (or (null wanted) (intersection is wanted :test #'string=)))
+                     (when (and (>= total offset) (< total (+ offset limit)))
+                       (push (summary-json symbol is) shown))
+                     (incf total))))))
+    (object "total" total "symbols" (nreverse shown))))

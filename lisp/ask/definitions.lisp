@@ -1,0 +1,44 @@
+;;;; Where a symbol is defined, as whatever it is defined. Nothing here runs anyone's code.
+
+(in-package :steelbank)
+
+(defparameter *definition-kinds*
+  '(:special-operator :function :generic-function :macro :compiler-macro :setf-expander :variable :constant
+    :symbol-macro :class :structure :condition :type :method-combination :declaration :alien-type :package)
+  "The kinds of definition that sb-introspect tells apart, methods excepted.")
+
+(defun definition-json (kind name sources)
+  "One definition of NAME as an object."
+  (object "kind" (string-downcase kind) "name" (name-text name) "sources" sources))
+
+(defun method-definitions (name)
+  "The methods of the generic function NAME, as objects."
+  (let ((function (and (fboundp name)
+                       (not (and (symbolp name) (or (macro-function name) (special-operator-p name))))
+                       (fdefinition name))))
+    (when (typep function 'generic-function)
+      (loop for method in (sb-mop:generic-function-methods function)
+            for source = (ignore-errors (sb-introspect:find-definition-source method))
+            for json = (and source (definition-source-json source))
+            when json
+              collect (definition-json :method (method-name method) (list json))))))
+
+(defun definitions-json (symbol)
+  "Every definition of SYMBOL and of (SETF SYMBOL), as a list of objects. One whose source is not known has no
+sources."
+  (check-type symbol symbol)
+  (append
+   (loop for kind in *definition-kinds*
+         for sources = (if (eq kind :package)
+                           (and (find-package symbol) (source-object symbol kind))
+                           (source-object symbol kind))
+         when sources
+           collect (definition-json kind symbol sources))
+   (method-definitions symbol)
+   (let ((setf (list 'setf symbol)))
+     (append
+      (when (fboundp setf)
+        (loop for kind in '(:function :generic-function)
+              for sources = (source-object setf kind)
+              when sources collect (definition-json kind setf sources)))
+      (method-definitions setf)))))

@@ -1,0 +1,341 @@
+;;;; describe-symbol: every facet of one symbol. Only PRINT-VALUE runs code of the user's (print-object methods).
+
+(in-package :steelbank)
+
+(defun symbol-classification (symbol)
+  "The one word that the describe-symbol contract puts in brackets."
+  (cond ((and (fboundp symbol) (macro-function symbol)) "MACRO")
+        ((and (fboundp symbol) (typep (fdefinition symbol) 'generic-function)) "GENERIC-FUNCTION")
+        ((fboundp symbol) "FUNCTION")
+        ((find-class symbol nil) "CLASS")
+        ((boundp symbol) "VARIABLE")
+        (t "SYMBOL")))
+
+(defun lambda-list-text (lambda-list &optional (parts 500))
+  "LAMBDA-LIST, or another form, with its names as the programmer wrote them, without package prefixes; () if it is
+empty. Defaults can be of any size, or circular: what is too long is left out."
+  (labels ((text (form)
+             (typecase form
+               (null "()")
+               (symbol (token form))
+               (cons (case (and (plusp parts) (car form))
+                       (quote (if (and (consp (cdr form)) (null (cddr form)))
+                                  (concatenate 'string "'" (text (cadr form)))
+                                  (list-text form)))
+                       (function (if (and (consp (cdr form)) (null (cddr form)))
+                                     (concatenate 'string "#'" (text (cadr form)))
+                                     (list-text form)))
+                       (t (list-text form))))
+               (t (name-text form))))
+           (list-text (form)
+             (with-output-to-string (stream)
+               (write-char #\( stream)
+               (loop for (element . more) on form
+                     do (when (minusp (decf parts))
+                          (write-string "..." stream)
+                          (return))
+                        (write-string (if (null element) "NIL" (text element)) stream)
+                        (cond ((null more))
+                              ((consp more) (write-char #\space stream))
+                              (t (format stream " . ~a" (text more))
+                                 (return))))
+               (write-char #\) stream)))
+           (token (symbol)
+             (with-plain-printing
+               (if (keywordp symbol)
+                   (prin1-to-string symbol)
+                   (let ((*print-gensym* nil))
+                     (prin1-to-string (make-symbol (symbol-name symbol))))))))
+    (text lambda-list)))
+
+(defun form-text (form)
+  "The beginning of FORM with names as the programmer wrote them."
+  (if (null form) "NIL" (lambda-list-text form 60)))
+
+(defun source-object (name kind)
+  "Where NAME is defined as a thing of KIND (as sb-introspect calls it): a list of JSON objects, the best known first.
+A position is SBCL's own: octets before the top-level form and the white space in front of it."
+  (let ((sources (handler-case (sb-introspect:find-definition-sources-by-name name kind)
+                   (error () '()))))
+    (loop for source in sources
+          for json = (definition-source-json source)
+          when json collect json)))
+
+(defun definition-source-json (source)
+  "SOURCE, a definition source, as an object; NIL if it has no file."
+  (let ((pathname (sb-introspect:definition-source-pathname source)))
+    (when pathname
+      (object "file" (source-file-text pathname)
+              "octet_offset" (sb-introspect:definition-source-character-offset source)
+              "form_path" (sb-introspect:definition-source-form-path source)
+              "form_number" (sb-introspect:definition-source-form-number source)
+              "write_date" (sb-introspect:definition-source-file-write-date source)))))
+
+(defun source-file-text (pathname)
+  "PATHNAME as answers show it: logical if it is, native otherwise."
+  (if (typep pathname 'logical-pathname)
+      (with-plain-printing (string-upcase (namestring pathname)))
+      (sb-ext:native-namestring pathname)))
+
+(defun documentation-text (thing kind)
+  "The documentation string of THING as KIND, or NIL. Methods on DOCUMENTATION are anybody's, so errors count as none."
+  (let ((text (ignore-errors (documentation thing kind))))
+    (and (stringp text) text)))
+
+(defun type-text (specifier)
+  "A type specifier as it reads in COMMON-LISP."
+  (with-plain-printing
+    (let ((*package* (find-package :common-lisp)))
+      (prin1-to-string specifier))))
+
+(defparameter *methods-shown* 100
+  "How many methods of a generic function, or subclasses of a class, a description lists.")
+
+(defun combination-text (function)
+  "The method combination of the generic function FUNCTION, with its options."
+  (let ((combination (sb-mop:generic-function-method-combination function)))
+    (form-text (let ((name (sb-pcl::method-combination-type-name combination))
+                     (options (sb-pcl::method-combination-options combination)))
+                 (if options (cons name options) name)))))
+
+(defun method-json (method)
+  "METHOD as an object."
+  (let ((source (ignore-errors (sb-introspect:find-definition-source method))))
+    (object "name" (name-text (method-name method))
+            "qualifiers" (mapcar #'form-text (method-qualifiers method))
+            "specializers" (mapcar (lambda (specializer)
+                                     (if (typep specializer 'sb-mop:eql-specializer)
+                                         (name-text `(eql ,(sb-mop:eql-specializer-object specializer)))
+                                         (name-text (or (class-name specializer) specializer))))
+                                   (sb-mop:method-specializers method))
+            "arglist" (lambda-list-text (sb-mop:method-lambda-list method))
+            "documentation" (documentation-text method t)
+            "sources" (let ((json (and source (definition-source-json source))))
+                        (and json (list json))))))
+
+(defun methods-json (function)
+  "The first methods of the generic function FUNCTION by name, as objects."
+  (let ((methods (sort (mapcar (lambda (method) (cons (name-text (method-name method)) method))
+                               (sb-mop:generic-function-methods function))
+                       #'string< :key #'car)))
+    (loop for (nil . method) in methods
+          repeat *methods-shown*
+          collect (method-json method))))
+
+(defun function-facet (name)
+  "The facet of NAME (a symbol or a SETF list) as an operator, or NIL."
+  (when (fboundp name)
+    (let* ((symbol (and (symbolp name) name))
+           (special (and symbol (special-operator-p symbol)))
+           (macro (and symbol (not special) (macro-function symbol)))
+           (function (cond (special nil) (macro) (t (fdefinition name))))
+           (generic (typep function 'generic-function)))
+      (multiple-value-bind (lambda-list known)
+          (handler-case (values (sb-introspect:function-lambda-list (or function name)) t)
+            (error () (values nil nil)))
+        (object "name" (name-text name)
+                "kind" (cond (special "special-operator") (macro "macro") (generic "generic-function")
+                             (t "function"))
+                "arglist" (and known (lambda-list-text lambda-list))
+                "documentation" (documentation-text name 'function)
+                "type" (and (not special) (not macro)
+                            (ignore-errors (type-text (sb-introspect:function-type name))))
+                "combination" (and generic (combination-text function))
+                "method_count" (and generic (length (sb-mop:generic-function-methods function)))
+                "methods" (and generic (methods-json function))
+                "traced" (and symbol function
+                              (member name (ignore-errors (trace)))
+                              :true)
+                "inline" (case (sb-int:info :function :inlinep name)
+                           ((inline) "inline") ((notinline) "notinline") (t nil))
+                "sources" (source-object name (cond (special :special-operator) (macro :macro)
+                                                    (generic :generic-function) (t :function))))))))
+
+(defun variable-facet (symbol)
+  "The facet of SYMBOL as a variable, or NIL."
+  (let ((kind (sb-int:info :variable :kind symbol))
+        (bound (boundp symbol)))
+    (when (or bound (not (eq kind :unknown)))
+      (object "kind" (ecase kind
+                       (:constant "constant") (:special "special") (:global "global")
+                       (:macro "symbol-macro") (:alien "alien") (:always-bound "special")
+                       (:unknown "undeclared"))
+              "bound" (json-boolean bound)
+              "documentation" (documentation-text symbol 'variable)
+              "type" (let ((type (sb-int:info :variable :type symbol)))
+                       (unless (eq type sb-kernel:*universal-type*)
+                         (ignore-errors (type-text (sb-kernel:type-specifier type)))))
+              "sources" (source-object symbol (case kind
+                                                (:constant :constant)
+                                                (:macro :symbol-macro)
+                                                (t :variable)))))))
+
+(defun class-text (class)
+  "CLASS by its name."
+  (name-text (or (class-name class) class)))
+
+(defun slot-json (slot owner inherited)
+  "SLOT, a direct slot of the class OWNER, as an object; INHERITED if another class is described."
+  (let* ((description (and (typep owner 'structure-class) (structure-description (class-name owner))))
+         (structure-slot (and description
+                              (find (sb-mop:slot-definition-name slot) (sb-kernel:dd-slots description)
+                                    :key #'sb-kernel:dsd-name)))
+         (type (sb-mop:slot-definition-type slot))
+         (allocation (sb-mop:slot-definition-allocation slot)))
+    (object "name" (name-text (sb-mop:slot-definition-name slot))
+            "initargs" (mapcar #'form-text (sb-mop:slot-definition-initargs slot))
+            "readers" (if structure-slot
+                          (list (name-text (sb-kernel:dsd-accessor-name structure-slot)))
+                          (mapcar #'name-text (sb-mop:slot-definition-readers slot)))
+            "writers" (if (and structure-slot (not (sb-kernel:dsd-read-only structure-slot)))
+                          (list (name-text `(setf ,(sb-kernel:dsd-accessor-name structure-slot))))
+                          (mapcar #'name-text (sb-mop:slot-definition-writers slot)))
+            "type" (unless (eq type t) (type-text type))
+            "initform" (and (sb-mop:slot-definition-initfunction slot)
+                            (form-text (sb-mop:slot-definition-initform slot)))
+            "allocation" (unless (eq allocation :instance) (form-text allocation))
+            "documentation" (and (typep slot 'sb-mop:standard-direct-slot-definition) (documentation-text slot t))
+            "from" (and inherited (class-text owner)))))
+
+(defun superclasses (class)
+  "CLASS and what it inherits from, the most specific first; the classes that all objects share are left out."
+  (let ((all '()))
+    (labels ((visit (each)
+               (unless (or (member each all)
+                           (member (class-name each) '(t standard-object structure-object condition
+                                                       sb-pcl::slot-object sb-mop:funcallable-standard-object)))
+                 (push each all)
+                 (mapc #'visit (sb-mop:class-direct-superclasses each)))))
+      (if (sb-mop:class-finalized-p class)
+          (mapc (lambda (each) (unless (eq (class-of each) (find-class 'built-in-class)) (visit each)))
+                (sb-mop:class-precedence-list class))
+          (visit class)))
+    (nreverse all)))
+
+(defun slots-json (class)
+  "The slots of CLASS as objects: its own, then those that it inherits under other names."
+  (unless (typep class 'built-in-class)
+    (let ((seen '()))
+      (loop for owner in (superclasses class)
+            nconc (loop for slot in (sb-mop:class-direct-slots owner)
+                        for name = (sb-mop:slot-definition-name slot)
+                        unless (and (member name seen) (not (eq owner class)))
+                          collect (slot-json slot owner (not (eq owner class)))
+                        do (push name seen))))))
+
+(defun structure-description (name)
+  "What DEFSTRUCT keeps of the structure NAME, or NIL."
+  (ignore-errors (sb-kernel:find-defstruct-description name)))
+
+(defun structure-json (name)
+  "The functions that DEFSTRUCT made for NAME, as an object."
+  (let ((description (structure-description name)))
+    (when description
+      (object "constructors" (loop for (constructor) in (sb-kernel:dd-constructors description)
+                                   collect (function-call-text constructor))
+              "predicate" (let ((predicate (sb-kernel::dd-predicate-name description)))
+                            (and predicate (name-text predicate)))
+              "copier" (let ((copier (sb-kernel::dd-copier-name description)))
+                         (and copier (name-text copier)))))))
+
+(defun function-call-text (name)
+  "NAME with its lambda list, as it is called."
+  (let ((lambda-list (handler-case (sb-introspect:function-lambda-list name)
+                       (error () :unknown))))
+    (cond ((eq lambda-list :unknown) (name-text name))
+          ((null lambda-list) (format nil "(~a)" (name-text name)))
+          (t (format nil "(~a ~a" (name-text name) (subseq (lambda-list-text lambda-list) 1))))))
+
+(defun class-facet (symbol)
+  "The facet of SYMBOL as a class, or NIL."
+  (let ((class (find-class symbol nil)))
+    (when class
+      (let ((kind (typecase class
+                    (structure-class "structure-class")
+                    (built-in-class "built-in-class")
+                    (sb-pcl::condition-class "condition-class")
+                    (sb-mop:funcallable-standard-class "funcallable-standard-class")
+                    (standard-class "standard-class")
+                    (t "class"))))
+        (object "kind" kind
+                "metaclass" (symbol-text (class-name (class-of class)))
+                "documentation" (documentation-text symbol 'type)
+                "superclasses" (mapcar #'class-text (sb-mop:class-direct-superclasses class))
+                ;; To finalize a class would run the methods of its metaclass.
+                "precedence" (and (sb-mop:class-finalized-p class)
+                                  (mapcar #'class-text (sb-mop:class-precedence-list class)))
+                "subclass_count" (length (sb-mop:class-direct-subclasses class))
+                "subclasses" (loop for name in (sort (mapcar #'class-text (sb-mop:class-direct-subclasses class))
+                                                     #'string<)
+                                   repeat *methods-shown*
+                                   collect name)
+                "slots" (slots-json class)
+                "default_initargs" (loop for (key form) in (and (typep class 'sb-pcl::std-class)
+                                                                (sb-mop:class-direct-default-initargs class))
+                                         collect (format nil "~a ~a" (form-text key) (form-text form)))
+                "structure" (and (typep class 'structure-class) (structure-json symbol))
+                "sources" (source-object symbol (typecase class
+                                                  (structure-class :structure)
+                                                  (sb-pcl::condition-class :condition)
+                                                  (t :class))))))))
+
+(defun type-facet (symbol)
+  "The facet of SYMBOL as a type that DEFTYPE made, or NIL."
+  (when (eq (sb-int:info :type :kind symbol) :defined)
+    (object "kind" "type"
+            "arglist" (multiple-value-bind (lambda-list known)
+                          (ignore-errors (sb-introspect:deftype-lambda-list symbol))
+                        (and known (lambda-list-text lambda-list)))
+            "documentation" (documentation-text symbol 'type)
+            "sources" (source-object symbol :type))))
+
+(defun compiler-macro-facet (name)
+  "The facet of NAME's compiler macro, or NIL."
+  (when (compiler-macro-function name)
+    (object "documentation" (documentation-text name 'compiler-macro)
+            "arglist" (ignore-errors
+                       (lambda-list-text (sb-introspect:function-lambda-list (compiler-macro-function name))))
+            "sources" (source-object name :compiler-macro))))
+
+(defun method-combination-facet (symbol)
+  "The facet of SYMBOL as a method combination, or NIL."
+  (when (gethash symbol sb-pcl::**method-combinations**)
+    (object "documentation" (documentation-text symbol 'method-combination)
+            "sources" (source-object symbol :method-combination))))
+
+(defun describe-symbol-facets (symbol status)
+  "A JSON object with every facet of SYMBOL, which was found with STATUS. Its value is left to PRINT-VALUE."
+  (check-type symbol symbol)
+  (object "status" "found"
+          "symbol" (symbol-text symbol)
+          "name" (symbol-name symbol)
+          "package" (if (symbol-package symbol) (package-name (symbol-package symbol)) :null)
+          "accessibility" (string-downcase status)
+          "type" (symbol-classification symbol)
+          "function" (function-facet symbol)
+          "setf_function" (function-facet `(setf ,symbol))
+          "setf_expander" (and (sb-int:info :setf :expander symbol) :true)
+          "compiler_macro" (compiler-macro-facet symbol)
+          "variable" (variable-facet symbol)
+          "class" (class-facet symbol)
+          "deftype" (type-facet symbol)
+          "method_combination" (method-combination-facet symbol)
+          "package_of_that_name" (and (find-package (symbol-name symbol))
+                                      (package-name (find-package (symbol-name symbol))))
+          "properties" (loop for (key) on (symbol-plist symbol) by #'cddr
+                             collect (name-text key))))
+
+(defparameter *value-limit* 10000
+  "How many characters of a value are printed.")
+
+(defun print-value (symbol)
+  "The printed value of SYMBOL, with the print limits of the describe-symbol contract, cut at *VALUE-LIMIT* characters;
+and whether it was cut. Runs print-object methods."
+  (let ((stream (make-instance 'limited-output :limit *value-limit* :when-full (lambda () (throw 'enough t)))))
+    (let ((cut (catch 'enough
+                 (with-plain-printing
+                   (let ((*print-length* 20) (*print-level* 3) (*print-circle* t)
+                         (*package* (find-package :common-lisp-user)))
+                     (prin1 (symbol-value symbol) stream)))
+                 nil)))
+      (values (output-text stream) cut))))

@@ -1,0 +1,72 @@
+;;;; impact: what hangs together with a class, and which files are compiled again when one changes.
+
+(in-package :steelbank)
+
+(define-question "subclasses" (name package-name)
+  "All classes below the class called NAME of PACKAGE-NAME, and the lambda list that the function of that name has now."
+  (multiple-value-bind (symbol status) (find-named-symbol name package-name)
+    (if (member status '(:no-symbol :no-package))
+        (missing-object status)
+        (let ((class (find-class symbol nil))
+              (all '()))
+          (labels ((visit (class)
+                     (dolist (below (sb-mop:class-direct-subclasses class))
+                       (unless (member below all)
+                         (push below all)
+                         (visit below)))))
+            (when class (visit class)))
+          (object "status" "found"
+                  "subclasses" (sort (mapcar #'class-text all) #'string<))))))
+
+(defun source-components ()
+  "All Lisp files of loaded systems: an alist of components and native paths."
+  (let ((found '()))
+    (labels ((visit (component)
+               (typecase component
+                 (asdf:parent-component (mapc #'visit (asdf:component-children component)))
+                 (asdf:cl-source-file
+                  (let ((path (ignore-errors (truename (asdf:component-pathname component)))))
+                    (when path (push (cons component (sb-ext:native-namestring path)) found)))))))
+      (dolist (name (asdf:already-loaded-systems))
+        (let ((system (asdf:registered-system name)))
+          (when system (visit system)))))
+    (nreverse found)))
+
+(defun files-below (component)
+  "The source files in COMPONENT, a system, module or file."
+  (typecase component
+    (asdf:parent-component (mapcan #'files-below (copy-list (asdf:component-children component))))
+    (asdf:cl-source-file (list component))))
+
+(defun needed-components (component)
+  "The components that are compiled before COMPONENT, as its system says: what it and what contains it depend on."
+  (let ((needed '()))
+    (loop for at = component then (asdf:component-parent at)
+          while at
+          do (dolist (dependency (ignore-errors (asdf:component-sideway-dependencies at)))
+               (let ((found (ignore-errors
+                             (if (typep at 'asdf:system)
+                                 (let ((name (asdf/find-component:resolve-dependency-name at dependency)))
+                                   name)
+                                 (asdf:find-component (asdf:component-parent at) dependency)))))
+                 (when found (push found needed)))))
+    needed))
+
+(define-question "recompiled" (&rest paths)
+  "The files of loaded systems that are compiled again when the files PATHS change, and these."
+  (let* ((components (source-components))
+         (changed (remove-if-not (lambda (entry) (member (cdr entry) paths :test #'string=)) components))
+         (dependents (make-hash-table :test 'eq))
+         (reached '()))
+    (loop for (component) in components
+          do (dolist (needed (needed-components component))
+               (dolist (file (files-below needed))
+                 (push component (gethash file dependents)))))
+    (labels ((visit (component)
+               (unless (member component reached)
+                 (push component reached)
+                 (mapc #'visit (gethash component dependents)))))
+      (loop for (component) in changed do (visit component)))
+    (object "files" (sort (loop for component in reached
+                                collect (cdr (assoc component components)))
+                          #'string<))))

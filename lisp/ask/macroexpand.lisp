@@ -1,0 +1,66 @@
+;;;; macroexpand: what the compiler makes of a form. Expanding runs the code of the macros.
+
+(in-package :steelbank)
+
+(defparameter *expansion-limit* 30000
+  "How many characters of an expansion are printed.")
+
+(defun printed-form (form package limit)
+  "FORM pretty-printed as it would be written in PACKAGE, at most LIMIT characters of it, and whether it was cut."
+  (let ((stream (make-instance 'limited-output :limit limit :when-full (lambda () (throw 'enough t)))))
+    (let ((cut (catch 'enough
+                 (with-plain-printing
+                   (let ((*package* package) (*print-pretty* t) (*print-right-margin* 100) (*print-case* :downcase)
+                         (*print-gensym* t) (*print-circle* t)
+                         (*print-pprint-dispatch* *plain-pprint-dispatch*))
+                     (prin1 form stream)))
+                 nil)))
+      (values (output-text stream) cut))))
+
+(defparameter *steps-shown* 100
+  "How many steps of an expansion are told.")
+
+(define-question "macroexpand" (text package-name depth read-eval)
+  "The expansion of the form TEXT, read in the package PACKAGE-NAME, by one step (DEPTH is once), until it is no macro
+form (full), or with all forms in it (all); and which macro made each step. #. is refused unless READ-EVAL is given."
+  (let ((package (find-package package-name)))
+    (if (null package)
+        (missing-object :no-package)
+        (let ((form (let ((*package* package) (*read-eval* (and (given read-eval) t)) (end (list nil)))
+                      (with-input-from-string (stream text)
+                        (let ((form (read stream nil end)))
+                          (when (eq form end) (error "The text has no form."))
+                          (unless (eq (read stream nil end) end) (error "The text has more than one form."))
+                          form))))
+              (steps '())
+              (count 0)
+              (hook *macroexpand-hook*))
+          (flet ((note (function form environment)
+                   (let ((expansion (funcall hook function form environment)))
+                     (incf count)
+                     (when (<= count *steps-shown*)
+                       (push (object "macro" (name-text (if (consp form) (first form) form))
+                                     "form" (printed-form form package 300)
+                                     "into" (printed-form expansion package 300))
+                             steps))
+                     expansion)))
+            (multiple-value-bind (expansion expanded)
+                (let ((*macroexpand-hook* #'note) (*package* package))
+                  (cond ((string= depth "once") (macroexpand-1 form))
+                        ((string= depth "full") (macroexpand form))
+                        (t (let ((expansion (expanded-everywhere form)))
+                             (values expansion (plusp count))))))
+              (multiple-value-bind (printed cut) (printed-form expansion package *expansion-limit*)
+                (object "status" "found"
+                        "package" (package-name package)
+                        "expanded" (json-boolean expanded)
+                        "expansion" printed
+                        "cut" (and cut :true)
+                        "compiler_macro" (and (consp form) (symbolp (first form)) (compiler-macro-function (first form))
+                                              :true)
+                        "step_count" count
+                        "steps" (nreverse steps)))))))))
+
+(defun expanded-everywhere (form)
+  "FORM with all macro forms in it expanded, in the null lexical environment."
+  (sb-walker:macroexpand-all form))

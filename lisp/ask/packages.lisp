@@ -1,0 +1,55 @@
+;;;; package-info: what a package exports, uses and shadows.
+
+(in-package :steelbank)
+
+(defun sorted-texts (objects function)
+  "What FUNCTION makes of OBJECTS, sorted."
+  (sort (mapcar function objects) #'string<))
+
+(define-question "package-info" (name)
+  "The package called NAME: its nicknames, what it uses, who uses it, its symbols."
+  (let ((package (find-package name)))
+    (if (null package)
+        (missing-object :no-package)
+        (let ((exported '()) (internal 0) (imported '()) (home 0))
+          (do-external-symbols (symbol package)
+            (push symbol exported))
+          (with-package-iterator (next package :internal :external)
+            (loop
+              (multiple-value-bind (more symbol status) (next)
+                (unless more (return))
+                (when (eq status :internal) (incf internal))
+                (if (eq (symbol-package symbol) package)
+                    (incf home)
+                    (push symbol imported)))))
+          (object "status" "found"
+                  "name" (package-name package)
+                  "documentation" (documentation-text package t)
+                  "nicknames" (sort (copy-list (package-nicknames package)) #'string<)
+                  "local_nicknames" (loop for (nickname . actual) in (sort (copy-list (sb-ext:package-local-nicknames package))
+                                                                          #'string< :key #'car)
+                                          collect (format nil "~a = ~a" nickname (package-name actual)))
+                  "uses" (sorted-texts (package-use-list package) #'package-name)
+                  "used_by" (sorted-texts (package-used-by-list package) #'package-name)
+                  "shadowing" (sorted-texts (package-shadowing-symbols package) #'symbol-text)
+                  "implements" (remove (package-name package)
+                                       (sorted-texts (ignore-errors (sb-ext:package-implements-list package))
+                                                     #'package-name)
+                                       :test #'string=)
+                  "locked" (and (sb-ext:package-locked-p package) :true)
+                  "own_symbols" home
+                  "internal_symbols" internal
+                  "exports" (loop for symbol in (sort exported #'string< :key #'symbol-name)
+                                  collect (object "name" (symbol-text symbol)
+                                                  "package" (if (symbol-package symbol)
+                                                                (package-name (symbol-package symbol))
+                                                                "")
+                                                  "symbol" (symbol-name symbol)
+                                                  "kinds" (symbol-kinds symbol)))
+                  "imports" (loop for symbol in (sort imported #'string< :key #'symbol-name)
+                                  collect (object "name" (symbol-text symbol)
+                                                  "package" (if (symbol-package symbol)
+                                                                (package-name (symbol-package symbol))
+                                                                "")
+                                                  "symbol" (symbol-name symbol)))
+                  "sources" (source-object (package-name package) :package))))))

@@ -1,0 +1,355 @@
+;;;; The boundary to the host. sys/include/steelbank.h is the one list of what crosses; this file is Lisp's side of it.
+
+(in-package :steelbank)
+
+(defconstant +abi+ 1
+  "STEELBANK_ABI.")
+
+(defconstant +answered+ 0
+  "STEELBANK_STATUS_ANSWERED.")
+(defconstant +fault+ 1
+  "STEELBANK_STATUS_FAULT.")
+(defconstant +interrupted+ 2
+  "STEELBANK_STATUS_INTERRUPTED.")
+(defconstant +misuse+ 3
+  "STEELBANK_STATUS_MISUSE.")
+
+(defconstant +command-interrupt+ 1
+  "STEELBANK_COMMAND_INTERRUPT.")
+(defconstant +command-start-thread+ 2
+  "STEELBANK_COMMAND_START_THREAD.")
+(defconstant +command-end+ 3
+  "STEELBANK_COMMAND_END.")
+
+;;; The host's functions. All are called without interrupts: an interrupt must not unwind the host's frames.
+
+(defmacro call-host (name &rest types-and-values)
+  "Call the shim's function NAME with alternating alien types and values."
+  (let ((types (loop for (type) on types-and-values by #'cddr collect type))
+        (values (loop for (nil value) on types-and-values by #'cddr collect value)))
+    `(sb-sys:without-interrupts
+       (sb-alien:alien-funcall (sb-alien:extern-alien ,name (function sb-alien:void ,@types))
+                               ,@values))))
+
+(defmacro with-octets ((sap length text) &body body)
+  "Run BODY with SAP and LENGTH standing for the octets of TEXT: a string, as UTF-8, or a vector of octets."
+  (let ((octets (gensym "OCTETS")))
+    `(let* ((,octets (text-octets ,text))
+            (,length (length ,octets)))
+       (sb-sys:with-pinned-objects (,octets)
+         (let ((,sap (sb-sys:vector-sap ,octets)))
+           ,@body)))))
+
+(defun text-octets (text)
+  "The octets of TEXT."
+  (etypecase text
+    (string (coerce (sb-ext:string-to-octets text :external-format '(:utf-8 :replacement #\ufffd))
+                    '(simple-array (unsigned-byte 8) (*))))
+    ((simple-array (unsigned-byte 8) (*)) text)
+    (vector (coerce text '(simple-array (unsigned-byte 8) (*))))))
+
+(defun answer (text)
+  "Give the host the answer of the running call."
+  (with-octets (sap length text)
+    (call-host "steelbank_host_answer" sb-sys:system-area-pointer sap sb-alien:size-t length)))
+
+(defun progress (text)
+  "Give the host a piece of news, a JSON text, from the running call."
+  (with-octets (sap length text)
+    (call-host "steelbank_host_progress" sb-sys:system-area-pointer sap sb-alien:size-t length)))
+
+(defun report (sentence)
+  "Give the host a sentence for its log."
+  (with-octets (sap length sentence)
+    (call-host "steelbank_host_report" sb-sys:system-area-pointer sap sb-alien:size-t length)))
+
+(defun report-output (text dropped)
+  "Give the host what the running call wrote to the standard streams; DROPPED characters came after the limit."
+  (with-octets (sap length text)
+    (call-host "steelbank_host_output" sb-sys:system-area-pointer sap sb-alien:size-t length
+               (sb-alien:unsigned 64) dropped)))
+
+;;; Operations
+
+(sb-ext:define-load-time-global *operations* (make-hash-table)
+  "Operation numbers to (name number function argument-count more-p); MORE-P if more arguments may follow.")
+
+(defmacro define-operation (name number (&rest arguments) documentation &body body)
+  "Define what STEELBANK_OPERATION_NAME does. ARGUMENTS are strings; the value is a string or a vector of octets.
+BODY may signal and leave as it likes: the boundary's handler is above it."
+  (check-type documentation string)
+  (let ((function (intern (format nil "OPERATION-~a" name) :steelbank)))
+    `(progn
+       (defun ,function ,arguments
+         ,documentation
+         ,@body)
+       (setf (gethash ,number *operations*)
+             (list ',name ,number ',function ,(or (position '&rest arguments) (length arguments))
+                   ,(and (member '&rest arguments) t))))))
+
+(defparameter *output-limit* 100000
+  "How many characters of a call's output are kept.")
+
+(define-condition invalid-text (error)
+  ((position :initarg :position :reader invalid-text-position))
+  (:report (lambda (condition stream)
+             (format stream "Argument ~d is not valid UTF-8." (1+ (invalid-text-position condition)))))
+  (:documentation "The host passed octets that are no text."))
+
+(defun decode-arguments (arguments count)
+  "The strings in the array of COUNT steelbank_text structures at ARGUMENTS."
+  (loop for index below count
+        for at = (* index 16)
+        collect (let* ((source (sb-sys:sap-ref-sap arguments at))
+                       (length (sb-sys:sap-ref-64 arguments (+ at 8)))
+                       (octets (make-array length :element-type '(unsigned-byte 8))))
+                  (sb-sys:with-pinned-objects (octets)
+                    (sb-kernel:system-area-ub8-copy source 0 (sb-sys:vector-sap octets) 0 length))
+                  (handler-case (sb-ext:octets-to-string octets :external-format :utf-8)
+                    (error () (error 'invalid-text :position index))))))
+
+(defun perform (operation arguments count)
+  "Run OPERATION. Returns a status and the answer's text."
+  (let ((entry (gethash operation *operations*)))
+    (cond ((null entry)
+           (values +misuse+ (fault-json "misuse" (format nil "Operation ~d is not known." operation))))
+          ((if (fifth entry) (< count (fourth entry)) (/= count (fourth entry)))
+           (values +misuse+ (fault-json "misuse" (format nil "Operation ~a takes ~d arguments, not ~d."
+                                                         (first entry) (fourth entry) count))))
+          (t
+           (let ((strings (handler-case (decode-arguments arguments count)
+                            (invalid-text (condition)
+                              (return-from perform
+                                (values +misuse+ (fault-json "misuse" (princ-to-string condition))))))))
+             (values +answered+ (apply (third entry) strings)))))))
+
+(defun perform-caught (call operation arguments count)
+  "PERFORM as CALL, with conditions that nobody handles and the host's interrupts turned into an outcome: a cons of
+status and text. *CALL* is bound inside of the tags, so nobody throws to them when they are not there."
+  (catch 'interrupted
+    (let* ((condition
+             (catch 'fault
+               (let ((*call* call))
+                 (with-simple-restart (abort "Give up what was asked.")
+                   (return-from perform-caught
+                     (multiple-value-call #'cons (perform operation arguments count)))))
+               (make-condition 'left-by-exit)))
+           (description
+             (catch 'fault
+               (when (typep condition 'sb-kernel::heap-exhausted-error)
+                 ;; What the call had filled is garbage now; the next call must not pay for it. What is kept is no
+                 ;; reason to end this call a second time.
+                 (let ((*checking-heap* t))
+                   (sb-ext:gc :full t)))
+               (let ((*call* call))
+                 (fault-json (condition-kind condition) (describe-condition condition) condition)))))
+      (return-from perform-caught
+        (cons +fault+ (if (stringp description)
+                          description
+                          (fault-json (condition-kind condition)
+                                      (format nil "A condition of type ~a, whose report failed."
+                                              (name-text (type-of condition)))
+                                      condition))))))
+  (cons +interrupted+ (fault-json "interrupted" "The call was stopped.")))
+
+(define-condition left-by-exit (error)
+  ()
+  (:report "The code left by a non-local exit to a place outside of the call.")
+  (:documentation "Describes a throw or restart past the call; never signalled."))
+
+(defun perform-guarded (call operation arguments count)
+  "PERFORM-CAUGHT, and a non-local exit past the call ends here: nothing unwinds into the host."
+  (let ((outcome nil))
+    (block guard
+      ;; Interrupts that came while the host had this thread run here, where they can unwind no further.
+      (unwind-protect (let ((sb-sys:*allow-with-interrupts* t))
+                        (sb-sys:with-interrupts
+                          (setf outcome (perform-caught call operation arguments count))))
+        (unless outcome
+          (return-from guard))))
+    (or outcome
+        (cons +fault+ (fault-json "error" (princ-to-string (make-condition 'left-by-exit)))))))
+
+(defvar *empty-input* (make-instance 'empty-input)
+  "What a call reads from.")
+
+(defun run-call (call operation arguments count)
+  "The body of the entry point: run OPERATION as CALL, and give the host its output and its answer. Returns a status."
+  (let ((output (make-instance 'limited-output :limit *output-limit*))
+        (lane *lane*))
+    (enter-lane lane call)
+    (destructuring-bind (status . text)
+        (let ((sb-ext:*invoke-debugger-hook* 'debugger-hook)
+              (*debugger-hook* nil)
+              (*package* (find-package :common-lisp-user))
+              (*readtable* *readtable*))
+          (with-streams (output *empty-input*)
+            (perform-guarded call operation arguments count)))
+      (setf (lane-call lane) 0)
+      (when (plusp (fill-pointer (output-text output)))
+        (report-output (output-text output) (output-dropped output)))
+      (answer text)
+      status)))
+
+(sb-ext:define-load-time-global *last-words*
+    (text-octets (fault-json "storage-exhausted" "There was no room left to say what went wrong."))
+  "The answer that needs no memory.")
+
+
+(sb-ext:define-load-time-global *lisp-modes* 0
+  "The floating point modes that Lisp code expects.")
+
+(sb-ext:define-load-time-global *host-modes* 0
+  "The floating point modes with every trap masked, as Rust's code expects.")
+
+
+(sb-ext:define-load-time-global *entry-points* (sb-sys:int-sap 0)
+  "The foreign table of entry points.")
+
+
+(define-alien-callable steelbank-ping (sb-alien:signed 64) ((number (sb-alien:signed 64)))
+  "Measures the crossing."
+  (1+ number))
+
+(define-alien-callable steelbank-call (sb-alien:signed 64)
+    ((call (sb-alien:unsigned 64))
+     (operation (sb-alien:signed 64))
+     (arguments sb-sys:system-area-pointer)
+     (count sb-alien:size-t))
+  "Runs an operation; see the header."
+  (setf (sb-vm:floating-point-modes) *lisp-modes*)
+  (prog1 (block entry
+           ;; Only for this file's own code, as when the heap is full after a call: then the answer must not allocate.
+           ;; The call's conditions pass, so that SIGNAL means in it what it means elsewhere.
+           (handler-bind ((serious-condition (lambda (condition)
+                                               (declare (ignore condition))
+                                               (when (zerop *call*)
+                                                 (answer *last-words*)
+                                                 (return-from entry +fault+)))))
+             (run-call call operation arguments count)))
+    (setf (sb-vm:floating-point-modes) *host-modes*)))
+
+(defun make-entry-points ()
+  "A foreign struct steelbank_entry_points, never freed."
+  (let ((table (sb-alien:alien-sap (sb-alien:make-alien (sb-alien:unsigned 64) 3))))
+    (setf (sb-sys:sap-ref-64 table 0) +abi+)
+    (loop for name in '(steelbank-ping steelbank-call)
+          for offset from 8 by 8
+          do (setf (sb-sys:sap-ref-sap table offset)
+                   (sb-alien:alien-sap (sb-alien::alien-callable-function name))))
+    table))
+
+(defun serve (number)
+  "Let the host serve its queue on this thread as lane NUMBER. Without interrupts: outside of a call the stack holds the
+host's frames, which nothing may unwind."
+  (let ((*lane* (make-lane number sb-thread:*current-thread*)))
+    (sb-ext:atomic-push *lane* *lanes*)
+    (unwind-protect
+         (sb-sys:without-interrupts
+           (setf (sb-vm:floating-point-modes) *host-modes*)
+           (sb-alien:alien-funcall
+            (sb-alien:extern-alien "steelbank_host_serve"
+                                   (function sb-alien:void sb-sys:system-area-pointer (sb-alien:unsigned 64)))
+            *entry-points* number)
+           (setf (sb-vm:floating-point-modes) *lisp-modes*))
+      (sb-ext:atomic-update *lanes* (lambda (lanes) (remove *lane* lanes))))))
+
+(defun start-lane (number)
+  "Make the Lisp thread of lane NUMBER."
+  (sb-thread:make-thread #'serve :arguments (list number) :name (format nil "steelbank lane ~d" number)))
+
+(defun supervise ()
+  "Carry out the host's orders, which come when the other threads cannot: they are busy. Without interrupts, so that
+code that terminates every other thread does not end this one."
+  (let ((order (sb-alien:alien-sap (sb-alien:make-alien (sb-alien:unsigned 64) 2))))
+    (sb-sys:without-interrupts
+      (loop
+        (sb-alien:alien-funcall
+         (sb-alien:extern-alien "steelbank_host_supervise" (function sb-alien:void sb-sys:system-area-pointer))
+         order)
+        (let ((command (sb-sys:signed-sap-ref-64 order 0))
+              (argument (sb-sys:sap-ref-64 order 8)))
+          (cond ((= command +command-interrupt+) (interrupt-call argument))
+                ((= command +command-start-thread+) (start-lane argument))
+                ((= command +command-end+) (return))))))))
+
+(defun contrib-folder ()
+  "The folder of the contrib modules as the host has it, or NIL."
+  (let* ((size 4096)
+         (buffer (sb-alien:make-alien sb-alien:char size)))
+    (unwind-protect
+         (let ((length (sb-sys:without-interrupts
+                         (sb-alien:alien-funcall
+                          (sb-alien:extern-alien "steelbank_host_contribs"
+                                                 (function (sb-alien:signed 64) (* sb-alien:char) sb-alien:size-t))
+                          buffer size))))
+           (when (plusp length)
+             (sb-ext:parse-native-namestring
+              (sb-alien:cast buffer (sb-alien:c-string :external-format :utf-8))
+              nil *default-pathname-defaults* :as-directory t)))
+      (sb-alien:free-alien buffer))))
+
+(defvar *contribs* '()
+  "The names of the contrib modules that come with this SBCL. The core builder sets it.")
+
+(defun provide-contrib (module)
+  "Load the contrib MODULE from the host's folder: SBCL's own provider looks where no SBCL is installed."
+  (let* ((name (string-downcase (string module)))
+         (folder (and (member name *contribs* :test #'string=) (contrib-folder)))
+         (fasl (and folder (merge-pathnames (make-pathname :name name :type "fasl") folder))))
+    (when (and fasl (probe-file fasl))
+      (load fasl)
+      t)))
+
+(defvar *background-output* nil
+  "Where threads print that are no call's.")
+
+(defun prepare-streams ()
+  "Point the global streams away from the descriptors: what a thread of its own prints is reported, not lost."
+  (setf *background-output* (make-instance 'limited-output :limit *output-limit*))
+  (let ((both (make-two-way-stream *empty-input* *background-output*)))
+    (setf *standard-output* *background-output*
+          *error-output* *background-output*
+          *trace-output* *background-output*
+          *standard-input* *empty-input*
+          *terminal-io* both
+          *query-io* both
+          *debug-io* both
+          ;; UIOP's own names for the streams of the descriptors.
+          uiop:*stdin* (make-synonym-stream '*standard-input*)
+          uiop:*stdout* (make-synonym-stream '*standard-output*)
+          uiop:*stderr* (make-synonym-stream '*error-output*))))
+
+(defun prepare-home ()
+  "Have a home folder, as UIOP and ASDF need one to start: a user without a name has none, and a relative one moves with
+the process. The root folder stands in, where nothing is found."
+  (let ((home (sb-ext:posix-getenv "HOME")))
+    (unless (if (plusp (length home))
+                (char= (char home 0) #\/)
+                (ignore-errors (sb-unix:uid-homedir (sb-unix:unix-getuid))))
+      (sb-alien:alien-funcall
+       (sb-alien:extern-alien "setenv" (function sb-alien:int sb-alien:c-string sb-alien:c-string sb-alien:int))
+       "HOME" "/" 1))))
+
+(sb-ext:define-load-time-global *supervisor* nil
+  "The thread that carries out the host's orders.")
+
+(defun main ()
+  "The core's toplevel function: start the supervisor, then hand this thread to the host, which gives it back only for the
+core to be saved."
+  (setf sb-ext:*invoke-debugger-hook* 'debugger-hook
+        *lisp-modes* (sb-vm:floating-point-modes)
+        *entry-points* (make-entry-points))
+  (sb-int:with-float-traps-masked (:overflow :invalid :divide-by-zero :inexact)
+    (setf *host-modes* (sb-vm:floating-point-modes)))
+  (refuse-foreign-exits)
+  (prepare-home)
+  ;; What UIOP keeps of the machine that built the core: its user's cache, its temporary folder.
+  (uiop:call-image-restore-hook)
+  (prepare-streams)
+  (sb-int:encapsulate 'sb-kernel::post-gc 'steelbank #'check-heap)
+  ;; A core that was saved later than the first was saved without.
+  (refuse-exits)
+  (setf *supervisor* (sb-thread:make-thread #'supervise :name "steelbank supervisor"))
+  (serve 0)
+  (save-core))

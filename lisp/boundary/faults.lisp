@@ -1,0 +1,236 @@
+;;;; What can go wrong in code that the image runs, and how it is kept from taking the process along.
+
+(in-package :steelbank)
+
+(define-condition exit-refused (error)
+  ((operator :initarg :operator :reader exit-refused-operator))
+  (:report (lambda (condition stream)
+             (let ((operator (exit-refused-operator condition)))
+               (format stream "~a was called. It would end the process that answers you, so it was refused."
+                       (if (stringp operator) operator (name-text operator))))))
+  (:documentation "Signalled in place of leaving the process."))
+
+(defvar *call* 0
+  "The number of the host's call that this thread runs; 0 outside of one.")
+(declaim (type (unsigned-byte 64) *call*))
+
+;;; A lane is one of the Lisp threads that serve the host.
+
+(defstruct (lane (:constructor make-lane (number thread)))
+  "A Lisp thread that serves the host's queue."
+  (number 0 :type unsigned-byte)
+  (thread nil :type sb-thread:thread)
+  (call 0 :type (unsigned-byte 64))
+  ;; The call that the host wants stopped; 0: none.
+  (stop 0 :type (unsigned-byte 64))
+  ;; 1 while an interrupt of ours is under way. More than one at a time would pile up where the thread cannot take them,
+  ;; as during a collection, and be its end.
+  (pending 0 :type sb-ext:word)
+  ;; True if the last interrupt met code that must not be left.
+  (refused nil :type boolean))
+
+(sb-ext:define-load-time-global *lanes* '()
+  "The lanes that were started, newest first.")
+
+
+(defvar *lane* nil
+  "The lane of this thread, if it is one.")
+
+(defparameter *ways-out*
+  '(sb-ext:exit sb-ext:quit sb-impl::os-exit sb-ext:save-lisp-and-die)
+  "The functions through which Lisp code ends its process.")
+
+(defun refuse-exits ()
+  "Make every one of *WAYS-OUT* signal EXIT-REFUSED. Foreign exit functions are covered by REFUSE-FOREIGN-EXITS."
+  (dolist (name *ways-out*)
+    (let ((name name))
+      (sb-int:encapsulate name 'steelbank
+                          (lambda (function &rest arguments)
+                            (declare (ignore function arguments))
+                            (error 'exit-refused :operator name))))))
+
+(define-alien-callable steelbank-refuse-exit sb-alien:void ()
+  "What foreign calls of exit reach."
+  (error 'exit-refused :operator "a foreign exit function"))
+
+(defparameter *foreign-ways-out*
+  '(("exit" . steelbank-refuse-exit) ("_exit" . steelbank-refuse-exit) ("_Exit" . steelbank-refuse-exit)
+    ("quick_exit" . steelbank-refuse-exit)
+    ;; These two mean that something is broken: the shim ends Lisp, not the process.
+    ("abort" . "__wrap_abort") ("lose" . "__wrap_lose"))
+  "What Lisp finds under the names of libc's and the runtime's ways out: a callable, or a function of the shim.")
+
+(defun foreign-substitute (function name)
+  "The address of the foreign function NAME as FUNCTION finds it, or of what stands in for a way out."
+  (let ((substitute (cdr (assoc name *foreign-ways-out* :test #'string=))))
+    (etypecase substitute
+      (null (funcall function name))
+      (string (or (funcall function substitute) (funcall function name)))
+      (symbol (sb-sys:sap-int (sb-alien:alien-sap (sb-alien::alien-callable-function substitute)))))))
+
+(defun refuse-foreign-exits ()
+  "Redirect the linkage of the foreign ways out, for code that is linked already and for code to come."
+  (sb-int:encapsulate 'sb-sys:find-dynamic-foreign-symbol-address 'steelbank #'foreign-substitute)
+  (loop for (name) in *foreign-ways-out*
+        for index = (sb-impl::ensure-alien-linkage-index name nil)
+        do (sb-impl::arch-write-linkage-table-entry
+            index (sb-sys:find-dynamic-foreign-symbol-address name) 0)))
+
+(defun describe-condition (condition)
+  "A sentence for CONDITION. Its report is the user's code and may fail itself."
+  (flet ((limited (function)
+           (let ((stream (make-instance 'limited-output :limit 4000
+                                                        :when-full (lambda () (throw 'enough nil)))))
+             (catch 'enough
+               (funcall function stream))
+             (output-text stream))))
+    (handler-case (with-plain-printing
+                    (let ((*print-escape* nil) (*print-length* 20) (*print-level* 5)
+                          (*package* (find-package :common-lisp-user)))
+                      (limited (lambda (stream) (princ condition stream)))))
+      (serious-condition (second)
+        (format nil "a condition of type ~a, whose report signalled ~a"
+                (name-text (type-of condition))
+                (name-text (type-of second)))))))
+
+(defun fault-json (kind message &optional condition)
+  "The answer that describes a fault of KIND to the host."
+  (json-string (object "kind" kind
+                       "message" message
+                       "condition" (and condition (name-text (type-of condition))))))
+
+(defun condition-kind (condition)
+  "The host's word for the class of fault that CONDITION is."
+  (typecase condition
+    (exit-refused "exit-refused")
+    (sb-kernel::control-stack-exhausted "stack-exhausted")
+    (sb-kernel::heap-exhausted-error "heap-exhausted")
+    (storage-condition "storage-exhausted")
+    (sb-sys:memory-fault-error "memory-fault")
+    (end-of-file "end-of-file")
+    (t "error")))
+
+(defvar *note-fault* nil
+  "A function of the condition that is about to end what this thread does, called while the stack still stands; NIL:
+nobody wants to know.")
+
+(defun end-work (condition)
+  "End what this thread does for the host with CONDITION."
+  (let ((note (shiftf *note-fault* nil)))
+    (when note
+      (funcall note condition)))
+  (throw 'fault condition))
+
+(defun debugger-hook (condition hook)
+  "Takes the place of the debugger. In a call, the call ends with CONDITION as its fault; in any other thread, the
+condition is reported to the host, and that thread ends."
+  (declare (ignore hook))
+  (cond ((or (plusp *call*) *note-fault*)
+         (end-work condition))
+        (t
+         (report (format nil "Thread ~a ended by ~a"
+                         (describe-thread sb-thread:*current-thread*)
+                         (describe-condition condition)))
+         (sb-thread:abort-thread))))
+
+(defun replace-debugger ()
+  "Have the debugger itself, and SBCL's last resort for errors in the handling of errors, end in DEBUGGER-HOOK too."
+  (sb-int:encapsulate 'sb-debug::%invoke-debugger 'steelbank
+                      (lambda (function condition)
+                        (declare (ignore function))
+                        (debugger-hook condition nil)))
+  (sb-int:encapsulate 'sb-impl::error-error 'steelbank
+                      (lambda (function &rest messages)
+                        (declare (ignore function))
+                        (debugger-hook (make-condition 'simple-error :format-control "~{~a~}"
+                                                                     :format-arguments (list messages))
+                                       nil))))
+
+(defun describe-thread (thread)
+  "THREAD's name, as it may be printed."
+  (let ((name (sb-thread:thread-name thread)))
+    (if (stringp name) (name-text name) "without a name")))
+
+(defparameter *heap-share* 9/20
+  "How much of the dynamic space may be in use after a collection: the collector needs the rest to copy into, and when it
+runs out of room itself, the runtime does not survive it.")
+
+(defun heap-limit ()
+  "*HEAP-SHARE* in octets."
+  (floor (* *heap-share* (sb-ext:dynamic-space-size))))
+
+(defvar *checking-heap* nil
+  "True while this thread collects garbage to find out what is really in use.")
+
+(defun check-heap (collect)
+  "Wraps SBCL's POST-GC, which the thread that brought about a collection runs after it. If the heap is too full even after
+a full collection, that thread is the likely cause, and gets a HEAP-SHARE-EXHAUSTED."
+  (funcall collect)
+  (when (and (not *checking-heap*)
+             sb-sys:*allow-with-interrupts*
+             (> (sb-kernel:dynamic-usage) (heap-limit))
+             (not (sb-thread::thread-ephemeral-p sb-thread:*current-thread*)))
+    (sb-sys:with-interrupts
+      (let ((*checking-heap* t))
+        (sb-ext:gc :full t))
+      (when (> (sb-kernel:dynamic-usage) (heap-limit))
+        (if (plusp *call*)
+            (end-work (make-condition 'heap-share-exhausted))
+            (error 'heap-share-exhausted))))))
+
+(define-condition heap-share-exhausted (sb-kernel::heap-exhausted-error)
+  ()
+  (:report (lambda (condition stream)
+             (declare (ignore condition))
+             (format stream "Heap exhausted: more than ~d MiB of ~d MiB were in use after a garbage collection."
+                     (floor (heap-limit) (* 1024 1024))
+                     (floor (sb-ext:dynamic-space-size) (* 1024 1024)))))
+  (:documentation "Signalled while the collector still has room to work in."))
+
+(defun enter-lane (lane call)
+  "Begin CALL on LANE's own thread, without interrupts. Interruptions that came between calls were for nobody."
+  (setf (sb-thread::thread-interruptions (lane-thread lane)) '()
+        (lane-stop lane) 0
+        (lane-pending lane) 0
+        (lane-call lane) call))
+
+(defvar *leave-call* (lambda () (throw 'interrupted nil))
+  "How the running call is left when the host interrupts it.")
+
+(defun may-unwind ()
+  "True if the code that was interrupted may be left: foreign code may hold a lock, such as that of malloc."
+  (let ((context sb-kernel:*current-internal-error-context*))
+    (or (not (typep context 'sb-sys:system-area-pointer))
+        (/= 0 (sb-alien:alien-funcall
+               (sb-alien:extern-alien "steelbank_may_unwind"
+                                      (function (sb-alien:signed 64) sb-sys:system-area-pointer))
+               context)))))
+
+(defun leave-if-wanted (lane)
+  "Run on LANE's thread by an interrupt: leave the call that the host wants stopped, if it still runs and can be left."
+  (setf (lane-refused lane) nil
+        (lane-pending lane) 0)
+  (let ((call *call*))
+    (when (and (plusp call) (= call (lane-stop lane)))
+      (if (may-unwind)
+          (funcall *leave-call*)
+          (setf (lane-refused lane) t)))))
+
+(defun interrupt-lane (lane)
+  "Have LANE's thread run LEAVE-IF-WANTED, unless it has that before it. True once it has run."
+  (when (= 0 (sb-ext:compare-and-swap (lane-pending lane) 0 1))
+    (handler-case (sb-thread:interrupt-thread (lane-thread lane) (lambda () (leave-if-wanted lane)))
+      (sb-thread:interrupt-thread-error () nil)))
+  (loop repeat 10
+        do (when (= 0 (lane-pending lane))
+             (return t))
+           (sb-unix:nanosleep 0 1000000)))
+
+(defun interrupt-call (call)
+  "Stop CALL if it still runs. In foreign code it is tried again for a while; then the host will order it again."
+  (dolist (lane *lanes*)
+    (when (= (lane-call lane) call)
+      (setf (lane-stop lane) call)
+      (loop repeat 50
+            while (and (interrupt-lane lane) (lane-refused lane) (= (lane-call lane) call))
+            do (sb-unix:nanosleep 0 1000000)))))

@@ -1,0 +1,81 @@
+;;;; JSON, written only. The core carries no library for it: one would clash with the user's own.
+
+(in-package :steelbank)
+
+(defun object (&rest keys-and-values)
+  "A JSON object of KEYS-AND-VALUES, in their order; a key is a string. Pairs whose value is NIL are left out:
+absence is how the host's types spell it."
+  (cons :object (loop for (key value) on keys-and-values by #'cddr
+                      when value
+                        collect (cons key value))))
+
+(defun write-json-string (string stream)
+  "Write STRING as a JSON string. Characters that UTF-8 has no form for (surrogates) become U+FFFD."
+  (write-char #\" stream)
+  (loop for character across string
+        for code = (char-code character)
+        do (cond ((char= character #\") (write-string "\\\"" stream))
+                 ((char= character #\\) (write-string "\\\\" stream))
+                 ((< code 32) (format stream "\\u~4,'0x" code))
+                 ((<= #xD800 code #xDFFF) (write-char (code-char #xFFFD) stream))
+                 (t (write-char character stream))))
+  (write-char #\" stream))
+
+(defun write-json-float (float stream)
+  "Write FLOAT as a JSON number, or as null if it is none."
+  (if (or (sb-ext:float-infinity-p float) (sb-ext:float-nan-p float))
+      (write-string "null" stream)
+      (let ((*read-default-float-format* (type-of float)))
+        (prin1 float stream))))
+
+(defun write-json (value stream)
+  "Write VALUE: an OBJECT, a string, an integer, a float, :TRUE, :FALSE, :NULL, or a list or vector of such."
+  (etypecase value
+    (string (write-json-string value stream))
+    (integer (let ((*print-base* 10) (*print-radix* nil))
+               (princ value stream)))
+    (float (write-json-float value stream))
+    ((eql :true) (write-string "true" stream))
+    ((eql :false) (write-string "false" stream))
+    ((eql :null) (write-string "null" stream))
+    ((cons (eql :object))
+     (write-char #\{ stream)
+     (loop for ((key . element) . more) on (cdr value)
+           do (write-json-string key stream)
+              (write-char #\: stream)
+              (write-json element stream)
+              (when more (write-char #\, stream)))
+     (write-char #\} stream))
+    (list
+     (write-char #\[ stream)
+     (loop for (element . more) on value
+           do (write-json element stream)
+              (when more (write-char #\, stream)))
+     (write-char #\] stream))
+    (vector (write-json (coerce value 'list) stream))))
+
+(defun json-string (value)
+  "VALUE as a JSON text; see WRITE-JSON."
+  (with-output-to-string (stream)
+    (write-json value stream)))
+
+(defun json-boolean (generalized-boolean)
+  "The JSON spelling of GENERALIZED-BOOLEAN."
+  (if generalized-boolean :true :false))
+
+(defun value-json (value)
+  "VALUE, a Lisp object, in WRITE-JSON's terms. NIL is null and T is true; characters and symbols are strings; proper lists
+and vectors are arrays; hash tables are objects, with their keys printed; what OBJECT made, and :TRUE, :FALSE and :NULL,
+stand for themselves. Other objects are an error."
+  (typecase value
+    (null :null)
+    ((eql t) :true)
+    ((or integer float string (member :true :false :null)) value)
+    (ratio (coerce value 'double-float))
+    ((or character symbol) (string value))
+    (hash-table (cons :object (loop for key being the hash-keys of value using (hash-value element)
+                                    collect (cons (princ-to-string key) (value-json element)))))
+    ((cons (eql :object)) (cons :object (loop for (key . element) in (rest value)
+                                              collect (cons key (value-json element)))))
+    ((or vector (satisfies sb-int:proper-list-p)) (map 'vector #'value-json value))
+    (t (error "An object of type ~a has no form in JSON." (name-text (type-of value))))))

@@ -1,0 +1,167 @@
+;;;; The packages and symbols of the image as tables, so that the host can answer FIND-SYMBOL without Lisp.
+
+(in-package :steelbank)
+
+;;; What the saved core holds by itself
+
+(defstruct (baseline (:constructor make-baseline ()))
+  "What the index embedded in the host already knows; later exports say only what is new."
+  (serial 0 :type (unsigned-byte 32))
+  (method-count 0 :type (unsigned-byte 32))
+  (functions '() :type list)
+  (others '() :type list)
+  (generics '() :type list)
+  (packages (make-hash-table :test 'eq) :read-only t)
+  (methods (make-hash-table :test 'eq :weakness :key) :read-only t))
+
+(defvar *baseline* nil
+  "The baseline of this image, or NIL while every export is complete.")
+
+;;; What is ours is in nobody's answer
+
+(defparameter *own-packages* '("STEELBANK" "STEELBANK-NOTHING" "STEELBANK-BUILD")
+  "The names of the packages that exports leave out, with all code whose name has a symbol of theirs.")
+
+(defun own-package-p (package)
+  "True if PACKAGE is a part of the Lisp half or of its builder."
+  (and (member (package-name package) *own-packages* :test #'equal) t))
+
+(defun own-name-p (name &optional (depth 4))
+  "True if NAME, a function's name, has a symbol of ours in it, at most DEPTH lists deep."
+  (typecase name
+    (symbol (let ((home (symbol-package name)))
+              (and home (own-package-p home))))
+    ;; An object on which a method specializes may be a list without end.
+    (cons (and (plusp depth)
+               (loop for rest = name then (cdr rest)
+                     repeat 32
+                     while (consp rest)
+                       thereis (own-name-p (car rest) (1- depth)))))))
+
+(defun exported-packages ()
+  "The packages that an export speaks of, by name."
+  (sort (remove-if #'own-package-p (list-all-packages)) #'string< :key #'package-name))
+
+;;; One export
+
+(defstruct (export-state (:conc-name state-) (:constructor make-export-state (baseline)))
+  "The tables of one export, and the numbers already given out."
+  (baseline nil :read-only t)
+  (pool (make-string-pool) :read-only t)
+  (package-numbers (make-hash-table :test 'eq) :read-only t)
+  (symbol-numbers (make-hash-table :test 'eq) :read-only t)
+  (name-numbers (make-hash-table :test 'equal) :read-only t)
+  (source-numbers (make-hash-table :test 'eq) :read-only t)
+  (packages (make-table 4) :read-only t)
+  (nicknames (make-table 2) :read-only t)
+  (uses (make-table 2) :read-only t)
+  (local-nicknames (make-table 3) :read-only t)
+  (symbols (make-table 3) :read-only t)
+  (presents (make-table 3) :read-only t)
+  (names (make-table 3) :read-only t)
+  (sources (make-table 3) :read-only t)
+  (functions (make-table 9) :read-only t)
+  (records (make-table 4) :read-only t)
+  (survivors (make-table 3) :read-only t)
+  (refuted (make-table 2) :read-only t))
+
+(defun state-tables (state)
+  "The tables of STATE in the order in which the host reads them."
+  (list (state-packages state) (state-nicknames state) (state-uses state) (state-local-nicknames state)
+        (state-symbols state) (state-presents state) (state-names state) (state-sources state)
+        (state-functions state) (state-records state) (state-survivors state) (state-refuted state)))
+
+;;; Names
+
+(defun principal-symbol (name)
+  "The symbol under which NAME is filed: F for (SETF F), (METHOD F ...) and (LABELS G :IN F). NIL and false if it has none."
+  (cond ((and (symbolp name) name) (values name t))
+        ((null name) (values nil t))
+        ((not (and (consp name) (sb-int:proper-list-p name) (rest name))) (values nil nil))
+        ((member (first name) '(flet labels lambda))
+         (let ((in (member :in name)))
+           (if in (principal-symbol (second in)) (values nil nil))))
+        ((eq (first name) 'sb-pcl::slot-accessor) (principal-symbol (third name)))
+        (t (principal-symbol (second name)))))
+
+;;; Tables
+
+(defun state-string (state string)
+  "The number of STRING in STATE's pool."
+  (pool-string (state-pool state) string))
+
+(defun state-package (state package)
+  "The number of PACKAGE, which is one of the packages listed, or NIL."
+  (and package (gethash package (state-package-numbers state))))
+
+(defun state-symbol (state symbol)
+  "The number of SYMBOL."
+  (let ((numbers (state-symbol-numbers state)))
+    (or (gethash symbol numbers)
+        (setf (gethash symbol numbers)
+              (let ((name (symbol-name symbol)))
+                (add-row (state-symbols state)
+                         (state-package state (symbol-package symbol))
+                         (state-string state name)
+                         (if (plain-name-p name) +none+ (state-string state (escaped-name name)))))))))
+
+(defun package-checksum (package)
+  "A number that differs, but for bad luck, once a symbol has come to or gone from PACKAGE or changed its status."
+  (let ((sum 0))
+    (declare (type (unsigned-byte 62) sum) (optimize speed))
+    (flet ((add (table factor)
+             (declare (type (integer 1 3) factor))
+             (let ((cells (cdr (sb-impl::symtbl-%cells table))))
+               (declare (type simple-vector cells))
+               (loop for cell across cells
+                     when (and cell (symbolp cell))
+                       do (setf sum (ldb (byte 62 0)
+                                         (+ sum
+                                            (* factor (sb-impl::symbol-name-hash cell))
+                                            (if (eq (symbol-package cell) package) 0 12345))))))))
+      (add (sb-impl::package-internal-symbols package) 1)
+      (add (sb-impl::package-external-symbols package) 3))
+    sum))
+
+(defun export-presents (state package)
+  "Append the symbols that are present in PACKAGE."
+  (let ((number (state-package state package))
+        (presents (state-presents state)))
+    (with-package-iterator (next package :internal :external)
+      (loop
+        (multiple-value-bind (more symbol status) (next)
+          (unless more (return))
+          (add-row presents number (state-symbol state symbol) (if (eq status :external) 1 0)))))))
+
+(defun export-packages (state)
+  "Append all packages, and the symbols of those that differ from the baseline."
+  (let ((packages (exported-packages))
+        (numbers (state-package-numbers state))
+        (known (and (state-baseline state) (baseline-packages (state-baseline state)))))
+    (loop for package in packages
+          for number from 0
+          do (setf (gethash package numbers) number))
+    (dolist (package packages)
+      (let* ((old (and known (gethash package known)))
+             (same (and old (= (cdr old) (package-checksum package)))))
+        (add-row (state-packages state)
+                 (state-string state (package-name package))
+                 (state-string state (escaped-name (package-name package)))
+                 (car old)
+                 (if same 1 0))
+        (unless same (export-presents state package))
+        (dolist (nickname (package-nicknames package))
+          (add-row (state-nicknames state) (gethash package numbers) (state-string state nickname)))
+        (dolist (used (remove-if #'own-package-p (package-use-list package)))
+          (add-row (state-uses state) (gethash package numbers) (gethash used numbers)))
+        (loop for (nickname . actual) in (sb-ext:package-local-nicknames package)
+              unless (own-package-p actual)
+                do (add-row (state-local-nicknames state) (gethash package numbers)
+                            (state-string state nickname) (gethash actual numbers)))))))
+
+(defun note-packages (baseline state)
+  "Let BASELINE remember the packages of STATE by number and checksum."
+  (maphash (lambda (package number)
+             (setf (gethash package (baseline-packages baseline))
+                   (cons number (package-checksum package))))
+           (state-package-numbers state)))

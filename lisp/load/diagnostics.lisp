@@ -1,0 +1,238 @@
+;;;; What the compiler, the reader and running code say during a load, with places.
+
+(in-package :steelbank)
+
+(defun innermost-condition (condition)
+  "The condition that CONDITION encapsulates, at whatever depth, or CONDITION."
+  (if (typep condition 'sb-int:encapsulated-condition)
+      (innermost-condition (sb-int:encapsulated-condition condition))
+      condition))
+
+(defun input-error (condition)
+  "The input error that CONDITION is or encapsulates, or NIL."
+  (typecase condition
+    (sb-c::input-error-in-compile-file condition)
+    (sb-int:encapsulated-condition (input-error (sb-int:encapsulated-condition condition)))))
+
+(defun severity (condition)
+  "The severity of CONDITION as a string, or NIL when nobody wants to read it."
+  (typecase condition
+    ;; ASDF's summaries say no more than what they sum up.
+    ((or sb-ext:compiler-note sb-kernel::uninteresting-redefinition
+         uiop:compile-warned-warning uiop:compile-failed-warning)
+     nil)
+    ((or sb-c:compiler-error sb-c:fatal-compiler-error sb-c::input-error-in-compile-file)
+     (if (input-error condition) "read-error" "error"))
+    (reader-error "read-error")
+    (style-warning "style-warning")
+    (warning "warning")
+    (serious-condition "error")))
+
+(deftype simple-reader-error ()
+  "A reader error with a message of its own; printed whole, it would repeat the place and the stream."
+  '(and reader-error simple-condition))
+
+(defun source-end-p (condition)
+  "True when CONDITION says that a source file ended inside a form."
+  (and (typep (innermost-condition condition) 'end-of-file)
+       (input-error condition)))
+
+(defun no-input-p (condition)
+  "True when CONDITION says that code wanted to read what somebody types."
+  (and (typep condition 'end-of-file)
+       (typep (stream-error-stream condition) '(or empty-input (and two-way-stream (not file-stream))))))
+
+(defun condition-text (condition)
+  "What CONDITION says, as one string of bounded length."
+  (let* ((*print-length* 20) (*print-level* 6) (*print-pretty* nil) (*print-circle* t)
+         (inner (innermost-condition condition))
+         (text (cond ((source-end-p condition)
+                      "The file ends inside a form: a closing parenthesis, quote or bar is missing.")
+                     ((no-input-p inner)
+                      "The code asked for input, and there is none: nobody sits at a terminal.")
+                     ((typep inner 'simple-reader-error)
+                      (ignore-errors (apply #'format nil (simple-condition-format-control inner)
+                                            (simple-condition-format-arguments inner))))
+                     (t (ignore-errors (princ-to-string inner))))))
+    (bounded-text (or text (format nil "a condition of type ~A that cannot be printed" (type-of inner)))
+                  2000)))
+
+(defun bounded-text (text limit)
+  "TEXT, cut to LIMIT characters."
+  (let ((text (string-trim '(#\Space #\Newline #\Tab) text)))
+    (if (> (length text) limit)
+        (concatenate 'string (subseq text 0 limit) "…")
+        text)))
+
+(defun session-tap (file)
+  "The tap of FILE, a pathname as the compiler knows it, in this load."
+  (let ((tap *tap*))
+    (if (and tap (tap-file-info tap)
+             (equal file (sb-c::file-info-pathname (tap-file-info tap))))
+        tap
+        (gethash (namestring file) (load-session-taps *load-session*)))))
+
+(defun stream-place (stream position)
+  "Line and column, from 1, of character POSITION of STREAM; NIL stands for where it has been read to."
+  (when (sb-impl::form-tracking-stream-p stream)
+    (let ((place (ignore-errors
+                  (if position
+                      (sb-impl::line/col-from-charpos stream position)
+                      (sb-impl::line/col-from-charpos stream)))))
+      (when place
+        (list :line (car place) :column (1+ (cdr place)))))))
+
+(defun reader-error-place (input-error stream)
+  "Where the form that INPUT-ERROR found unfinished begins, or where the reader of STREAM stands."
+  (let ((place (and input-error (sb-c::input-error-in-compile-file-line/col input-error))))
+    (if place
+        (list :line (car place) :column (1+ (cdr place)))
+        (stream-place stream nil))))
+
+(defun compiler-place (context)
+  "Path, line, column and form of CONTEXT, an error context of the compiler."
+  (let* ((file (sb-c::compiler-error-context-file-name context))
+         (path (sb-c::compiler-error-context-path context))
+         (number (and path (sb-c::source-path-form-number path)))
+         (tap (and number (pathnamep file) (session-tap file)))
+         (position (and tap
+                        (let ((stream (or (tap-stream tap)
+                                          (and sb-c::*source-info*
+                                               (sb-c::source-info-stream sb-c::*source-info*)))))
+                          (unless (tap-stream tap)
+                            (setf (tap-stream tap) stream))
+                          (tap-position tap (sb-c::source-path-tlf-number path) number)))))
+    (append (when (pathnamep file)
+              (list :path (sb-ext:native-namestring (or (ignore-errors (truename file)) file))))
+            (when position
+              (multiple-value-bind (line column) (tap-line-and-column tap position)
+                (list :line line :column column)))
+            (list :form (bounded-text (or (ignore-errors
+                                           (sb-c::compiler-error-context-original-source context))
+                                          "")
+                                      300)))))
+
+(defun file-of-stream (stream)
+  "The native truename of the file that STREAM reads, or NIL."
+  (ignore-errors (sb-ext:native-namestring (truename stream))))
+
+(defun reading-place ()
+  "Where the compiler reads just now, when code runs that the reader was told to run, or NIL."
+  (let ((stream (and (boundp 'sb-c::*source-info*)
+                     sb-c::*source-info*
+                     (ignore-errors (sb-c::source-info-stream sb-c::*source-info*)))))
+    (when (and stream (equal (file-of-stream stream) *file*))
+      (append (list :path *file*) (stream-place stream nil)))))
+
+(defun source-load-place ()
+  "The form that is being evaluated of the file that is being loaded as source, or NIL."
+  (let ((stream (and *tap* (tap-stream *tap*))))
+    (when (and stream (open-stream-p stream) (equal (file-of-stream stream) *file*))
+      (append (list :path *file*)
+              (stream-place stream (sb-impl::form-tracking-stream-form-start-char-pos stream))))))
+
+(defun diagnostic-place (condition)
+  "A property list that says where CONDITION belongs."
+  (let* ((context (and (boundp 'sb-c::*source-info*)
+                       (ignore-errors (sb-c::find-error-context nil))))
+         (input-error (input-error condition))
+         (inner (innermost-condition condition))
+         (stream (and (typep inner 'stream-error)
+                      (ignore-errors (stream-error-stream inner)))))
+    (cond ((and (streamp stream) (or input-error (typep inner 'reader-error)))
+           (append (list :path (or (file-of-stream stream) *file*))
+                   (reader-error-place input-error stream)))
+          (context (compiler-place context))
+          ((frame-place))
+          ((source-load-place))
+          ((reading-place))
+          (t (list :path *file*)))))
+
+(defun frame-position (location source file)
+  "Where code LOCATION of debug SOURCE is in FILE, a native name, as a property list; NIL if nothing is known of FILE. It is a line
+and column if the file was read in this load; else what the host finds in the file's sidecar."
+  (let* ((toplevel (sb-di:code-location-toplevel-form-offset location))
+         (number (sb-di:code-location-form-number location))
+         (tap (gethash (sb-di:debug-source-namestring source) (load-session-taps *load-session*)))
+         (position (and tap (tap-position tap toplevel number))))
+    (cond (position
+           (multiple-value-bind (line column) (tap-line-and-column tap position)
+             (list :path file :line line :column column)))
+          ((or (gethash file *loaded-files*) (equal file *file*))
+           (list :path file
+                 :at (list (sb-di:debug-source-created source) toplevel number))))))
+
+(defun frame-place ()
+  "Where the innermost frame stands whose file was loaded through us, or NIL."
+  (sb-debug:map-backtrace
+   (lambda (frame)
+     (let* ((location (sb-di:frame-code-location frame))
+            (source (ignore-errors (sb-di:code-location-debug-source location)))
+            (name (and source (sb-di:debug-source-namestring source)))
+            (file (and name (ignore-errors (sb-ext:native-namestring (truename name)))))
+            (place (and file (ignore-errors (frame-position location source file)))))
+       (when place
+         (return-from frame-place place))))))
+
+(defun note-undefined-names ()
+  "Add what the compiler would have said at the end of a compilation unit that is now abandoned: undefined variables, and
+functions that no file has defined so far."
+  (when (boundp 'sb-c::*undefined-warnings*)
+    (dolist (undefined sb-c::*undefined-warnings*)
+      (let ((name (sb-c::undefined-warning-name undefined))
+            (kind (sb-c::undefined-warning-kind undefined)))
+        (unless (and (eq kind :function) (fboundp name))
+          (dolist (context (sb-c::undefined-warning-warnings undefined))
+            (push (list* :severity (if (eq kind :variable) "warning" "style-warning")
+                         :message (format nil "undefined ~(~A~): ~S~:[~; (it may be defined in a file that the load ~
+                                               did not reach)~]"
+                                          kind name (not (eq kind :variable)))
+                         (compiler-place context))
+                  (load-session-diagnostics *load-session*))))))))
+
+(defun note-diagnostic (condition &optional (severity (severity condition)))
+  "Add CONDITION to the diagnostics of this load, once. The place that it belongs to."
+  (let ((session *load-session*))
+    (when (and severity session)
+      (let* ((place (ignore-errors (diagnostic-place condition)))
+             (text (condition-text condition))
+             (key (list severity text place)))
+        (unless (gethash key (load-session-seen session))
+          (setf (gethash key (load-session-seen session)) t)
+          (let ((diagnostic (list* :severity severity :message text place)))
+            (push diagnostic (load-session-diagnostics session))
+            (unless (or *loading* (member severity '("error" "read-error") :test #'equal))
+              (push diagnostic (load-session-compiler-said session)))))
+        place))))
+
+(defun keep-diagnostics (session)
+  "Put what was said of each file that was compiled in SESSION into its fasl's record."
+  (loop for file being the hash-keys of (load-session-fasls session) using (hash-value fasl)
+        for said = (remove-if-not (lambda (diagnostic) (equal (getf diagnostic :path) file))
+                                  (reverse (load-session-compiler-said session)))
+        for record = (and said (read-record fasl))
+        when record
+          do (setf (fasl-record-diagnostics record) said)
+             (write-record fasl record)))
+
+(defun note-kept-diagnostics (session record)
+  "Tell in SESSION what was said when the fasl of RECORD was compiled, unless it was said just now."
+  (dolist (diagnostic (fasl-record-diagnostics record))
+    (destructuring-bind (&key severity message &allow-other-keys) diagnostic
+      (let ((place (list :path (getf diagnostic :path) :line (getf diagnostic :line)
+                         :column (getf diagnostic :column))))
+        (unless (find-if (lambda (other)
+                           (and (equal (getf other :severity) severity)
+                                (equal (getf other :message) message)
+                                (loop for (key value) on place by #'cddr
+                                      always (equal (getf other key) value))))
+                         (load-session-diagnostics session))
+          (push (list* :kept t diagnostic) (load-session-diagnostics session)))))))
+
+(defun diagnostic-json (diagnostic)
+  "DIAGNOSTIC as an object."
+  (destructuring-bind (&key severity message path line column form at kept) diagnostic
+    (object "severity" severity "path" path "line" line "column" column "message" message "form" form
+            "kept" (and kept :true)
+            "at" (and at (destructuring-bind (write-date toplevel number) at
+                           (object "write_date" write-date "form" toplevel "number" number))))))

@@ -1,0 +1,116 @@
+;;;; What stops a load: its kind, the names that belong to it, and what it says to somebody who did not write ASDF.
+
+(in-package :steelbank)
+
+(defun missing-name (condition)
+  "The name of what CONDITION says is missing."
+  (let ((name (asdf/find-component:missing-requires condition)))
+    (if (stringp name) name (string-downcase (princ-to-string name)))))
+
+(defun dependent (condition)
+  "The path of the component whose dependency CONDITION says is missing, or NIL."
+  (let* ((component (and (typep condition 'asdf:missing-dependency)
+                         (asdf/find-component:missing-required-by condition)))
+         ;; While a system is being defined, as for :defsystem-depends-on, ASDF names none.
+         (action (first (asdf/session:visiting-action-list asdf/session:*asdf-session*))))
+    (cond (component (component-path component))
+          ((and action (typep condition 'asdf:missing-dependency))
+           (component-path (cdr action))))))
+
+(defun known-version (condition)
+  "The version of the system that is not the one that CONDITION says is wanted, or NIL."
+  (ignore-errors (asdf:component-version (asdf:find-system (missing-name condition)))))
+
+(defun failure-names (condition)
+  "The kind of CONDITION and the names that belong to it, as a property list."
+  (typecase condition
+    (asdf:missing-component
+     (list :kind (cond ((typep condition 'asdf:missing-component-of-version) "version-mismatch")
+                       ((not (typep condition 'asdf:missing-dependency)) "unknown-system")
+                       ((typep (asdf/find-component:missing-required-by condition) '(or null asdf:system))
+                        "missing-dependency")
+                       (t "missing-component"))
+           :name (missing-name condition)
+           :required-by (dependent condition)))
+    (asdf:circular-dependency
+     (list :kind "circular-dependency"
+           :name (format nil "~{~A~^ -> ~}"
+                         (remove-duplicates
+                          (loop for (nil . component) in (asdf/action:circular-dependency-actions condition)
+                                collect (component-path component))
+                          :test #'equal :from-end t))))
+    (asdf:load-system-definition-error
+     (list :kind "system-definition"
+           :name (princ-to-string (asdf:error-name condition))
+           :path (sb-ext:native-namestring (asdf:error-pathname condition))))
+    ((or uiop:compile-file-error asdf:compile-error)
+     (list :kind "compile"))
+    (heap-share-exhausted
+     (list :kind "heap"))
+    ((satisfies cache-trouble-p)
+     (list :kind "cache"
+           :path (sb-ext:native-namestring *cache-directory*)))
+    (file-error
+     (list :kind "file"
+           :path (ignore-errors (sb-ext:native-namestring (file-error-pathname condition)))))
+    (t (list :kind "load"))))
+
+(defun component-path (component)
+  "The names of COMPONENT and what it is part of, outermost first, joined by slashes."
+  (format nil "~{~A~^/~}" (asdf:component-find-path component)))
+
+(defun failure (condition &optional place)
+  "What stopped the load: a property list of kind, message, file and what can be tried. PLACE is where it happened."
+  (let ((names (failure-names condition)))
+    (append names
+            (unless (getf names :path)
+              (list :path (or *file* (getf place :path))))
+            (list :message (failure-text names condition)
+                  :restarts (remove-duplicates
+                             (loop for restart in (compute-restarts condition)
+                                   unless (or (eq (restart-name restart) 'abort)
+                                              (member restart (load-session-restarts *load-session*)))
+                                     collect (bounded-text (princ-to-string restart) 200))
+                             :test #'equal)))))
+
+(defun failure-text (names condition)
+  "What CONDITION, with its NAMES, says to somebody who did not write ASDF."
+  (destructuring-bind (&key kind name required-by path) names
+    (flet ((kind-p (string) (equal kind string)))
+      (cond ((kind-p "missing-dependency")
+             (format nil "System ~A,~@[ which ~A depends on,~] is not known to ASDF." name required-by))
+            ((kind-p "missing-component")
+             (format nil "Component ~A, which ~A depends on, is not defined beside it." name required-by))
+            ((kind-p "version-mismatch")
+             (format nil "System ~A is of version ~A; ~:[~A is asked for~;~:*~A depends on version ~A~]."
+                     name (or (known-version condition) "none") required-by
+                     (asdf/find-component:missing-version condition)))
+            ((kind-p "unknown-system")
+             (format nil "System ~A is not known to ASDF." name))
+            ((kind-p "circular-dependency")
+             (format nil "These depend on each other in a circle: ~A." name))
+            ((kind-p "compile")
+             (format nil "~A does not compile; the diagnostics say why." *file*))
+            ((kind-p "cache")
+             (format nil "The cache folder ~A cannot be used: ~A" path (condition-text condition)))
+            ((typep condition 'heap-share-exhausted)
+             (heap-text condition))
+            ((typep condition 'serious-condition)
+             (condition-text condition))
+            (t
+             (format nil "The debugger was called: ~A" (condition-text condition)))))))
+
+(defun heap-text (condition)
+  "What CONDITION, a full heap, says, and whether what was loaded keeps it full."
+  (sb-ext:gc :full t)
+  (let ((used (sb-kernel:dynamic-usage)))
+    (format nil "~A~@[ What was loaded keeps ~D MiB, so that whatever needs much memory fails from now on: start ~
+                 again with a larger --dynamic-space-size.~]"
+            (condition-text condition)
+            (and (> used (heap-limit)) (floor used (* 1024 1024))))))
+
+(defun failure-json (failure)
+  "FAILURE as an object."
+  (destructuring-bind (&key kind name required-by path message restarts) failure
+    (object "kind" kind "name" name "required_by" required-by "path" path "message" message
+            "restarts" restarts)))

@@ -1,0 +1,303 @@
+;;;; Fasls and sidecars in a cache of our own: where they go, and when they are fit to be loaded.
+;;;;
+;;;; Beside each fasl stands its *record*: which contents of which source it was compiled from, its own size and hash, and
+;;;; what the compiler said. ASDF compares dates in whole seconds; the record tells an edit within that second, an older
+;;;; file that was put back, a damaged fasl, and a compilation that failed.
+
+(in-package :steelbank)
+
+(defvar *cache-directory* nil
+  "Where fasls and sidecars go: a directory of our own, so that they never clash with the user's.")
+
+(defstruct (file-version (:constructor make-file-version (write-date size hash)))
+  "What a file is or was: its write date (universal time), its size in octets, the FNV-1a hash of its octets."
+  (write-date 0 :type (integer 0))
+  (size 0 :type (integer 0))
+  (hash 0 :type (unsigned-byte 64)))
+
+(defvar *loaded-files* (make-hash-table :test 'equal :synchronized t)
+  "Native truename of each source file loaded through us -> its FILE-VERSION at that time.")
+
+(defun same-contents-p (version other)
+  "True when VERSION and OTHER, file versions, are of one text, whatever their dates."
+  (and (= (file-version-size version) (file-version-size other))
+       (= (file-version-hash version) (file-version-hash other))))
+
+(defun current-version (path)
+  "The version of the file PATH now, or NIL when it cannot be read."
+  (handler-case (let ((write-date (file-write-date path))
+                      (octets (file-octets path)))
+                  (make-file-version write-date (length octets) (fnv-1a octets)))
+    (file-error () nil)
+    (stream-error () nil)))
+
+(defun use-own-cache ()
+  "Have ASDF keep fasls in the cache. An init file or a system may have told it something else."
+  (when *cache-directory*
+    (asdf:initialize-output-translations
+     `(:output-translations (t (,*cache-directory* "fasls" :implementation :**/ :*.*.*))
+                            :ignore-inherited-configuration))))
+
+;;; A cache over another one: what is made goes here, what is there is read from the lower one. A scratch image has such a cache.
+
+(defvar *borrowed-files* (make-hash-table :test 'equal :synchronized t)
+  "Native names of the files of this cache that were looked for in the lower one.")
+
+(defun lower-cache ()
+  "The directory of the cache below this one, or NIL if there is none."
+  (and *cache-directory*
+       (uiop:directory-exists-p (merge-pathnames "lower/" *cache-directory*))))
+
+(defun borrowed (path)
+  "PATH, a file of the cache. The first time that it is asked for and is not there, it is taken from the lower cache."
+  (let ((lower (lower-cache)))
+    (when (and lower (in-cache-p path))
+      (let ((name (sb-ext:native-namestring path)))
+        (unless (gethash name *borrowed-files*)
+          (setf (gethash name *borrowed-files*) t)
+          (let ((from (merge-pathnames (uiop:enough-pathname path *cache-directory*) lower)))
+            (when (and (not (probe-file path)) (probe-file from))
+              ;; What cannot be taken is made again.
+              (ignore-errors
+               (ensure-directories-exist path)
+               (sb-posix:link (sb-ext:native-namestring from) name))))))))
+  path)
+
+(defun borrowing-translation (function path)
+  "Around ASDF:APPLY-OUTPUT-TRANSLATIONS: what the lower cache has is here, too."
+  (let ((translated (funcall function path)))
+    (cond ((pathnamep translated)
+           (borrowed (record-path translated))
+           (borrowed translated))
+          (t translated))))
+
+(defun sidecar-directory ()
+  "Where sidecars are kept."
+  (merge-pathnames "taps/" *cache-directory*))
+
+(defun in-cache-p (path)
+  "True when PATH names something in the cache."
+  (and path
+       *cache-directory*
+       (ignore-errors (uiop:subpathp path *cache-directory*))
+       t))
+
+(defun cache-trouble-p (condition)
+  "True when CONDITION says that a file of the cache cannot be read or written."
+  (typecase condition
+    (file-error (in-cache-p (file-error-pathname condition)))
+    (end-of-file nil)
+    (stream-error (let ((stream (stream-error-stream condition)))
+                    (and (typep stream 'file-stream) (in-cache-p (ignore-errors (pathname stream))))))))
+
+;;; Records
+
+(defstruct (fasl-record (:constructor make-fasl-record (source size hash &optional diagnostics)))
+  "What is known of a fasl: the version of its SOURCE, its own SIZE and HASH, and the DIAGNOSTICS of its compilation."
+  (source nil :type file-version)
+  (size 0 :type (integer 0))
+  (hash 0 :type (unsigned-byte 64))
+  (diagnostics '() :type list))
+
+(defparameter *record-head* (format nil "steelbank fasl record 1~%")
+  "What a record's file begins with; the hash of the rest follows.")
+
+(defun record-path (fasl)
+  "Where the record of FASL is."
+  (sb-ext:parse-native-namestring (concatenate 'string (sb-ext:native-namestring fasl) ".record")))
+
+(defun utf-8 (string)
+  "The octets of STRING. A character that UTF-8 has no form for becomes U+FFFD."
+  (coerce (sb-ext:string-to-octets string :external-format '(:utf-8 :replacement #\ufffd)) 'octets))
+
+(defun write-record (fasl record)
+  "Put RECORD beside FASL. A cache that cannot be written is told by those who need it."
+  (let* ((source (fasl-record-source record))
+         (body (utf-8 (with-standard-io-syntax
+                        (prin1-to-string
+                         (list :source (list (file-version-write-date source) (file-version-size source)
+                                             (file-version-hash source))
+                               :fasl (list (fasl-record-size record) (fasl-record-hash record))
+                               :diagnostics (fasl-record-diagnostics record)))))))
+    (handler-case (replace-file (record-path fasl)
+                                (concatenate 'octets (utf-8 (format nil "~A~16,'0X~%" *record-head* (fnv-1a body)))
+                                             body))
+      ((or file-error stream-error) () nil))))
+
+(defun parse-record (octets)
+  "The record that OCTETS are, or NIL if they are damaged."
+  (let* ((head (utf-8 *record-head*))
+         (start (+ (length head) 17)))
+    (when (and (> (length octets) start)
+               (null (mismatch head octets :end2 (length head))))
+      (let ((body (subseq octets start)))
+        (when (equalp (subseq octets (length head) start) (utf-8 (format nil "~16,'0X~%" (fnv-1a body))))
+          ;; These are the octets that were written, so they can be read.
+          (destructuring-bind (&key source fasl diagnostics)
+              (with-standard-io-syntax
+                (let ((*read-eval* nil))
+                  (read-from-string (sb-ext:octets-to-string body :external-format :utf-8))))
+            (make-fasl-record (apply #'make-file-version source) (first fasl) (second fasl) diagnostics)))))))
+
+(defun read-record (fasl)
+  "The record of FASL, or NIL if there is none that is whole."
+  (handler-case (parse-record (file-octets (record-path fasl)))
+    ((or file-error stream-error) () nil)))
+
+(defun discard-fasl (fasl)
+  "Remove FASL, whatever has taken its place, and its record."
+  (uiop:delete-file-if-exists (record-path fasl))
+  (let ((found (probe-file fasl)))
+    (cond ((null found))
+          ((uiop:directory-pathname-p found)
+           (uiop:delete-directory-tree found :validate #'in-cache-p))
+          (t (uiop:delete-file-if-exists fasl)))))
+
+(defun whole-record (fasl)
+  "The record of FASL if it tells that FASL is what was written; else NIL."
+  (let ((record (read-record fasl)))
+    (when record
+      (let ((version (current-version fasl)))
+        (and version
+             (= (file-version-size version) (fasl-record-size record))
+             (= (file-version-hash version) (fasl-record-hash record))
+             record)))))
+
+(defun make-record (fasl source)
+  "Put a record beside FASL, which was compiled from SOURCE, a file version. The record, or NIL if there is no fasl."
+  (let ((version (current-version fasl)))
+    (when version
+      (let ((record (make-fasl-record source (file-version-size version) (file-version-hash version))))
+        (write-record fasl record)
+        record))))
+
+;;; Fit to be loaded
+
+(defun damaged-fasl-p (condition fasl)
+  "True when CONDITION, signalled while the file FASL is loaded, says that it is not there, or no whole fasl of this
+SBCL."
+  (flet ((this-p (stream)
+           (and (typep stream 'file-stream)
+                (uiop:pathname-equal (ignore-errors (pathname stream)) fasl))))
+    (typecase condition
+      (sb-fasl::invalid-fasl (this-p (sb-fasl::invalid-fasl-stream condition)))
+      (end-of-file (this-p (stream-error-stream condition)))
+      (file-error (and (uiop:pathname-equal (file-error-pathname condition) fasl)
+                       (not (probe-file fasl))))
+      (simple-error (let ((control (simple-condition-format-control condition)))
+                      (and (stringp control)
+                           (or (search "empty FASL file" control)
+                               (search "corrupt fasl file" control))))))))
+
+(defun compiled-source (component)
+  "The source file that the fasl of COMPONENT is compiled from, or NIL if there is none."
+  (let ((file (first (asdf:input-files (asdf:make-operation 'asdf:compile-op) component))))
+    (and file (probe-file file))))
+
+(defun sidecar-lost-p (component record)
+  "True when the sidecar of what RECORD, of COMPONENT's fasl, says that it was compiled from is not in the cache, damaged
+or incomplete."
+  (let ((source (compiled-source component)))
+    (and source
+         (not (eq :complete
+                  (sidecar-state (borrowed
+                                  (merge-pathnames
+                                   (sb-ext:parse-native-namestring
+                                    (sidecar-name source (file-version-write-date (fasl-record-source record))))
+                                   (sidecar-directory)))))))))
+
+(defun recompile (component)
+  "Compile COMPONENT as ASDF does."
+  (asdf:perform (asdf:make-operation 'asdf:compile-op) component))
+
+(defun fit-record (fasl component)
+  "The record of FASL, of COMPONENT, after FASL was compiled again if it is damaged, gone, or has lost its sidecar. A
+system that compiles in a way of its own writes no record: then one is made."
+  (let ((record (whole-record fasl)))
+    (cond ((and record (not (sidecar-lost-p component record)))
+           record)
+          (t
+           (discard-fasl fasl)
+           (recompile component)
+           (or (whole-record fasl)
+               (let* ((source (compiled-source component))
+                      (version (and source (current-version source))))
+                 (and version (make-record fasl version))))))))
+
+(defun call-with-whole-fasl (fasl component function)
+  "Call FUNCTION, which loads FASL, of COMPONENT, with its record. A fasl of the cache that turns out to be damaged or
+gone is compiled again, and FUNCTION called once more."
+  (let ((record (fit-record fasl component)))
+    (block damaged
+      (handler-bind ((error (lambda (condition)
+                              (when (damaged-fasl-p condition fasl)
+                                (return-from damaged)))))
+        (funcall function)
+        (return-from call-with-whole-fasl record)))
+    (discard-fasl fasl)
+    (recompile component)
+    (funcall function)
+    (whole-record fasl)))
+
+(defun call-in-shared-cache (function)
+  "Call FUNCTION, which compiles into the cache. Another process may do the same at that moment, and have taken a file
+away to put its own there: then call FUNCTION again, at most twice."
+  (loop repeat 2
+        do (block moved
+             (handler-bind ((file-error (lambda (condition)
+                                          (when (and (cache-trouble-p condition)
+                                                     (not (probe-file (file-error-pathname condition))))
+                                            (return-from moved)))))
+               (return-from call-in-shared-cache (funcall function)))))
+  (funcall function))
+
+(sb-ext:define-load-time-global *fasl-features* (sb-fasl::compute-features-affecting-fasl-format)
+  "The features that this SBCL writes into fasls, and wants to find there.")
+
+(defun constant-fasl-features (function)
+  "Around SB-FASL::COMPUTE-FEATURES-AFFECTING-FASL-FORMAT: they are what SBCL was built with. Code that has changed
+*FEATURES* has not changed that, and its fasls are good."
+  (declare (ignore function))
+  *fasl-features*)
+
+;;; Stale
+
+(defun stale-fasl-p (fasl source component)
+  "True when FASL, of COMPONENT, was not compiled from what SOURCE holds now, or when SOURCE was loaded with other
+contents and ASDF, for which a file changes by becoming newer, would not load FASL again."
+  (let* ((record (read-record fasl))
+         (version (and record (current-version source)))
+         (loaded (gethash (sb-ext:native-namestring source) *loaded-files*)))
+    (and version
+         (or (not (same-contents-p version (fasl-record-source record)))
+             (and loaded
+                  (not (same-contents-p version loaded))
+                  (let ((stamp (asdf/action:component-operation-time (asdf:make-operation 'asdf:load-op) component)))
+                    (and (realp stamp) (>= stamp (file-write-date fasl)))))))))
+
+(defun discard-stale-fasl (operation component)
+  "Remove the fasl that OPERATION, a COMPILE-OP, makes of COMPONENT, if it is not fit: without a whole record, or stale.
+Then ASDF makes it again, and what depends on it."
+  (let ((fasl (first (asdf:output-files operation component)))
+        (source (compiled-source component)))
+    (when (and source (in-cache-p fasl) (probe-file fasl))
+      (let ((stale (or (uiop:directory-exists-p fasl)
+                       (null (read-record fasl))
+                       (stale-fasl-p fasl source component))))
+        (when stale
+          (discard-fasl fasl))))))
+
+(defun changed-unseen-p (path loaded)
+  "True when the file PATH is another than LOADED, a file version, and ASDF may not see it, because it is not newer."
+  (and (<= (or (ignore-errors (file-write-date path)) 0) (file-version-write-date loaded))
+       (let ((version (current-version path)))
+         (and version (not (same-contents-p version loaded))))))
+
+(defun read-changed-definitions ()
+  "Have ASDF read again the system definitions that have changed without its seeing it."
+  (loop for (path . loaded) in (loop for file being the hash-keys of *loaded-files* using (hash-value loaded)
+                                     for path = (sb-ext:parse-native-namestring file)
+                                     when (equal (pathname-type path) "asd")
+                                       collect (cons path loaded))
+        when (and (probe-file path) (changed-unseen-p path loaded))
+          do (asdf:load-asd path)))

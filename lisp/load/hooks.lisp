@@ -1,0 +1,130 @@
+;;;; What a load notes while ASDF, the compiler and the loader work: encapsulations, which act only within a load of ours.
+
+(in-package :steelbank)
+
+(defun checked-find-source-paths (function form toplevel-form)
+  "Around SB-C::FIND-SOURCE-PATHS: between two top-level forms it is safe to stop."
+  (check-load-session)
+  (funcall function form toplevel-form))
+
+(defun call-for-component (session component what function)
+  "Call FUNCTION, which compiles or loads COMPONENT, and tell before. The component's file."
+  (check-load-session)
+  (let ((file (source-file-of component))
+        (*loading* (string= what "load")))
+    (incf (load-session-done session))
+    (when (load-session-progress session)
+      (funcall (load-session-progress session)
+               (load-session-done session) (load-session-total session) what file))
+    (call-with-file session file function)
+    file))
+
+(defun compiled-version (session source)
+  "The version of the file SOURCE that was compiled in SESSION: as it was read, else as it is."
+  (or (gethash (sb-ext:native-namestring source) (load-session-versions session))
+      (current-version source)))
+
+(defun noted-compilation (function operation component)
+  "Around ASDF's compilation of one file. A record stands only beside the fasl of a compilation that was a success."
+  (let ((session *load-session*)
+        (fasl (first (asdf:output-files operation component))))
+    (if (null session)
+        (funcall function operation component)
+        (let ((kept (in-cache-p fasl)))
+          (when kept
+            (uiop:delete-file-if-exists (record-path fasl)))
+          (let ((file (call-for-component session component "compile"
+                                          (lambda ()
+                                            (call-in-shared-cache
+                                             (lambda () (funcall function operation component))))))
+                (source (compiled-source component)))
+            (push file (load-session-compiled session))
+            (when (and kept source)
+              (let ((version (compiled-version session source)))
+                (when version
+                  (make-record fasl version)
+                  (setf (gethash (sb-ext:native-namestring source) (load-session-fasls session)) fasl)))))))))
+
+(defun note-loaded-file (session file version)
+  "Remember that FILE, as it was at VERSION, is loaded in SESSION."
+  (when version
+    (setf (gethash file *loaded-files*) version))
+  (unless (member file (load-session-compiled session) :test #'equal)
+    (pushnew file (load-session-cached session) :test #'equal)))
+
+(defun component-version (component)
+  "The version of the file of COMPONENT now, or NIL if there is none."
+  (let ((path (asdf:component-pathname component)))
+    (and path (current-version path))))
+
+(defun noted-load-fasl (function operation component)
+  "Around ASDF's loading of one file from its fasl."
+  (let ((session *load-session*)
+        (fasl (first (asdf:input-files operation component))))
+    (flet ((load-fasl () (funcall function operation component)))
+      (cond ((null session)
+             (load-fasl))
+            ((not (and (in-cache-p fasl) (typep component 'asdf:cl-source-file)))
+             (let ((version (component-version component)))
+               (note-loaded-file session (call-for-component session component "load" #'load-fasl) version)))
+            (t
+             (let* ((record nil)
+                    (file (call-for-component session component "load"
+                                              (lambda ()
+                                                (setf record (call-with-whole-fasl fasl component #'load-fasl)))))
+                    (compiled (member file (load-session-compiled session) :test #'equal)))
+               (when (and record (not compiled))
+                 (note-kept-diagnostics session record))
+               (note-loaded-file session file (if record
+                                                  (fasl-record-source record)
+                                                  (component-version component)))))))))
+
+(defun noted-load-source (function operation component)
+  "Around ASDF's loading of one file as source."
+  (let ((session *load-session*)
+        (version (component-version component)))
+    (if (null session)
+        (funcall function operation component)
+        (note-loaded-file session
+                          (call-for-component session component "load"
+                                              (lambda () (funcall function operation component)))
+                          version))))
+
+(defun noted-action-stamp (function plan operation component &rest options &key just-done)
+  "Around ASDF's question when an action was done last: of a fasl that is not fit, never."
+  (let ((session *load-session*))
+    (when (and session
+               (not just-done)
+               (typep operation 'asdf:compile-op)
+               (typep component 'asdf:cl-source-file)
+               (not (gethash component (load-session-checked session))))
+      (setf (gethash component (load-session-checked session)) t)
+      (discard-stale-fasl operation component)))
+  (apply function plan operation component options))
+
+(defun noted-load-as-source (function stream &rest arguments)
+  "Around SB-FASL::LOAD-AS-SOURCE: system definitions and init files, too, are files that can fail."
+  (let ((file (and (typep stream 'file-stream) (ignore-errors (truename stream)))))
+    (if (and *load-session* file)
+        (call-with-file *load-session* (sb-ext:native-namestring file)
+                        (lambda () (apply function stream arguments)))
+        (apply function stream arguments))))
+
+(defun install-load-hooks ()
+  "Put the notes of progress and the safe points in place. They act only within a load of ours."
+  (install-tap)
+  (loop for (name function)
+          in '((asdf/lisp-action:perform-lisp-compilation noted-compilation)
+               (asdf/lisp-action:perform-lisp-load-fasl noted-load-fasl)
+               (asdf/lisp-action:perform-lisp-load-source noted-load-source)
+               (asdf/action:compute-action-stamp noted-action-stamp)
+               (sb-impl::%defpackage noted-defpackage)
+               (sb-impl::%defconstant noted-defconstant)
+               (sb-kernel::%compiler-defstruct noted-compiler-defstruct)
+               (sb-fasl::load-as-source noted-load-as-source)
+               (sb-fasl::compute-features-affecting-fasl-format constant-fasl-features)
+               (asdf/output-translations:apply-output-translations borrowing-translation)
+               (sb-c::find-source-paths checked-find-source-paths))
+        do (sb-ext:without-package-locks
+             (sb-int:encapsulate name 'steelbank-load (symbol-function function))))
+  t)

@@ -1,0 +1,340 @@
+;;;; Loading a system or a file. A load ends in an outcome, whatever ends it.
+
+(in-package :steelbank)
+
+(defun tap-sink (session)
+  "A sink that writes each sidecar into the cache, and keeps the tap's positions for late diagnostics."
+  (lambda (tap sidecar)
+    (let* ((path (truename (tap-stream tap)))
+           (file (sb-ext:native-namestring path))
+           (version (make-file-version (sb-c::file-info-write-date (tap-file-info tap))
+                                       (with-open-file (stream path :element-type '(unsigned-byte 8))
+                                         (file-length stream))
+                                       (tap-content-hash tap))))
+      (setf (gethash file (load-session-versions session)) version)
+      ;; System definitions, too, name symbols.
+      (when (tap-source-load tap)
+        (setf (gethash file *loaded-files*) version)))
+    (setf (gethash (namestring (sb-c::file-info-pathname (tap-file-info tap))) (load-session-taps session))
+          tap)
+    (when *cache-directory*
+      (handler-case (write-sidecar tap sidecar (sidecar-directory))
+        ((or file-error stream-error) () nil)))
+    (trim-tap tap)))
+
+(defun cause (condition)
+  "What CONDITION, as which ASDF passes on what happened in a system definition, was made of."
+  (if (typep condition 'asdf:load-system-definition-error)
+      (cause (asdf/find-system:error-condition condition))
+      condition))
+
+(defun note-failure (session condition)
+  "Remember in SESSION that CONDITION ends the load. The stack still stands, so it can be told where."
+  (let* ((cause (cause condition))
+         (place (unless (typep cause '(or uiop:compile-file-error asdf:compile-error asdf:system-definition-error))
+                  (note-diagnostic cause (or (severity cause) "error")))))
+    (ignore-errors (note-undefined-names))
+    (unless (typep condition 'heap-share-exhausted)
+      (setf (load-session-failure session) (failure condition place)))))
+
+(defun true-reason (condition)
+  "CONDITION, or a full heap if code has left the load because of that, in a way that does not say so."
+  (flet ((full-p () (> (sb-kernel:dynamic-usage) (heap-limit))))
+    (if (and (typep condition 'left-by-exit)
+             (full-p)
+             (progn (sb-ext:gc :full t) (full-p)))
+        (make-condition 'heap-share-exhausted)
+        condition)))
+
+(defun failed-outcome (session condition)
+  "The outcome of a load that CONDITION ended. What the load had filled of the heap is garbage by now."
+  (list :status "failed"
+        :failure (or (load-session-failure session)
+                     (let ((*file* (load-session-file session))
+                           (*checking-heap* t))
+                       (failure (true-reason condition))))))
+
+(defun run-load (session function)
+  "Call FUNCTION as the load SESSION. The outcome, unless FUNCTION leaves to a place outside of the load."
+  (catch 'end-of-load
+    (let ((condition
+            (catch 'fault
+              (let ((*checking-heap* nil)
+                    (*note-fault* (lambda (condition) (note-failure session condition)))
+                    (*leave-call* (lambda () (leave-load session)))
+                    (sb-ext:*invoke-debugger-hook* 'debugger-hook)
+                    (*debugger-hook* nil))
+                (with-simple-restart (abort "Give up the load.")
+                  ;; Only what is said; what nobody handles comes to the debugger's hook.
+                  (handler-bind ((sb-c:fatal-compiler-error #'note-diagnostic)
+                                 (sb-c:compiler-error #'note-diagnostic)
+                                 (warning #'note-diagnostic)
+                                 (error #'continue-with-new-structure))
+                    (funcall function))
+                  (throw 'end-of-load '(:status "loaded"))))
+              (make-condition 'left-by-exit))))
+      (failed-outcome session condition))))
+
+(defun load-outcome (session function)
+  "Call FUNCTION as the load SESSION. The outcome, however it ends."
+  (let ((outcome nil))
+    (block load
+      (unwind-protect (setf outcome (run-load session function))
+        (unless outcome
+          (return-from load))))
+    (or outcome
+        (failed-outcome session (make-condition 'left-by-exit)))))
+
+(defvar *noted-serial* nil
+  "The highest serial number of code whose files NOTE-LOADED-CODE has seen; NIL before the first load.")
+
+(defun highest-serial ()
+  "The highest serial number of the code in the image."
+  (let ((highest -1))
+    (sb-vm:map-code-objects
+     (lambda (code)
+       (setf highest (max highest (sb-kernel:%code-serialno code)))))
+    highest))
+
+(defun known-component-files ()
+  "The files of all components that ASDF knows, as a table: what becomes of them, the operations on them tell."
+  (let ((files (make-hash-table :test 'equal)))
+    (labels ((walk (component)
+               (if (typep component 'asdf:parent-component)
+                   (mapc #'walk (asdf:component-children component))
+                   (let ((true (ignore-errors (probe-file (asdf:component-pathname component)))))
+                     (when true
+                       (setf (gethash (sb-ext:native-namestring true) files) t))))))
+      (dolist (name (asdf:registered-systems))
+        (let ((system (asdf:registered-system name)))
+          (when system
+            (walk system)))))
+    files))
+
+(defun note-loaded-code (session)
+  "Remember the files of code that is new in the image and that no component of ASDF's brought: a program may compile
+and load files by itself. Only files that are still what was compiled."
+  (let ((seen (make-hash-table :test 'equal))
+        (highest *noted-serial*)
+        (components (known-component-files)))
+    (sb-vm:map-code-objects
+     (lambda (code)
+       (let ((serial (sb-kernel:%code-serialno code)))
+         (when (> serial *noted-serial*)
+           (setf highest (max highest serial))
+           (let* ((source (code-source code))
+                  (path (and source (sb-c::debug-source-namestring source))))
+             (when (stringp path)
+               (setf (gethash path seen) (sb-c::debug-source-created source))))))))
+    (setf *noted-serial* highest)
+    (loop for path being the hash-keys of seen using (hash-value created)
+          for true = (and created
+                          (eql (mismatch "/" path) 1)
+                          (ignore-errors (probe-file path)))
+          for file = (and true (sb-ext:native-namestring true))
+          for version = (and true
+                             (not (gethash file *loaded-files*))
+                             (not (gethash file components))
+                             (or (gethash file (load-session-versions session)) (current-version true)))
+          when (and version (= created (file-version-write-date version)))
+            do (setf (gethash file *loaded-files*) version))))
+
+(defun call-with-load-session (session function)
+  "Call FUNCTION as a load: quiet, tapped, with its uses recorded whatever the policy. The outcome as a
+property list; FUNCTION's effects before a failure remain."
+  (let* ((start (get-internal-real-time))
+         (sink (make-broadcast-stream))
+         (outcome
+           (let ((*load-session* session)
+                 (*file* nil)
+                 (*tap-sink* (tap-sink session))
+                 (*standard-output* sink) (*error-output* sink) (*trace-output* sink)
+                 (*compile-verbose* nil) (*compile-print* nil) (*load-verbose* nil) (*load-print* nil)
+                 (*package* (find-package :common-lisp-user))
+                 (sb-c::*policy-min* sb-c::*policy-min*))
+             (setf (load-session-restarts session) (compute-restarts))
+             (sb-ext:restrict-compiler-policy 'sb-c::store-xref-data 3)
+             (use-own-cache)
+             (unless *noted-serial*
+               (setf *noted-serial* (highest-serial)))
+             (prog1 (load-outcome session function)
+               (note-loaded-code session)))))
+    (keep-diagnostics session)
+    (forget-unread-systems)
+    (append outcome
+            (list :duration-ms (round (* 1000 (- (get-internal-real-time) start))
+                                      internal-time-units-per-second)
+                  :compiled (remove-duplicates (reverse (load-session-compiled session))
+                                               :test #'equal :from-end t)
+                  :cached (reverse (load-session-cached session))
+                  :diagnostics (reverse (load-session-diagnostics session))
+                  :cautions (reverse (load-session-cautions session))))))
+
+(defun forget-unread-systems ()
+  "Have ASDF forget the systems whose definitions were left in the middle: it would trip over them for ever."
+  (dolist (name (asdf:registered-systems))
+    (unless (typep (asdf:registered-system name) 'asdf:system)
+      (asdf:clear-system name))))
+
+(defun note-kept-diagnostics-of-system (session system)
+  "Tell in SESSION what was said when the files of SYSTEM were compiled that this load did not compile."
+  (let ((compile (asdf:make-operation 'asdf:compile-op)))
+    (dolist (component (system-files system))
+      (let ((file (ignore-errors (source-file-of component)))
+            (fasl (ignore-errors (first (asdf:output-files compile component)))))
+        (when (and fasl
+                   (in-cache-p fasl)
+                   (not (member file (load-session-compiled session) :test #'equal))
+                   (not (member file (load-session-cached session) :test #'equal)))
+          (let ((record (read-record fasl)))
+            (when record
+              (note-kept-diagnostics session record))))))))
+
+(defun planned-files (system)
+  "How many files loading SYSTEM compiles or loads; 0 when that cannot be told beforehand."
+  (or (ignore-errors
+       (count-if (lambda (action)
+                   (and (typep (cdr action) 'asdf:cl-source-file)
+                        (typep (car action) '(or asdf:compile-op asdf:load-op asdf:load-source-op))))
+                 (asdf/plan:plan-actions (asdf:make-plan nil 'asdf:load-op (asdf:find-system system)))))
+      0))
+
+(defun make-session (progress stop timeout-seconds)
+  "A load session that ends after TIMEOUT-SECONDS, or when STOP returns true."
+  (make-load-session
+   :progress progress
+   :stop (or stop (constantly nil))
+   :deadline (and timeout-seconds
+                  (+ (get-internal-real-time)
+                     (ceiling (* timeout-seconds internal-time-units-per-second))))))
+
+(defun known-system (name)
+  "The name under which ASDF knows the system that somebody called NAME: as it is given, or in lower case."
+  (or (and (asdf:find-system name nil) name)
+      (let ((lower (string-downcase name)))
+        (and (asdf:find-system lower nil) lower))))
+
+(defun look-for-dependency (condition)
+  "When CONDITION says that a system is missing whose definition was written since ASDF looked, have ASDF try again."
+  (let ((retry (find-restart 'asdf/action:retry condition))
+        (name (asdf:primary-system-name (missing-name condition))))
+    (flet ((registered-p ()
+             (nth-value 1 (gethash name asdf/source-registry:*source-registry*))))
+      (unless (registered-p)
+        (rescan-systems)
+        (when (and retry (registered-p))
+          (invoke-restart retry))))))
+
+(define-condition no-such-file (file-error)
+  ()
+  (:report (lambda (condition stream)
+             (let ((path (file-error-pathname condition)))
+               (format stream (cond ((equal path #p"") "No file is named.")
+                                    ((uiop:directory-exists-p path) "~A is a folder.")
+                                    (t "There is no file ~A."))
+                       (sb-ext:native-namestring path)))))
+  (:documentation "What is to be loaded is not there."))
+
+(defun check-loaded-files (system)
+  "An error if a file of SYSTEM that was loaded through us is gone: ASDF would say that all is well."
+  (dolist (component (system-files system))
+    (when (and (nth-value 1 (gethash (source-file-of component) *loaded-files*))
+               (not (uiop:file-exists-p (asdf:component-pathname component))))
+      (error 'no-such-file :pathname (asdf:component-pathname component)))))
+
+(defun load-system (system &key definition force progress stop timeout-seconds)
+  "Load SYSTEM, a name, through ASDF, after DEFINITION, the native name of the file that defines it, if ASDF would not find
+that; FORCE compiles its own files anew. PROGRESS is called with (done total
+what file) before each file; STOP, without arguments, at each safe point. A property list: :STATUS
+\"loaded\", \"failed\", \"cancelled\" or \"timed-out\"; :COMPILED and :CACHED files; :DURATION-MS;
+:DIAGNOSTICS; and :FAILURE when it did not load."
+  (check-type system string)
+  (check-type timeout-seconds (or null (real 0)))
+  (install-load-hooks)
+  (let ((session (make-session progress stop timeout-seconds))
+        (name system))
+    (flet ((find-and-load ()
+             (read-changed-definitions)
+             (when definition
+               (asdf:load-asd (sb-ext:parse-native-namestring definition)))
+             (setf name (or (known-system system)
+                            (progn (rescan-systems) (known-system system))
+                            (asdf:find-system system)))
+             (check-loaded-files (asdf:find-system name))
+             (when progress
+               (setf (load-session-total session) (planned-files name)))
+             (handler-bind ((asdf:missing-dependency #'look-for-dependency))
+               (asdf:load-system name :force (and force t)))
+             (note-kept-diagnostics-of-system session (asdf:find-system name))))
+      (let ((outcome (call-with-load-session session #'find-and-load)))
+        (list* :system name outcome)))))
+
+(defun error-p (diagnostic)
+  "True when DIAGNOSTIC says that a form could not be compiled."
+  (member (getf diagnostic :severity) '("error" "read-error") :test #'equal))
+
+(defun file-output (path)
+  "Where the fasl of the single file PATH, a native name, goes; second, whether it is kept."
+  (if *cache-directory*
+      (values (merge-pathnames (format nil "files/~(~16,'0X~).fasl"
+                                       (fnv-1a (coerce (sb-ext:string-to-octets path :external-format :utf-8)
+                                                       'octets)))
+                               *cache-directory*)
+              t)
+      (values (uiop:tmpize-pathname (uiop:subpathname (uiop:temporary-directory) "steelbank.fasl"))
+              nil)))
+
+(defun load-file (path &key progress stop timeout-seconds)
+  "Compile and load the file PATH, a native name. The outcome as of LOAD-SYSTEM. Nothing is loaded from a
+file that could not be read or compiled."
+  (check-type path string)
+  (install-load-hooks)
+  (let ((session (make-session progress stop timeout-seconds))
+        (file (sb-ext:parse-native-namestring path)))
+    (flet ((compile-and-load ()
+             (let ((version (current-version file)))
+               (multiple-value-bind (output kept) (file-output path)
+                 (ensure-directories-exist output)
+                 (with-compilation-unit ()
+                   (let ((fasl (compile-file file :output-file output)))
+                     (unless (and fasl (notany #'error-p (load-session-diagnostics session)))
+                       (error 'uiop:compile-file-error :description path
+                                                       :context-format nil :context-arguments nil))
+                     (push path (load-session-compiled session))
+                     (load fasl)
+                     (unless kept (delete-file fasl)))))
+               (setf (gethash (sb-ext:native-namestring (truename file)) *loaded-files*) version))))
+      (list* :path path
+             (call-with-load-session
+              session
+              (lambda ()
+                (unless (uiop:file-exists-p file)
+                  (error 'no-such-file :pathname file))
+                (call-with-file session path #'compile-and-load)))))))
+
+(defun loaded-files-json ()
+  "Every file loaded through us, and its version then."
+  (sb-ext:with-locked-hash-table (*loaded-files*)
+    (loop for file being the hash-keys of *loaded-files* using (hash-value version)
+          collect (object "path" file
+                          "write_date" (file-version-write-date version)
+                          "size" (file-version-size version)
+                          "hash" (file-version-hash version)))))
+
+(defun image-json ()
+  "What the image holds, as an object: the loaded files, and the systems that ASDF knows."
+  (object "files" (loaded-files-json) "systems" (mapcar #'system-json (known-systems))))
+
+(defun outcome-json (outcome)
+  "OUTCOME, of LOAD-SYSTEM, LOAD-FILE or OPEN-PROJECT, as an object."
+  (destructuring-bind (&key system path step status failure duration-ms compiled cached diagnostics cautions) outcome
+    (object "system" system "path" path "step" step "status" status "duration_ms" duration-ms
+            "compiled" compiled "cached" cached
+            "diagnostics" (mapcar #'diagnostic-json diagnostics)
+            "cautions" cautions
+            "failure" (and failure (failure-json failure))
+            "image" (image-json))))
+
+(defun send-progress (done total what file)
+  "Tell the host that DONE of TOTAL steps are done, and that FILE is being compiled or loaded (WHAT)."
+  (progress (json-string (object "done" done "total" total "what" what "path" file))))

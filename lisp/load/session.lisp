@@ -1,0 +1,83 @@
+;;;; One load: what it did so far, and when it is to stop.
+
+(in-package :steelbank)
+
+(defstruct load-session
+  "One load: what it did so far, whom it tells, and when it is to stop."
+  (progress nil :type (or null function))
+  (stop (constantly nil) :type function)
+  (deadline nil :type (or null integer))
+  (total 0 :type integer)
+  (done 0 :type integer)
+  ;; The file that was begun last and has not ended.
+  (file nil)
+  (failure nil :type list)
+  (restarts '() :type list)
+  (compiled '() :type list)
+  (cached '() :type list)
+  (diagnostics '() :type list)
+  ;; Those of the diagnostics that come up only when a file is compiled.
+  (compiler-said '() :type list)
+  ;; What must be known beside the outcome, as sentences.
+  (cautions '() :type list)
+  ;; The constants that were defined in this load.
+  (constants (make-hash-table :test 'eq) :type hash-table)
+  (seen (make-hash-table :test 'equal) :type hash-table)
+  ;; Native name of each source file that was read -> its version then.
+  (versions (make-hash-table :test 'equal) :type hash-table)
+  ;; Native name of each source file that was compiled -> its fasl.
+  (fasls (make-hash-table :test 'equal) :type hash-table)
+  ;; The components whose fasls were looked at before ASDF asked for their dates.
+  (checked (make-hash-table :test 'eq) :type hash-table)
+  (taps (make-hash-table :test 'equal) :type hash-table))
+
+(defvar *load-session* nil
+  "The load that is under way on this thread, or NIL.")
+
+(defvar *loading* nil
+  "True while a file is loaded on this thread, and nothing is compiled inside of that.")
+
+;;; Stopping
+
+(defvar *file* nil
+  "The native name of the source file that is being compiled or loaded on this thread, or NIL.")
+
+(defun past-deadline-p (session)
+  "True when the time of SESSION is over."
+  (let ((deadline (load-session-deadline session)))
+    (and deadline (> (get-internal-real-time) deadline))))
+
+(defun leave-load (session)
+  "Leave the load SESSION, because its time is over or else because its host wants it to end."
+  (let ((late (past-deadline-p session)))
+    (throw 'end-of-load
+      (list :status (if late "timed-out" "cancelled")
+            :failure (list :kind (if late "timed-out" "cancelled")
+                           :path *file*
+                           :message (format nil "It was stopped~@[ in ~A~]." *file*)
+                           :restarts '())))))
+
+(defun check-load-session ()
+  "A safe point: leave the load when its host asked for it, or when its time is over."
+  (let ((session *load-session*))
+    (when (and session
+               (or (past-deadline-p session)
+                   (funcall (load-session-stop session))))
+      (leave-load session))))
+
+;;; Files
+
+(defun source-file-of (component)
+  "The native name of the source file of COMPONENT."
+  (let ((path (asdf:component-pathname component)))
+    (when path
+      (sb-ext:native-namestring (or (ignore-errors (truename path)) path)))))
+
+(defun call-with-file (session file function)
+  "Call FUNCTION, which compiles or loads FILE, and know meanwhile that it does."
+  (let ((before (load-session-file session))
+        (*file* file))
+    (setf (load-session-file session) file)
+    ;; Not after a non-local exit: it may have left the load, and then this is the file that did.
+    (multiple-value-prog1 (funcall function)
+      (setf (load-session-file session) before))))

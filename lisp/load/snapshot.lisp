@@ -1,0 +1,265 @@
+;;;; Snapshots: what an image was made of, what forbids saving it, and saving it as a core.
+
+(in-package :steelbank)
+
+;;; What the image was made of
+
+(defvar *inputs* nil
+  "While everything that is read is to be remembered: a table of native names of files, and of (:VARIABLE name) of the
+environment. Else NIL.")
+
+(defun noting-open (function path &rest arguments)
+  "Around OPEN: remember a file that is read, and one that is looked for and is not there."
+  (prog1 (apply function path arguments)
+    (let ((inputs *inputs*))
+      (when (and inputs
+                 (member (getf arguments :direction :input) '(:input :probe))
+                 (not (streamp path)))
+        (let ((file (ignore-errors (sb-ext:native-namestring (merge-pathnames (translate-logical-pathname path))))))
+          (when file
+            (setf (gethash file inputs) t)))))))
+
+(defun noting-getenv (function name)
+  "Around SB-EXT:POSIX-GETENV: remember what of the environment is asked for."
+  (let ((inputs *inputs*))
+    (when (and inputs (stringp name))
+      (setf (gethash (list :variable (coerce name 'simple-string)) inputs) t))
+    (funcall function name)))
+
+(defun record-inputs ()
+  "From now on remember what is read of the disk and of the environment."
+  (setf *inputs* (make-hash-table :test 'equal :synchronized t))
+  (sb-ext:without-package-locks
+    (sb-int:encapsulate 'open 'steelbank-inputs #'noting-open)
+    (sb-int:encapsulate 'sb-ext:posix-getenv 'steelbank-inputs #'noting-getenv)))
+
+(defun stop-recording-inputs ()
+  "Remember no more. What was remembered: native names of files, and names of variables."
+  (let ((inputs (shiftf *inputs* nil)))
+    (sb-ext:without-package-locks
+      (sb-int:unencapsulate 'open 'steelbank-inputs)
+      (sb-int:unencapsulate 'sb-ext:posix-getenv 'steelbank-inputs))
+    (when inputs
+      (loop with cache = (and *cache-directory* (sb-ext:native-namestring *cache-directory*))
+            for input being the hash-keys of inputs
+            if (consp input)
+              collect (second input) into variables
+            ;; What is in the cache can be made again.
+            else unless (and cache (eql 0 (search cache input)))
+              collect input into files
+            finally (return (values files variables))))))
+
+(defun registry-folders ()
+  "Where ASDF looks for system definitions, in order: an object for each folder."
+  (let ((folders '()))
+    (dolist (directive (asdf/source-registry::flatten-source-registry (project-registry)))
+      (destructuring-bind (path &key recurse exclude) directive
+        (push (object "path" (sb-ext:native-namestring path)
+                      "recurse" (json-boolean recurse)
+                      "exclude" (remove-if-not #'stringp exclude))
+              folders)))
+    (nreverse folders)))
+
+(defun configuration-files ()
+  "The files and folders in which ASDF looks for its configuration, whether they are there or not."
+  (mapcar #'sb-ext:native-namestring
+          (append (uiop:xdg-config-pathnames "common-lisp/source-registry.conf")
+                  (uiop:xdg-config-pathnames "common-lisp/source-registry.conf.d/")
+                  (uiop:system-config-pathnames "common-lisp/source-registry.conf")
+                  (uiop:system-config-pathnames "common-lisp/source-registry.conf.d/"))))
+
+(defun component-files ()
+  "The files of all systems that are loaded, whatever they are for."
+  (let ((files '()))
+    (labels ((walk (component)
+               (typecase component
+                 (asdf:parent-component (mapc #'walk (asdf:component-children component)))
+                 (t (let ((path (ignore-errors (asdf:component-pathname component))))
+                      (when path
+                        (push (sb-ext:native-namestring path) files)))))))
+      (dolist (name (asdf:registered-systems))
+        (let ((system (asdf:registered-system name)))
+          (when (and system (asdf:component-loaded-p system))
+            (let ((definition (asdf:system-source-file system)))
+              (when definition
+                (push (sb-ext:native-namestring definition) files)))
+            (walk system)))))
+    files))
+
+(defun foreign-libraries ()
+  "The names of the foreign libraries that were loaded."
+  (remove-if-not #'stringp (mapcar #'sb-alien::shared-object-namestring sb-sys:*shared-objects*)))
+
+(defun snapshot-inputs ()
+  "What the image was made of, as an object. Ends what RECORD-INPUTS began."
+  (multiple-value-bind (files variables) (stop-recording-inputs)
+    (object "files" (remove-duplicates
+                     (append files (component-files)
+                             (loop for file being the hash-keys of *loaded-files* collect file))
+                     :test #'equal)
+            "image" (image-json)
+            "configuration" (configuration-files)
+            "registry" (registry-folders)
+            "variables" (union variables '("CL_SOURCE_REGISTRY" "ASDF_OUTPUT_TRANSLATIONS") :test #'equal)
+            "libraries" (foreign-libraries))))
+
+;;; What forbids saving
+
+(defun foreign-threads ()
+  "Sentences about the threads that are none of ours."
+  (loop for thread in (sb-thread:list-all-threads)
+        unless (or (eq thread *supervisor*)
+                   (find thread *lanes* :key #'lane-thread)
+                   (sb-thread::thread-ephemeral-p thread)
+                   (eq thread (sb-thread:main-thread)))
+          collect (format nil "Thread ~A runs, and a snapshot has no threads." (describe-thread thread))))
+
+(defun open-streams ()
+  "Sentences about the files and devices that are open."
+  (let ((own (list sb-impl::*stdin* sb-impl::*stdout* sb-impl::*stderr* sb-impl::*tty*))
+        (found '()))
+    (sb-vm:map-allocated-objects
+     (lambda (object type size)
+       (declare (ignore type size))
+       (when (and (typep object 'sb-sys:fd-stream)
+                  (open-stream-p object)
+                  (> (sb-sys:fd-stream-fd object) 2)
+                  (not (member object own)))
+         (push object found)))
+     :dynamic)
+    (loop for stream in found
+          collect (format nil "~A is open, and would not be in a snapshot."
+                          (or (ignore-errors (sb-ext:native-namestring (pathname stream)))
+                              (with-plain-printing (bounded-text (princ-to-string stream) 200)))))))
+
+(defun failing-save-hooks ()
+  "Run the hooks of those who want to know of a save. Sentences about those that forbid it."
+  (loop for hook in sb-ext:*save-hooks*
+        for said = (handler-case (progn (funcall hook) nil)
+                     (serious-condition (condition)
+                       (format nil "The save hook ~A forbids saving: ~A"
+                               (with-plain-printing (bounded-text (prin1-to-string hook) 200))
+                               (describe-condition condition))))
+        when said collect said))
+
+(sb-ext:define-load-time-global *core-to-save* nil
+  "The native name of the core that the main thread saves when the host gives it back, or NIL.")
+
+(defun prepare-save (path)
+  "Have the main thread save the core at PATH, a native name, when the host gives it back, if nothing is in the way.
+Sentences about what is."
+  (check-type path string)
+  ;; Hooks first: they may be there to end threads and close files.
+  (let ((hooks (failing-save-hooks)))
+    (sb-ext:gc :full t)
+    (let ((obstacles (append hooks (foreign-threads) (open-streams))))
+      (unless obstacles
+        (setf sb-ext:*save-hooks* '()
+              *core-to-save* path))
+      obstacles)))
+
+;;; Saving
+
+(defun end-own-threads ()
+  "Wait until the supervisor and the other lanes, which the host has told to end, have."
+  (sb-thread:join-thread *supervisor* :default nil :timeout 10)
+  (dolist (lane *lanes*)
+    (unless (eq (lane-thread lane) sb-thread:*current-thread*)
+      (sb-thread:join-thread (lane-thread lane) :default nil :timeout 10)))
+  (setf *lanes* '()
+        *supervisor* nil))
+
+(defun leave-runtime (status)
+  "Tell the host that Lisp has ended with STATUS. It does not return."
+  (sb-alien:alien-funcall (sb-alien:extern-alien "__wrap__exit" (function sb-alien:void sb-alien:int)) status))
+
+(defun save-core ()
+  "Save the image as *CORE-TO-SAVE*, to begin in MAIN again. It does not return: how it went, the host sees from the status."
+  (let ((path (shiftf *core-to-save* nil)))
+    (handler-case
+        (progn
+          (end-own-threads)
+          (sb-int:unencapsulate 'sb-kernel::post-gc 'steelbank)
+          ;; MAIN refuses them again.
+          (dolist (name *ways-out*)
+            (sb-int:unencapsulate name 'steelbank))
+          (setf sb-ext:*invoke-debugger-hook* nil)
+          (sb-ext:save-lisp-and-die (sb-ext:parse-native-namestring path) :toplevel #'main))
+      (serious-condition (condition)
+        (report (format nil "The image was not saved: ~A" (describe-condition condition)))
+        (leave-runtime 3)))))
+
+;;; Overlays: files whose text is not what is on disk
+
+(sb-ext:define-load-time-global *overlays* (make-hash-table :test 'equal :synchronized t)
+  "Native truename of each file that is not as it is on disk -> (native name of what holds its text, or NIL if it is as good as
+deleted; its write date).")
+
+(defun overlay (path)
+  "The overlay of PATH, a pathname or its string, and the native truename that it is filed under; or NIL."
+  (when (plusp (hash-table-count *overlays*))
+    (let* ((physical (ignore-errors
+                      (translate-logical-pathname (merge-pathnames path (sb-impl::sane-default-pathname-defaults)))))
+           (name (and physical (ignore-errors (sb-ext:native-namestring physical)))))
+      (when name
+        (flet ((look-up (name)
+                 (let ((overlay (gethash name *overlays*)))
+                   (when overlay
+                     (return-from overlay (values overlay name))))))
+          (look-up name)
+          ;; The folder may have another name there. A file that does not exist has no truename of its own.
+          (let* ((slash (position #\/ name :from-end t))
+                 (file (and slash (subseq name slash))))
+            (when (and file
+                       (loop for other being the hash-keys of *overlays*
+                             thereis (and (> (length other) (length file))
+                                          (string= file other :start2 (- (length other) (length file))))))
+              (let ((folder (sb-unix:unix-realpath (subseq name 0 (max slash 1)))))
+                (when folder
+                  (look-up (concatenate 'string (string-right-trim "/" folder) file)))))))))))
+
+(defun overlaid-query (function path query error-p)
+  "Around SB-IMPL::%QUERY-FILE-SYSTEM: tell of a file as its overlay has it. PATH is a whole one."
+  (multiple-value-bind (overlay name) (overlay path)
+    (cond ((null overlay) (funcall function path query error-p))
+          ((null (first overlay))
+           (when error-p
+             (error 'no-such-file :pathname (pathname path))))
+          (t (ecase query
+               ((:truename :existence) (values (sb-ext:parse-native-namestring name)))
+               (:write-date (second overlay))
+               (:author nil))))))
+
+(defun overlaid-open (function path &rest arguments)
+  "Around OPEN: read a file as its overlay has it. The stream has the file's own name."
+  (let ((overlay (and (typep path '(or string pathname))
+                      (eq (getf arguments :direction :input) :input)
+                      (overlay path))))
+    (cond ((null overlay) (apply function path arguments))
+          ((first overlay)
+           (let ((stream (apply function (sb-ext:parse-native-namestring (first overlay)) arguments))
+                 (name (merge-pathnames path (sb-impl::sane-default-pathname-defaults))))
+             (when (typep stream 'sb-sys:fd-stream)
+               (setf (sb-impl::fd-stream-file stream)
+                     (sb-ext:native-namestring (translate-logical-pathname name) :as-file t)
+                     (sb-impl::fd-stream-pathname stream) name))
+             stream))
+          ((getf arguments :if-does-not-exist t)
+           (error 'no-such-file :pathname (pathname path))))))
+
+(defun use-cache (name)
+  "From now on keep fasls and sidecars in the directory NAME, a native name."
+  (install-load-hooks)
+  (setf *cache-directory* (truename (uiop:ensure-directory-pathname (sb-ext:parse-native-namestring name))))
+  (use-own-cache))
+
+(defun set-overlays (overlays)
+  "From now on, the files in OVERLAYS, a list of (native name, native name of what holds the text or NIL), have other texts,
+written just now; no other files have."
+  (clrhash *overlays*)
+  (loop for (file text) in overlays
+        ;; Newer than a fasl that was written just now.
+        do (setf (gethash file *overlays*) (list text (1+ (get-universal-time)))))
+  (sb-ext:without-package-locks
+    (sb-int:encapsulate 'sb-impl::%query-file-system 'steelbank-overlays #'overlaid-query)
+    (sb-int:encapsulate 'open 'steelbank-overlays #'overlaid-open)))

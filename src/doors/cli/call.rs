@@ -1,0 +1,118 @@
+//! The MCP server's tools from the shell: `tools` lists them, `call` calls one.
+
+use std::io::Read;
+
+use clap::Args;
+use serde_json::{Map, Value};
+
+use super::progress::Bar;
+use super::{Exit, Shell, Trouble};
+use crate::doors::mcp::listing;
+use crate::tools::{Answer, Call, Failure, Outcome, Session, Tool, Tools};
+
+#[derive(Debug, Args)]
+pub(super) struct ListTools {
+    /// Print what the MCP server answers to tools/list
+    #[arg(long)]
+    json: bool,
+}
+
+impl ListTools {
+    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, Trouble> {
+        let tools = Tools::all();
+        if self.json {
+            shell.output.json(&listing(tools))?;
+            return Ok(Exit::Answered);
+        }
+        let width = tools.list().iter().map(|tool| tool.name().len()).max().unwrap_or(0);
+        let lines = tools.list().iter().map(|tool| {
+            let arguments = tool.arguments().into_iter();
+            let names: Vec<String> = arguments
+                .map(|(name, required)| if required { name.to_owned() } else { format!("[{name}]") })
+                .collect();
+            format!("{:width$}  {}  ({})", tool.name(), tool.about().title, names.join(", "))
+        });
+        shell.output.text(&lines.collect::<Vec<_>>().join("\n"))?;
+        Ok(Exit::Answered)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CallTool {
+    /// The tool's name, as `steelbank tools` lists it
+    tool: String,
+    /// Its arguments, a JSON object; - reads it from standard input
+    #[arg(default_value = "{}")]
+    arguments: String,
+    /// Print the structured answer in place of the text
+    #[arg(long)]
+    json: bool,
+}
+
+impl CallTool {
+    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, Trouble> {
+        let usage = |message| Trouble { exit: Exit::Usage, message };
+        let mut text = self.arguments.clone();
+        if text == "-" {
+            text.clear();
+            std::io::stdin()
+                .read_to_string(&mut text)
+                .map_err(|error| usage(format!("Standard input cannot be read: {error}.")))?;
+        }
+        let arguments = serde_json::from_str(&text).map_err(|error| {
+            usage(format!("The arguments must be a JSON object, such as '{{\"name\": \"car\"}}': {error}."))
+        })?;
+        let tool = Tools::all().get(&self.tool).map_err(usage)?;
+        call(shell, tool, arguments, self.json)
+    }
+}
+
+/// Calls a tool, with a bar for what it tells meanwhile.
+pub(super) fn followed(
+    tool: &Tool,
+    session: &Session,
+    arguments: Map<String, Value>,
+) -> Result<Answer, Failure> {
+    let bar = Bar::new();
+    let shown = bar.clone();
+    let answer = tool.call(session, arguments, &Call::new(move |news| shown.tell(&news)).whole());
+    bar.end();
+    answer
+}
+
+/// Calls a tool and shows its answer.
+pub(super) fn call(
+    shell: &Shell,
+    tool: &Tool,
+    arguments: Map<String, Value>,
+    json: bool,
+) -> Result<Exit, Trouble> {
+    let (session, complete) = shell.loaded_session()?;
+    let answer = followed(tool, &session, arguments)?;
+    let exit = told(shell, &answer, json)?;
+    // The answer is right for what was loaded; what was not may hold more.
+    Ok(if complete { exit } else { Exit::Engine })
+}
+
+/// Shows an answer, and says how to exit.
+pub(super) fn told(shell: &Shell, answer: &Answer, json: bool) -> Result<Exit, Trouble> {
+    tell(shell, answer, json)?;
+    Ok(match answer.outcome {
+        Outcome::Answered => Exit::Answered,
+        Outcome::NotFound | Outcome::NotFoundError => Exit::NotFound,
+        Outcome::Failed => Exit::Engine,
+    })
+}
+
+/// Shows an answer.
+pub(super) fn tell(shell: &Shell, answer: &Answer, json: bool) -> Result<(), Trouble> {
+    if json {
+        shell.output.json(&answer.structured)?;
+    } else {
+        shell.output.text(answer.shown.as_ref().unwrap_or(&answer.text))?;
+    }
+    for note in &answer.notes {
+        shell.output.complain(note);
+    }
+    Ok(())
+}

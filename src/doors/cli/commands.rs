@@ -1,0 +1,145 @@
+//! A subcommand for each tool, made from the tool's schema: what must be given comes by position, the rest are options.
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use serde_json::{Map, Value};
+
+use crate::tools::{Object, Tool, Tools};
+
+/// Arguments that also have a letter.
+const LETTERS: [(&str, char); 3] = [("package", 'p'), ("glob", 'g'), ("limit", 'n')];
+
+/// Options that have a second name.
+const ALIASES: [(&str, &str); 1] = [("project_only", "all")];
+
+/// Arguments that may be left out and come by position all the same: the tool and its argument.
+const BY_POSITION: [(&str, &str); 1] = [("load-system", "system")];
+
+/// The tools as subcommands, by the tool's name with hyphens.
+pub(super) fn all() -> impl Iterator<Item = Command> {
+    Tools::all()
+        .list()
+        .iter()
+        .map(|tool| command(tool).defer(|command| with_arguments(tool_of(&command), command)))
+}
+
+/// The tool that a subcommand calls.
+pub(super) fn tool(name: &str) -> Option<&'static Tool> {
+    Tools::all().get(name).ok()
+}
+
+fn command(tool: &'static Tool) -> Command {
+    let about = tool.about();
+    Command::new(about.name.replace('_', "-")).about(about.title).long_about(about.description)
+}
+
+fn tool_of(command: &Command) -> Option<&'static Tool> {
+    tool(command.get_name())
+}
+
+fn with_arguments(tool: Option<&'static Tool>, command: Command) -> Command {
+    let Some(tool) = tool else { return command };
+    let properties = tool.input().get("properties");
+    let arguments = tool
+        .arguments()
+        .into_iter()
+        // The option of every command stands for it.
+        .filter(|(name, required)| {
+            *required || *name != "system" || BY_POSITION.contains(&(tool.name(), *name))
+        })
+        .filter_map(|(name, required)| Some(argument(tool, name, properties?.get(name)?, required)));
+    command.args(arguments).arg(
+        Arg::new(JSON).long("json").action(ArgAction::SetTrue).help("Print the structured answer as JSON"),
+    )
+}
+
+/// The option that every tool's subcommand has.
+pub(super) const JSON: &str = "json";
+
+fn argument(tool: &Tool, name: &'static str, property: &'static Value, required: bool) -> Arg {
+    let text = |key: &str| property.get(key).and_then(Value::as_str);
+    let number = |key: &str| property.get(key).and_then(Value::as_i64);
+    let mut argument = Arg::new(name);
+    if let Some(help) = text("description") {
+        argument = argument.help(help.replace('`', ""));
+    }
+    if required {
+        argument = argument.required(true).value_name(name.to_uppercase());
+    } else if BY_POSITION.contains(&(tool.name(), name)) {
+        argument = argument.value_name(name.to_uppercase());
+    } else {
+        argument = argument.long(option(name, property)).value_name(name.to_uppercase());
+        if let Some((_, letter)) = LETTERS.iter().find(|(long, _)| *long == name) {
+            argument = argument.short(*letter);
+        }
+        if let Some((_, alias)) = ALIASES.iter().find(|(long, _)| *long == name) {
+            argument = argument.visible_alias(*alias);
+        }
+    }
+    match text("type") {
+        Some("boolean") if !required => {
+            argument.action(if is_yes(property) { ArgAction::SetFalse } else { ArgAction::SetTrue })
+        }
+        Some("boolean") => argument.value_parser(value_parser!(bool)),
+        Some("integer") => {
+            let range = number("minimum").unwrap_or(i64::MIN)..=number("maximum").unwrap_or(i64::MAX);
+            argument.value_parser(value_parser!(i64).range(range))
+        }
+        Some("array") if argument.is_positional() => argument.num_args(1..),
+        Some("array") => argument.action(ArgAction::Append),
+        _ => match property.get("enum").and_then(Value::as_array) {
+            Some(choices) => {
+                argument.value_parser(PossibleValuesParser::new(choices.iter().filter_map(Value::as_str)))
+            }
+            None => argument,
+        },
+    }
+}
+
+fn is_yes(property: &Value) -> bool {
+    property.get("default") == Some(&Value::Bool(true))
+}
+
+/// The option of an argument: what holds unless it is said otherwise is denied.
+fn option(name: &str, property: &Value) -> String {
+    let long = name.replace('_', "-");
+    if is_yes(property) { format!("no-{long}") } else { long }
+}
+
+/// The tool's arguments from a subcommand's. What was not given is left out, but lists are whole.
+pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
+    let none = Map::new();
+    let properties = tool.input().get("properties").and_then(Value::as_object).unwrap_or(&none);
+    let mut given = Object::new();
+    // An optional system is the option of every command; see `with_arguments`.
+    let is_here = |name: &str| name != "system" || matches.ids().any(|id| id == name);
+    for (name, property) in properties.iter().filter(|(name, _)| is_here(name)) {
+        let value = match property.get("type").and_then(Value::as_str) {
+            Some("boolean") => matches.get_one::<bool>(name).copied().map(Value::from),
+            Some("integer") => matches.get_one::<i64>(name).copied().map(Value::from).or_else(|| {
+                // A terminal has a pager, and pipes have no end.
+                property.get("maximum").filter(|_| name == "limit").cloned()
+            }),
+            Some("array") => matches
+                .get_many::<String>(name)
+                .map(|values| values.map(|value| read(value, property)).collect::<Vec<_>>().into()),
+            Some("object") => matches.get_one::<String>(name).map(|text| json(text)),
+            _ => matches.get_one::<String>(name).map(|text| Value::from(text.as_str())),
+        };
+        given.extend(value.map(|value| (name.clone(), value)));
+    }
+    given
+}
+
+/// An item of a list.
+fn read(text: &str, property: &Value) -> Value {
+    match property.pointer("/items/type").and_then(Value::as_str) {
+        Some("string") => Value::from(text),
+        _ => json(text),
+    }
+}
+
+/// JSON, or the text itself if it is none: then the tool says what it wants.
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+}

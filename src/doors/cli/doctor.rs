@@ -1,0 +1,335 @@
+//! `doctor`: checks the installation and shows what it is made of.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Exit, Shell, Trouble};
+use crate::engine::{Contribs, Core, Operation, RuntimeLibrary, Status};
+use crate::query::Error;
+use crate::query::control::Control;
+use crate::query::who::WhoRequest;
+use crate::{IndexData, Steelbank};
+use steelbank_xref::Kind;
+
+#[derive(Debug, Args)]
+pub(super) struct Doctor {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the image says of itself.
+#[derive(Debug, Deserialize)]
+struct Identity {
+    lisp: String,
+    machine: String,
+    packages: u64,
+    dynamic_space_octets: u64,
+    dynamic_space_used_octets: u64,
+    modules: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    steelbank: &'static str,
+    sbcl: String,
+    machine: String,
+    library: String,
+    core: String,
+    index: String,
+    contribs: String,
+    sbcl_sources: String,
+    modules: Vec<String>,
+    packages: u64,
+    records: usize,
+    heap_mib: u64,
+    heap_used_mib: u64,
+    resident_mib: Option<u64>,
+    timings: Timings,
+    checks: Vec<Check>,
+    engine: Status,
+    project: ProjectReport,
+}
+
+/// What the program would work with here.
+#[derive(Debug, Serialize)]
+struct ProjectReport {
+    folder: Option<String>,
+    systems: Vec<String>,
+    init_file: Option<String>,
+    source_registry: Option<String>,
+    cache: Option<String>,
+    cache_mib: Option<f64>,
+}
+
+/// In milliseconds.
+#[derive(Debug, Serialize)]
+struct Timings {
+    /// From the call to start until SBCL was ready.
+    start: f64,
+    /// From the call to start until a first describe-symbol was answered.
+    first_answer: f64,
+    /// A further describe-symbol.
+    describe_symbol: f64,
+    /// who-calls of mapcar.
+    who_calls: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Check {
+    holds: bool,
+    what: String,
+}
+
+/// A build that has thrown away the cross references of SBCL's own code has none; versions differ by a few.
+const LEAST_CALLS_OF_MAPCAR: usize = 400;
+
+impl Doctor {
+    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, Trouble> {
+        let report = examine(shell)?;
+        if self.json {
+            shell.output.json(&json!(report))?;
+        } else {
+            shell.output.text(&text(&report))?;
+        }
+        Ok(if report.checks.iter().all(|check| check.holds) { Exit::Answered } else { Exit::Engine })
+    }
+}
+
+fn examine(shell: &Shell) -> Result<Report, Trouble> {
+    let begin = Instant::now();
+    let session = shell.session(false)?;
+    let bank = session.bank()?;
+    bank.lisp().wait_until_ready().map_err(Error::from)?;
+    let start = begin.elapsed();
+    bank.describe_symbol("mapcar", "CL")?;
+    let first_answer = begin.elapsed();
+    let again = Instant::now();
+    bank.describe_symbol("car", "CL")?;
+    let describe_symbol = again.elapsed();
+    let again = Instant::now();
+    bank.who_calls("mapcar", "CL")?;
+    let who_calls = again.elapsed();
+
+    let identity = identify(bank)?;
+    let records = bank.index().record_count();
+    let checks = vec![calls_of_mapcar(bank)?, form_numbers(bank)];
+    let image = &shell.installation.image;
+    Ok(Report {
+        steelbank: env!("CARGO_PKG_VERSION"),
+        sbcl: identity.lisp,
+        machine: identity.machine,
+        library: match &image.library {
+            RuntimeLibrary::File(path) => file(path),
+            RuntimeLibrary::Memory(octets) => format!("in this program, {}", size(octets.len() as u64)),
+        },
+        core: match &image.core {
+            Core::File(path) => file(path),
+            Core::Embedded => match std::env::current_exe() {
+                Ok(path) => format!("in this program: {}", file(&path)),
+                Err(_) => "in this program".to_owned(),
+            },
+        },
+        index: match &shell.installation.index {
+            IndexData::File(path) => file(path),
+            IndexData::Memory(octets) => format!("in this program, {}", size(octets.len() as u64)),
+        },
+        contribs: match &image.contribs {
+            Contribs::Folder(path) => path.display().to_string(),
+            Contribs::Packed { files, folder } => {
+                let state = if folder.is_dir() { "unpacked in" } else { "to be unpacked, when needed, in" };
+                format!("{} modules in this program, {state} {}", files.len(), folder.display())
+            }
+            Contribs::None => {
+                "none: there is no cache folder to unpack them in; set STEELBANK_CACHE".to_owned()
+            }
+        },
+        sbcl_sources: match &shell.installation.sources {
+            Some(path) if path.join("src").is_dir() => path.display().to_string(),
+            _ => "not at hand: positions in SBCL's own code stay as SBCL records them".to_owned(),
+        },
+        modules: identity.modules,
+        packages: identity.packages,
+        records,
+        heap_mib: identity.dynamic_space_octets >> 20,
+        heap_used_mib: identity.dynamic_space_used_octets >> 20,
+        resident_mib: resident_mib(),
+        timings: Timings {
+            start: milliseconds(start),
+            first_answer: milliseconds(first_answer),
+            describe_symbol: milliseconds(describe_symbol),
+            who_calls: milliseconds(who_calls),
+        },
+        checks,
+        engine: bank.status(),
+        project: project(bank),
+    })
+}
+
+fn project(bank: &Steelbank) -> ProjectReport {
+    let settings = bank.project().settings();
+    let systems = bank.list_systems(&Control::new(Duration::from_secs(10)));
+    let cache = super::installation::cache();
+    ProjectReport {
+        folder: bank.project().root().map(|root| root.display().to_string()),
+        systems: systems
+            .map(|answer| answer.systems.into_iter().map(|system| system.name).collect())
+            .unwrap_or_default(),
+        init_file: settings.and_then(|settings| settings.userinit.as_deref()).map(|path| {
+            format!("{}{}", path.display(), if path.is_file() { "" } else { " (there is none)" })
+        }),
+        source_registry: std::env::var("CL_SOURCE_REGISTRY").ok().filter(|value| !value.is_empty()),
+        cache_mib: cache.as_deref().map(|folder| folder_size(folder) as f64 / 1_048_576.0),
+        cache: cache.map(|folder| folder.display().to_string()),
+    }
+}
+
+/// The bytes of all files below `folder`, as far as they can be seen.
+fn folder_size(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => folder_size(&entry.path()),
+            Ok(_) => entry.metadata().map_or(0, |metadata| metadata.len()),
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+fn identify(bank: &Steelbank) -> Result<Identity, Trouble> {
+    let answer = bank
+        .lisp()
+        .run(Duration::from_secs(10), |on_lisp| on_lisp.call(Operation::Identify, &[]))
+        .map_err(Error::from)?;
+    Ok(crate::query::read_json(&answer.octets).map_err(Error::from)?)
+}
+
+/// SBCL's own code must carry cross references.
+fn calls_of_mapcar(bank: &Steelbank) -> Result<Check, Trouble> {
+    let answer = bank.who_calls("mapcar", "CL")?;
+    let calls: usize = answer.users.iter().map(|user| user.places.len()).sum();
+    Ok(Check {
+        holds: calls >= LEAST_CALLS_OF_MAPCAR,
+        what: format!(
+            "{} functions of SBCL's own call mapcar, at {calls} places ({LEAST_CALLS_OF_MAPCAR} are needed)",
+            answer.count
+        ),
+    })
+}
+
+/// Three calls in one compiled function must be recorded at three places; some versions of SBCL get them wrong.
+fn form_numbers(bank: &Steelbank) -> Check {
+    const CODE: &str = "(defpackage #:steelbank-doctor (:use #:cl))
+(defun steelbank-doctor::callee (x) x)
+(declaim (notinline steelbank-doctor::callee))
+(defun steelbank-doctor::caller (x)
+  (list (steelbank-doctor::callee x) (steelbank-doctor::callee (car x)) (steelbank-doctor::callee (cdr x))))";
+    // Symbols are read in their package, so the package must be there before the rest is read: evaluate reads form by form.
+    let outcome = bank
+        .evaluate(CODE, Duration::from_secs(20))
+        .and_then(|_| bank.who(&WhoRequest::new(Kind::Calls, "steelbank-doctor::callee")));
+    match outcome {
+        Ok(answer) => {
+            let numbers: Vec<u32> = answer
+                .users
+                .iter()
+                .flat_map(|user| user.places.iter().filter_map(|place| place.form_number))
+                .collect();
+            Check {
+                holds: answer.count == 1 && numbers.len() == 3,
+                what: format!(
+                    "three calls in a function compiled here are found at form numbers {numbers:?}"
+                ),
+            }
+        }
+        Err(error) => {
+            Check { holds: false, what: format!("a function could not be compiled and looked up: {error}") }
+        }
+    }
+}
+
+fn text(report: &Report) -> String {
+    let mut lines = vec![
+        format!("steelbank {} with SBCL {} ({})", report.steelbank, report.sbcl, report.machine),
+        format!("  library       {}", report.library),
+        format!("  core          {}", report.core),
+        format!("  index         {}, {} cross references", report.index, report.records),
+        format!("  contribs      {}", report.contribs),
+        format!("  SBCL sources  {}", report.sbcl_sources),
+        format!("  preloaded     {}", report.modules.join(", ")),
+        format!(
+            "  heap          {} MiB used of {} MiB; resident {}",
+            report.heap_used_mib,
+            report.heap_mib,
+            report.resident_mib.map_or("unknown".to_owned(), |mib| format!("{mib} MiB"))
+        ),
+        format!(
+            "  timings       start {:.1} ms, first answer {:.1} ms, then describe-symbol {:.2} ms, who-calls {:.2} ms",
+            report.timings.start,
+            report.timings.first_answer,
+            report.timings.describe_symbol,
+            report.timings.who_calls
+        ),
+        format!(
+            "  engine        {}, {} jobs done, {} threads given up",
+            engine_state(&report.engine),
+            report.engine.completed,
+            report.engine.abandoned_threads
+        ),
+    ];
+    let here = &report.project;
+    let known = |text: &Option<String>, none: &str| text.clone().unwrap_or_else(|| none.to_owned());
+    lines.extend([
+        format!("  project       {}", known(&here.folder, "none here: name its folder with --project DIR")),
+        format!(
+            "  systems       {}",
+            if here.systems.is_empty() { "none".to_owned() } else { here.systems.join(", ") }
+        ),
+        format!("  init file     {}", known(&here.init_file, "none is loaded")),
+        format!("  registry      {}", known(&here.source_registry, "CL_SOURCE_REGISTRY is not set")),
+        format!(
+            "  cache         {}{}",
+            known(&here.cache, "none: set HOME or STEELBANK_CACHE"),
+            here.cache_mib.map(|mib| format!(", {mib:.1} MiB")).unwrap_or_default()
+        ),
+    ]);
+    lines.extend(report.engine.reports.iter().map(|report| format!("  report        {report}")));
+    lines.extend(report.checks.iter().map(|check| {
+        format!("  {}  {}", if check.holds { "ok          " } else { "FAILED      " }, check.what)
+    }));
+    lines.join("\n")
+}
+
+fn engine_state(status: &Status) -> String {
+    match serde_json::to_value(&status.state) {
+        Ok(state) => state["state"].as_str().unwrap_or("unknown").to_owned(),
+        Err(_) => "unknown".to_owned(),
+    }
+}
+
+fn file(path: &Path) -> String {
+    match fs::metadata(path) {
+        Ok(metadata) => format!("{}, {}", path.display(), size(metadata.len())),
+        Err(error) => format!("{} ({error})", path.display()),
+    }
+}
+
+fn size(octets: u64) -> String {
+    format!("{:.1} MiB", octets as f64 / 1_048_576.0)
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+/// The memory that the process occupies, as the kernel counts it.
+fn resident_mib() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? >> 10)
+}

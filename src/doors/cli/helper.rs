@@ -1,0 +1,195 @@
+//! What the program does as a copy of itself: it reads what it is to be from standard input, then its orders, one JSON
+//! text a line. At the end of the input it ends, whatever it does at that moment.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use parking_lot::Mutex;
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use super::{Exit, PROGRAM, Shell, Trouble};
+use crate::doors::mcp::take_streams;
+use crate::engine::DEFAULT_HEAP_MEGABYTES;
+use crate::query::control::Cancellation;
+use crate::scratch::{
+    Order as Line, Overlay, Reply, ScratchAnswer, ScratchNews, ScratchOutcome, Start, What,
+};
+use crate::snapshot::{Order, save, trial};
+use crate::tools::{Call, Outcome, Session, Tools};
+use crate::{Builder, ProjectSettings, Steelbank};
+
+/// Address space besides Lisp's heap, in bytes: the collector's tables, the core, stacks, the indexes.
+const ROOM: u64 = 3 << 30;
+
+type Replies = Arc<Mutex<Box<dyn Write + Send>>>;
+
+fn reply(replies: &Replies, reply: &Reply) {
+    if let Ok(mut line) = serde_json::to_string(reply) {
+        line.push('\n');
+        // Nobody reads any more: the input's end will tell.
+        let _ = replies.lock().write_all(line.as_bytes());
+    }
+}
+
+/// Does what standard input says.
+pub(super) fn run(shell: &Shell) -> Result<Exit, Trouble> {
+    let (input, output) = take_streams()?;
+    let replies: Replies = Arc::new(Mutex::new(Box::new(File::from(output))));
+    let mut lines = BufReader::new(File::from(input)).lines();
+    let first = lines.next().and_then(Result::ok).unwrap_or_default();
+    let start: Start = serde_json::from_str(&first).map_err(|error| Trouble {
+        exit: Exit::Usage,
+        message: format!("helper is for copies that the program starts of itself: {error}."),
+    })?;
+    let (sender, orders) = channel();
+    let folder = (start.what == What::Scratch).then(|| start.cache.clone());
+    if matches!(start.what, What::Snapshot | What::Save | What::Trial) {
+        // It has time. Whoever asked for it by hand has more.
+        let _ = rustix::process::nice(if start.what == What::Snapshot { 19 } else { 0 });
+    }
+    let outlives = start.what == What::Snapshot;
+    std::thread::spawn(move || {
+        for line in lines.map_while(Result::ok) {
+            if let Ok(order) = serde_json::from_str::<Line>(&line)
+                && sender.send(order).is_err()
+            {
+                break;
+            }
+        }
+        // Who started this process has ended, or does not want it any more.
+        if !outlives {
+            end(folder.as_deref());
+        }
+    });
+    let outcome = match start.what {
+        What::Scratch => scratch(shell, &start, &replies, orders),
+        What::Snapshot => snapshot(&start),
+        What::Save => {
+            reply(&replies, &save(builder(shell, &start), &start));
+            // Lisp's threads are parked for good.
+            end(None);
+        }
+        What::Trial => {
+            let folder = start.folder.clone().unwrap_or_default();
+            reply(&replies, &trial(builder(shell, &start).key(None), &shell.installation, &folder));
+            end(None);
+        }
+    };
+    if let Err(why) = outcome {
+        reply(&replies, &Reply::Broken(why));
+    }
+    Ok(Exit::Answered)
+}
+
+/// Ends the process, which nothing that runs in it may delay.
+fn end(folder: Option<&std::path::Path>) -> ! {
+    if let Some(folder) = folder {
+        let _ = std::fs::remove_dir_all(folder);
+    }
+    std::process::exit(0)
+}
+
+/// Answers orders for calls of tools.
+fn scratch(
+    shell: &Shell,
+    start: &Start,
+    replies: &Replies,
+    orders: std::sync::mpsc::Receiver<Line>,
+) -> Result<(), String> {
+    let heap = start.dynamic_space_size.unwrap_or(DEFAULT_HEAP_MEGABYTES << 20);
+    let limit = Some(u64::try_from(heap).unwrap_or(u64::MAX).saturating_add(ROOM));
+    setrlimit(Resource::As, Rlimit { current: limit, maximum: limit })
+        .map_err(|error| format!("its memory cannot be limited: {error}"))?;
+    let session = session(shell, start).map_err(|trouble| trouble.message)?;
+    reply(replies, &Reply::Ready);
+    let tools = Tools::all();
+    let running: Arc<Mutex<HashMap<u64, Cancellation>>> = Arc::default();
+    for order in orders {
+        let (id, tool, arguments) = match order {
+            Line::Call { id, tool, arguments } => (id, tool, arguments),
+            Line::Cancel { id } => {
+                if let Some(cancellation) = running.lock().get(&id) {
+                    cancellation.cancel();
+                }
+                continue;
+            }
+        };
+        let news = Arc::clone(replies);
+        let call = Call::new(move |told| {
+            let told = ScratchNews { what: told.what, path: told.path, done: told.done, total: told.total };
+            reply(&news, &Reply::News { id, news: told });
+        })
+        .whole();
+        running.lock().insert(id, call.cancellation());
+        let (tools, session, running) = (tools, session.clone(), Arc::clone(&running));
+        let replies = Arc::clone(replies);
+        std::thread::spawn(move || {
+            let outcome = tools.get(&tool).and_then(|tool| {
+                let arguments = serde_json::from_value(arguments).map_err(|error| error.to_string())?;
+                tool.call(&session, arguments, &call).map_err(|failure| failure.to_string())
+            });
+            running.lock().remove(&id);
+            let told = match outcome {
+                Ok(answer) => {
+                    let outcome = match answer.outcome {
+                        Outcome::Answered => ScratchOutcome::Answered,
+                        Outcome::NotFound | Outcome::NotFoundError => ScratchOutcome::NotFound,
+                        Outcome::Failed => ScratchOutcome::Failed,
+                    };
+                    let answer = ScratchAnswer { text: answer.text, structured: answer.structured, outcome };
+                    Reply::Answer { id, answer }
+                }
+                Err(message) => Reply::Failure { id, message },
+            };
+            reply(&replies, &told);
+        });
+    }
+    Ok(())
+}
+
+/// Has a snapshot made. Nobody hears how it went: the next start will see.
+fn snapshot(start: &Start) -> Result<(), String> {
+    let key = start.key.clone().ok_or("it was not told what to make")?;
+    let order = Order { program: PathBuf::from(PROGRAM), start: start.clone(), key };
+    order.carry_out(|_| ()).map(drop).map_err(|error| error.to_string())
+}
+
+/// What starts an image of the project as `start` has it, without a snapshot.
+fn builder(shell: &Shell, start: &Start) -> Builder {
+    let project = ProjectSettings {
+        root: start.root.clone(),
+        cache: start.cache.clone(),
+        userinit: start.userinit.clone(),
+    };
+    let mut builder = Steelbank::builder()
+        .installation(shell.installation.clone())
+        .program(PathBuf::from(PROGRAM))
+        .project(project);
+    if let Some(bytes) = start.dynamic_space_size {
+        builder = builder.dynamic_space_size(bytes);
+    }
+    builder
+}
+
+/// A scratch image of the project.
+fn session(shell: &Shell, start: &Start) -> Result<Session, Trouble> {
+    let bank = builder(shell, start).key(start.key.clone()).start()?;
+    let mut overlays = Vec::new();
+    for (number, Overlay { path, text }) in start.overlays.iter().enumerate() {
+        let text = match text {
+            None => None,
+            Some(text) => {
+                let file = start.cache.join(format!("overlays/{number}.lisp"));
+                std::fs::write(&file, text)?;
+                Some(file)
+            }
+        };
+        overlays.push((path.clone(), text));
+    }
+    bank.become_scratch(&start.cache, &overlays)?;
+    Ok(Session::new(bank))
+}

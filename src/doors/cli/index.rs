@@ -1,0 +1,105 @@
+//! `steelbank index`: building the text index, watching the tree, telling how old the index is. No SBCL is started.
+
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::call::{followed, tell};
+use super::{Exit, Shell, Trouble, installation};
+use crate::tools::{Answer, Object, Outcome, Session, Tools};
+use steelbank_text::{Freshness, TextIndex};
+
+/// How the text index is kept.
+#[derive(Debug, Clone, Copy, Args)]
+pub(super) struct TextOptions {
+    /// Build and update the text index only when told to (index_project, `steelbank index`)
+    #[arg(long, global = true, help_heading = super::GLOBAL, display_order = 905)]
+    no_auto_index: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Index {
+    /// Build the index from nothing
+    #[arg(long)]
+    force: bool,
+    /// Index only files of this language; may be given several times
+    #[arg(long = "lang", value_name = "LANGUAGE")]
+    languages: Vec<String>,
+    /// Go on watching the tree, and keep the index up to date until interrupted
+    #[arg(long, conflicts_with = "status")]
+    watch: bool,
+    /// Only tell whether the index is fresh
+    #[arg(long)]
+    status: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl TextOptions {
+    /// The index of the text below `root`.
+    ///
+    /// # Errors
+    /// There is no folder for it, or no such tree.
+    pub(super) fn open(self, root: &Path) -> Result<TextIndex, String> {
+        let cache = installation::cache().ok_or(
+            "There is no cache folder for the text index. Set HOME, or STEELBANK_CACHE to a folder's path.",
+        )?;
+        let freshness = if self.no_auto_index { Freshness::Manual } else { Freshness::Automatic };
+        TextIndex::open(root, &cache, freshness).map_err(|error| error.to_string())
+    }
+}
+
+impl Index {
+    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, Trouble> {
+        let session = shell.session(false)?;
+        if self.status {
+            let answer = ask(&session, "check_index_status", Object::new())?;
+            let fresh = answer.structured.get("status").and_then(Value::as_str) == Some("fresh");
+            tell(shell, &answer, self.json)?;
+            return Ok(if fresh { Exit::Answered } else { Exit::NotFound });
+        }
+        let index = session.text()?;
+        let watched = self.watch && index.watch();
+        if self.watch && !watched {
+            shell
+                .output
+                .complain("this system cannot watch folders; looking at every file once a second instead");
+        }
+        let languages = Value::from(self.languages.clone());
+        let arguments = |force: bool| {
+            Object::from_iter([
+                ("force".to_owned(), Value::from(force)),
+                ("languages".to_owned(), languages.clone()),
+            ])
+        };
+        tell(shell, &ask(&session, "index_project", arguments(self.force))?, self.json)?;
+        if !self.watch {
+            return Ok(Exit::Answered);
+        }
+        loop {
+            if index.wait_for_change(Duration::from_secs(if watched { 3600 } else { 1 })) {
+                // Editors and builds change many files at once.
+                std::thread::sleep(Duration::from_millis(100));
+                let indexed = ask(&session, "index_project", arguments(false))?;
+                if indexed
+                    .structured
+                    .get("files_updated")
+                    .and_then(Value::as_u64)
+                    .is_some_and(|files| files > 0)
+                {
+                    tell(shell, &indexed, self.json)?;
+                }
+            }
+        }
+    }
+}
+
+fn ask(session: &Session, tool: &str, arguments: Object) -> Result<Answer, Trouble> {
+    let tool = Tools::all().get(tool).map_err(|message| Trouble { exit: Exit::Engine, message })?;
+    let answer = followed(tool, session, arguments)?;
+    debug_assert_eq!(answer.outcome, Outcome::Answered);
+    Ok(answer)
+}

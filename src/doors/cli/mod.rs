@@ -1,0 +1,338 @@
+//! The command line. Each subcommand has a file; most of them call a tool of [`crate::tools`] and show its answer.
+//!
+//! Here, and in `main`, the environment is read and something is printed; nowhere else in the crate.
+
+mod cache;
+mod call;
+mod commands;
+mod doctor;
+mod helper;
+mod index;
+mod installation;
+mod output;
+mod progress;
+mod project;
+mod serve;
+mod snapshot;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::doors::mcp::ServeError;
+use crate::query::{Error, nearest};
+use crate::tools::{Failure, Permissions, Session};
+use crate::{Builder, Installation, Steelbank};
+use output::Output;
+
+/// How a command ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exit {
+    Answered = 0,
+    NotFound = 1,
+    Usage = 2,
+    Engine = 3,
+}
+
+/// A command that did not work: a sentence for standard error, and how to exit.
+#[derive(Debug)]
+struct Trouble {
+    exit: Exit,
+    message: String,
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Failure::from(error).into()
+    }
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        let exit = match failure {
+            Failure::Arguments(_) => Exit::Usage,
+            Failure::Engine(_) => Exit::Engine,
+        };
+        Self { exit, message: output::as_options(&failure.to_string()) }
+    }
+}
+
+impl From<ServeError> for Trouble {
+    fn from(error: ServeError) -> Self {
+        Self { exit: Exit::Engine, message: error.to_string() }
+    }
+}
+
+impl From<std::io::Error> for Trouble {
+    fn from(error: std::io::Error) -> Self {
+        Self { exit: Exit::Engine, message: format!("Cannot write the answer: {error}.") }
+    }
+}
+
+const BRIEF: &str = "\
+`steelbank --help` has examples and exit codes; `steelbank COMMAND --help` tells what a command is for.";
+
+const EXAMPLES: &str = "\
+Examples:
+  steelbank describe-symbol mapcar
+  steelbank who-calls mapcar --package cl | head
+  steelbank who-references '*print-base*' --package cl --json
+  steelbank call who-calls '{\"name\": \"cl:mapcar\", \"limit\": 10}'
+  steelbank --system my-app code-find-references my-app:run
+  steelbank find-references CacheManager --glob 'src/**'
+  steelbank --system my-app serve    what an MCP host runs
+
+Exit codes: 0 answered, 1 not found, 2 wrong usage, 3 the engine failed, or a system of --system did not load.
+`index --status` exits with 1 if the index is stale or missing.
+STEELBANK_HOME, if set, names a folder with libsteelbank-sbcl.so, steelbank.core, steelbank.xref and contrib/ to use in
+place of the SBCL inside the program. STEELBANK_CACHE names the cache folder.";
+
+/// Common Lisp code intelligence: what a symbol is and who uses it, answered by the SBCL inside this program.
+#[derive(Debug, Parser)]
+#[command(name = "steelbank", version, after_help = BRIEF, after_long_help = EXAMPLES, max_term_width = 100)]
+struct Line {
+    #[command(flatten)]
+    options: Options,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The heading of the options that every subcommand takes.
+const GLOBAL: &str = "Global options";
+
+/// What every subcommand takes.
+#[derive(Debug, Args)]
+struct Options {
+    /// The most that Lisp's heap can grow to
+    #[arg(long, global = true, help_heading = GLOBAL, display_order = 904, value_name = "MB", value_parser = clap::value_parser!(u64).range(128..=1_048_576))]
+    dynamic_space_size: Option<u64>,
+    /// No colours, also on a terminal
+    #[arg(long, global = true, help_heading = GLOBAL, display_order = 906)]
+    no_color: bool,
+    #[command(flatten)]
+    project: project::ProjectOptions,
+    #[command(flatten)]
+    text: index::TextOptions,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Build the index of the project's text, watch the tree, or tell how old the index is
+    Index(index::Index),
+    /// List the tools that the MCP server offers
+    Tools(call::ListTools),
+    /// Call one of the MCP server's tools
+    Call(call::CallTool),
+    /// Check this installation and show what it is made of
+    Doctor(doctor::Doctor),
+    /// Serve MCP on standard input and output, until the client leaves
+    Serve(Serve),
+    /// Save the project's image with the systems of --system loaded, so that the program starts ready
+    Snapshot,
+    /// List what the cache holds, or clear it
+    Cache(cache::Cache),
+    /// Print a completion script for a shell: bash, zsh, fish, elvish or powershell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, of the program or of a command
+    Man {
+        /// The command
+        command: Option<String>,
+    },
+    /// What copies of the program are started as: it takes its orders on standard input
+    #[command(hide = true)]
+    Helper,
+}
+
+#[derive(Debug, Args)]
+struct Serve {
+    /// Let clients evaluate code that is no file's
+    #[arg(long)]
+    allow_eval: bool,
+    /// Let clients change the project's files
+    #[arg(long)]
+    allow_edits: bool,
+    /// The descriptor of what the image before this one of the same process hands over
+    #[arg(long, hide = true, value_name = "FD")]
+    return_from: Option<i32>,
+    /// The tools to offer: all, core (the ones that an agent cannot do without), read (those that only look), or names
+    #[arg(long, value_name = "all|core|read|NAME,...", default_value = "all")]
+    tools: String,
+}
+
+/// The program that runs, also when its file was replaced.
+const PROGRAM: &str = "/proc/self/exe";
+
+/// What commands work with.
+struct Shell {
+    options: Options,
+    installation: Installation,
+    output: Output,
+}
+
+impl Shell {
+    /// What starts SBCL as the options say, without a project.
+    fn builder(&self) -> Builder {
+        let builder =
+            Steelbank::builder().installation(self.installation.clone()).program(PathBuf::from(PROGRAM));
+        match self.options.dynamic_space_size {
+            Some(megabytes) => {
+                builder.dynamic_space_size(usize::try_from(megabytes << 20).unwrap_or(usize::MAX))
+            }
+            None => builder,
+        }
+    }
+
+    /// What calls share. SBCL starts, and the text is looked at, when one first needs it. A server watches the text.
+    fn session(&self, watch: bool) -> Result<Session, Trouble> {
+        let root = self.options.project.root()?;
+        let (project, installation) = (self.options.project.clone(), self.installation.clone());
+        let (heap, named) = (self.options.dynamic_space_size, Arc::clone(&root));
+        let start = move || {
+            let mut builder = Steelbank::builder()
+                .installation(installation)
+                .program(PathBuf::from(PROGRAM))
+                .systems(project.systems().to_vec())
+                .snapshots(project.snapshots());
+            if let Some(megabytes) = heap {
+                builder = builder.dynamic_space_size(usize::try_from(megabytes << 20).unwrap_or(usize::MAX));
+            }
+            if let Some(settings) = project.settings(&named) {
+                builder = builder.project(settings);
+            }
+            builder.launch()
+        };
+        let (text, named) = (self.options.text, Arc::clone(&root));
+        let open = move || {
+            let index = text.open(&named.folder().ok_or_else(project::none_here)?)?;
+            if watch {
+                // Where it cannot watch, every question looks at the files itself.
+                index.watch();
+            }
+            Ok(index)
+        };
+        Ok(Session::starting(start).with_text(open).with_project(root))
+    }
+
+    /// The same, with the systems of --system loaded. False if not all of them could be loaded.
+    fn loaded_session(&self) -> Result<(Session, bool), Trouble> {
+        let session = self.session(false)?.allowing(Permissions::ALL);
+        let complete = self.options.project.load(&session, &self.output)?;
+        Ok((session, complete))
+    }
+
+    /// Prints a manual page.
+    fn man(&self, command: Option<&str>) -> Result<Exit, Trouble> {
+        let mut line = command_line();
+        line.build();
+        let page = match command {
+            None => line,
+            Some(name) => match line.find_subcommand(name) {
+                Some(found) => found.clone().name(format!("steelbank-{name}")),
+                None => {
+                    let known: Vec<&str> = line.get_subcommands().map(clap::Command::get_name).collect();
+                    let near = nearest::among(name, known.iter().copied());
+                    let meant = near.first().map(|near| format!(" Did you mean {near}?")).unwrap_or_default();
+                    let message = format!("There is no command {name:?}.{meant}");
+                    return Err(Trouble { exit: Exit::Usage, message });
+                }
+            },
+        };
+        let mut text = Vec::new();
+        clap_mangen::Man::new(page).render(&mut text)?;
+        self.output.bytes(&text)?;
+        Ok(Exit::Answered)
+    }
+
+    fn run(self: &Arc<Self>, matches: &ArgMatches) -> Result<Exit, Trouble> {
+        if let Some((name, matches)) = matches.subcommand()
+            && let Some(tool) = commands::tool(name)
+        {
+            let mut arguments = commands::arguments(tool, matches);
+            if name == "check"
+                && let [system] = self.options.project.systems()
+            {
+                // It is loaded in the copy alone.
+                arguments.insert("system".to_owned(), system.as_str().into());
+                let session = self.session(false)?.allowing(Permissions::ALL);
+                let answer = call::followed(tool, &session, arguments)?;
+                return call::told(self, &answer, matches.get_flag(commands::JSON));
+            }
+            return call::call(self, tool, arguments, matches.get_flag(commands::JSON));
+        }
+        match Command::from_arg_matches(matches).map_err(|error| wrong_usage(&error))? {
+            Command::Index(command) => command.run(self),
+            Command::Tools(command) => command.run(self),
+            Command::Call(command) => command.run(self),
+            Command::Doctor(command) => command.run(self),
+            Command::Serve(command) => command.run(self),
+            Command::Snapshot => snapshot::run(self),
+            Command::Cache(command) => command.run(self),
+            Command::Completions { shell } => {
+                let mut script = Vec::new();
+                clap_complete::generate(shell, &mut command_line(), "steelbank", &mut script);
+                self.output.bytes(&script)?;
+                Ok(Exit::Answered)
+            }
+            Command::Man { command } => self.man(command.as_deref()),
+            Command::Helper => helper::run(self),
+        }
+    }
+}
+
+fn wrong_usage(error: &clap::Error) -> Trouble {
+    Trouble { exit: Exit::Usage, message: error.to_string() }
+}
+
+/// The whole command line: a subcommand for each tool, and those that are no tool's.
+fn command_line() -> clap::Command {
+    Line::command().subcommands(commands::all())
+}
+
+/// Runs the program on the process's arguments.
+pub fn main() -> ExitCode {
+    // Before there are other threads.
+    crate::engine::block_lisp_signals();
+    let parsed = command_line().try_get_matches().and_then(|matches| {
+        let options = Options::from_arg_matches(&matches)?;
+        Ok((matches, options))
+    });
+    let (matches, options) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            // Nothing can be said if nobody listens.
+            let _ = error.print();
+            return exit_code(if error.use_stderr() { Exit::Usage } else { Exit::Answered });
+        }
+    };
+    let shell = Arc::new(Shell {
+        output: Output::new(options.no_color),
+        options,
+        installation: installation::find(),
+    });
+    match shell.run(&matches) {
+        Ok(exit) => exit_code(exit),
+        Err(trouble) => {
+            shell.output.complain(&trouble.message);
+            exit_code(trouble.exit)
+        }
+    }
+}
+
+fn exit_code(exit: Exit) -> ExitCode {
+    ExitCode::from(exit as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command_line().debug_assert();
+    }
+}

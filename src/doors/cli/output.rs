@@ -1,0 +1,122 @@
+//! Standard output and standard error.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write};
+
+use serde_json::Value;
+
+/// Where answers go.
+pub(super) struct Output {
+    color: bool,
+}
+
+impl Output {
+    /// Colours only for people: on a terminal that has them, unless NO_COLOR or the option says otherwise.
+    pub(super) fn new(no_color: bool) -> Self {
+        let plain = no_color
+            || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self { color: !plain && io::stdout().is_terminal() }
+    }
+
+    /// Writes `text` and a line end. On a terminal places have the colours of grep, and the first line stands out.
+    pub(super) fn text(&self, text: &str) -> io::Result<()> {
+        self.write(&if self.color { colored(text) } else { format!("{text}\n") })
+    }
+
+    /// Writes what is no text of ours.
+    pub(super) fn bytes(&self, bytes: &[u8]) -> io::Result<()> {
+        self.write(&String::from_utf8_lossy(bytes))
+    }
+
+    /// Writes a JSON document.
+    pub(super) fn json(&self, value: &Value) -> io::Result<()> {
+        self.write(&format!("{value:#}\n"))
+    }
+
+    /// A reader that has seen enough is no trouble.
+    fn write(&self, text: &str) -> io::Result<()> {
+        let mut output = io::stdout().lock();
+        match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    /// Writes a sentence to standard error.
+    pub(super) fn complain(&self, message: &str) {
+        // There is nobody to tell if this fails.
+        let _ = writeln!(io::stderr(), "steelbank: {message}");
+    }
+}
+
+/// Advice that names a tool's arguments, as the options that they are at a terminal: `force=true` is `--force`.
+pub(super) fn as_options(text: &str) -> String {
+    let mut words = Vec::new();
+    for word in text.split(' ') {
+        let end = word.trim_end_matches(['.', ',', ';', ':', '!', '?']);
+        let option = match end.split_once('=') {
+            Some((name, "true")) if is_argument(name) => Some(format!("--{}", name.replace('_', "-"))),
+            Some((name, "false")) if is_argument(name) => Some(format!("--no-{}", name.replace('_', "-"))),
+            _ => None,
+        };
+        words.push(option.map_or_else(|| word.to_owned(), |option| option + &word[end.len()..]));
+    }
+    words.join(" ")
+}
+
+fn is_argument(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+}
+
+fn colored(text: &str) -> String {
+    let mut painted = String::with_capacity(text.len() * 2);
+    for (number, line) in text.lines().enumerate() {
+        // Writing to a string cannot fail.
+        let _ = match place(line) {
+            Some((before, path, digits, rest)) => {
+                writeln!(painted, "{before}\x1b[35m{path}\x1b[0m:\x1b[32m{digits}\x1b[0m{rest}")
+            }
+            None if number == 0 => writeln!(painted, "\x1b[1m{line}\x1b[0m"),
+            None => writeln!(painted, "{line}"),
+        };
+    }
+    painted
+}
+
+/// A line that begins with a place, `path:line:`, after white space: that, the path, the line's number, the rest.
+fn place(line: &str) -> Option<(&str, &str, &str, &str)> {
+    let (before, text) = line.split_at(line.len() - line.trim_start().len());
+    for (colon, _) in text.match_indices(':') {
+        let after = &text[colon + 1..];
+        let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        if colon > 0 && digits > 0 && after[digits..].starts_with(':') {
+            return Some((before, &text[..colon], &after[..digits], &after[digits..]));
+        }
+        if text[..colon].contains(' ') {
+            return None;
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_names_options_at_a_terminal() {
+        assert_eq!(as_options("Narrow it, or pass force=true."), "Narrow it, or pass --force.");
+        assert_eq!(as_options("pass project_only=false; a=b"), "pass --no-project-only; a=b");
+    }
+
+    #[test]
+    fn places_are_found_at_the_beginning_of_lines() {
+        assert_eq!(place("  a.lisp:12:3: call"), Some(("  ", "a.lisp", "12", ":3: call")));
+        assert_eq!(place("a b: 12:3: call"), None);
+        assert_eq!(place("PACKAGE::NAME"), None);
+        assert_eq!(place("Source: x.lisp:12"), None);
+        let painted = colored("Head:\n\n  a.lisp:1:2: x");
+        assert_eq!(painted, "\x1b[1mHead:\x1b[0m\n\n  \x1b[35ma.lisp\x1b[0m:\x1b[32m1\x1b[0m:2: x\n");
+    }
+}

@@ -1,0 +1,33 @@
+//! A bar that tells how far long work is: on standard error, if that is a terminal.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::tools::Progress;
+
+/// Drawn from its first news on; a clone is the same bar.
+#[derive(Clone)]
+pub(super) struct Bar(ProgressBar);
+
+impl Bar {
+    pub(super) fn new() -> Self {
+        // The bar hides itself where standard error is no terminal.
+        let bar = ProgressBar::new(0);
+        if let Ok(style) = ProgressStyle::with_template("{bar:32} {pos}/{len} {elapsed} {wide_msg}") {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        Self(bar)
+    }
+
+    /// Shows how far a call is. Of a path only the file's name: the line is short.
+    pub(super) fn tell(&self, progress: &Progress) {
+        self.0.set_length(progress.total.unwrap_or(progress.done));
+        self.0.set_position(progress.done);
+        let file = progress.path.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path));
+        self.0.set_message(format!("{} {}", progress.what, file.unwrap_or_default()));
+    }
+
+    /// Takes the bar off the screen.
+    pub(super) fn end(&self) {
+        self.0.finish_and_clear();
+    }
+}

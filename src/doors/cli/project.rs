@@ -1,0 +1,131 @@
+//! The commands about the user's project.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use serde_json::Value;
+
+use super::output::Output;
+use super::{Exit, Trouble, call, installation};
+use crate::ProjectSettings;
+use crate::tools::{Failure, Object, Outcome, ProjectRoot, Session, Tools};
+
+/// Which project, and what of it is loaded first.
+#[derive(Debug, Clone, Args)]
+pub(super) struct ProjectOptions {
+    /// The project's folder [default: the nearest one upwards with an .asd file, else with .git]
+    #[arg(long, global = true, help_heading = super::GLOBAL, display_order = 901, value_name = "DIR")]
+    project: Option<PathBuf>,
+    /// Load this system first; may be given several times; auto: the project's own systems. `serve` loads in the background
+    #[arg(long = "system", global = true, help_heading = super::GLOBAL, display_order = 902, value_name = "SYSTEM|auto")]
+    systems: Vec<String>,
+    /// Do not load the init file (~/.sbclrc) before the first system
+    #[arg(long, global = true, help_heading = super::GLOBAL, display_order = 903)]
+    no_userinit: bool,
+    /// Neither start from a snapshot of the systems of --system nor make one
+    #[arg(long, global = true)]
+    no_snapshot: bool,
+}
+
+/// What stands for the project's own systems.
+const AUTO: &str = "auto";
+
+/// How long --system may take.
+const SYSTEM_SECONDS: u64 = 3600;
+
+impl ProjectOptions {
+    /// The project's folder: the one that was named, or else the nearest one upwards.
+    pub(super) fn root(&self) -> Result<Arc<ProjectRoot>, Trouble> {
+        Ok(ProjectRoot::new(match &self.project {
+            Some(folder) if !folder.is_dir() => {
+                return Err(Trouble {
+                    exit: Exit::Usage,
+                    message: format!("--project {} is no folder.", folder.display()),
+                });
+            }
+            Some(folder) => Some(folder.clone()),
+            None => std::env::current_dir().ok().and_then(|folder| nearest_project(&folder)),
+        }))
+    }
+
+    /// How files of the project in `root` are loaded, or without one. None if there is no cache folder.
+    pub(super) fn settings(&self, root: &ProjectRoot) -> Option<ProjectSettings> {
+        let cache = installation::cache()?;
+        let userinit =
+            (!self.no_userinit).then(std::env::home_dir).flatten().map(|home| home.join(".sbclrc"));
+        Some(ProjectSettings { root: root.folder(), cache: cache.join("projects"), userinit })
+    }
+
+    /// Loads the systems of --system, and tells of those that do not load; what of them was loaded stays. True if
+    /// all were loaded.
+    pub(super) fn load(&self, session: &Session, output: &Output) -> Result<bool, Trouble> {
+        let tools = Tools::all();
+        let mut all = true;
+        for system in &self.systems {
+            let tool = tools.get("load-system").map_err(Failure::Engine)?;
+            let mut arguments =
+                Object::from_iter([("timeout_seconds".to_owned(), Value::from(SYSTEM_SECONDS))]);
+            if system != AUTO {
+                arguments.insert("system".to_owned(), Value::from(system.as_str()));
+            } else if session.lacks_project() || session.bank()?.project().root().is_none() {
+                // There are no systems to be found without one.
+                continue;
+            }
+            let answer = call::followed(tool, session, arguments)?;
+            if answer.outcome != Outcome::Answered {
+                output.complain(&answer.text);
+                all = false;
+            }
+        }
+        if all && !self.systems.is_empty() {
+            // Without one, the next start takes longer; that is all.
+            let _ = session.bank()?.make_snapshot_later();
+        }
+        Ok(all)
+    }
+
+    /// Whether snapshots are used and made.
+    pub(super) fn snapshots(&self) -> bool {
+        !self.no_snapshot
+    }
+
+    /// The systems of --system.
+    pub(super) fn systems(&self) -> &[String] {
+        &self.systems
+    }
+
+    /// Whether there is anything to load.
+    pub(super) fn any(&self) -> bool {
+        !self.systems.is_empty()
+    }
+}
+
+/// The nearest folder from `start` upwards that holds a system definition; else one that holds a repository. The root
+/// of all files and the user's own folder are no projects unless somebody says so.
+fn nearest_project(start: &Path) -> Option<PathBuf> {
+    let home = std::env::home_dir();
+    let defines_system = |folder: &Path| {
+        std::fs::read_dir(folder).is_ok_and(|entries| {
+            entries.flatten().any(|entry| entry.path().extension().is_some_and(|e| e == "asd"))
+        })
+    };
+    let mut upwards = start
+        .ancestors()
+        .filter(|folder| folder.parent().is_some() && home.as_deref().is_none_or(|home| *folder != home));
+    upwards
+        .clone()
+        .find(|folder| defines_system(folder))
+        .or_else(|| upwards.find(|folder| folder.join(".git").exists()))
+        .map(Path::to_path_buf)
+}
+
+/// What those say who need a project.
+pub(super) fn none_here() -> String {
+    let here = std::env::current_dir();
+    let here = here.map_or_else(|_| "the current folder".to_owned(), |here| here.display().to_string());
+    format!(
+        "There is no project: neither {here} nor a folder above it has an .asd file or a .git (/ and the home folder do \
+         not count). Name the project's folder: steelbank --project DIR."
+    )
+}

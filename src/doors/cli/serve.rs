@@ -1,0 +1,102 @@
+//! `steelbank serve`: MCP on the standard streams, and the program executed again in place when Lisp has died.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{Exit, PROGRAM, Serve, Shell, Trouble};
+use crate::doors::mcp::{Again, serve_again, take_streams};
+use crate::engine::{Origin, adopt_descriptor, execute_again, reap_children};
+use crate::recovery::{Handover, Loaded};
+use crate::tools::{Permissions, Session, Tools};
+
+/// The option that names the descriptor of a handover; see [`Serve::return_from`].
+const RETURN_FROM: &str = "--return-from=";
+
+impl Serve {
+    /// Serves until the client leaves. The systems of --system are loaded beside it.
+    pub(super) fn run(&self, shell: &Arc<Shell>) -> Result<Exit, Trouble> {
+        let tools = Tools::chosen(&self.tools).map_err(|message| Trouble { exit: Exit::Usage, message })?;
+        if std::io::stdin().is_terminal() {
+            shell.output.complain(
+                "serving MCP: waiting for a client's messages on standard input. An MCP host starts this command itself; \
+                 see README for how to tell it. Ctrl-D ends it.",
+            );
+        }
+        let handover = match self.return_from {
+            None => None,
+            Some(number) => {
+                reap_children();
+                Some(adopt_descriptor(number).and_then(Handover::read)?)
+            }
+        };
+        let (input, output) = match &handover {
+            None => take_streams()?,
+            Some(handover) => (adopt_descriptor(handover.input)?, adopt_descriptor(handover.output)?),
+        };
+        let permissions = Permissions { eval: self.allow_eval, edits: self.allow_edits };
+        let session = shell.session(true)?.allowing(permissions).with_tools(tools);
+        let recovery = session.recovery();
+        let mut loads = Vec::new();
+        if let Some(handover) = &handover {
+            recovery.take_over(handover);
+            if let Some(folder) = &handover.project {
+                session.name_project(folder.clone());
+            }
+            loads.clone_from(&handover.loads);
+        }
+        let again = recovery.arm().map(|causes| {
+            let (origin, shell) = (origin(), Arc::clone(shell));
+            let execute = Box::new(move |handover: Handover| {
+                let error = execute(&origin, &handover);
+                shell.output.complain(&format!("The program could not be executed again: {error}."));
+                error
+            });
+            Again { causes, handover, execute }
+        });
+        // A client may yet say which project it is about.
+        if !session.lacks_project() || shell.options.project.any() || !loads.is_empty() {
+            // What is wrong with the installation is told at once.
+            session.bank()?;
+            let (shell, session) = (Arc::clone(shell), session.clone());
+            std::thread::spawn(move || prepare(&shell, &session, &loads));
+        }
+        serve_again(input, output, session, again)?;
+        Ok(Exit::Answered)
+    }
+}
+
+/// Opens the index of the text, and loads what is to be loaded.
+fn prepare(shell: &Shell, session: &Session, loads: &[Loaded]) {
+    // Whoever asks hears why, if there is no text to be searched.
+    let _ = session.text();
+    if let Err(trouble) = shell.options.project.load(session, &shell.output) {
+        shell.output.complain(&trouble.message);
+    }
+    let named = shell.options.project.systems();
+    let others = loads.iter().filter(|load| !matches!(load, Loaded::System(name) if named.contains(name)));
+    session.load_again(&others.cloned().collect::<Vec<_>>());
+}
+
+/// How this process was started. Lisp code may change its environment and its folder later.
+fn origin() -> Origin {
+    Origin {
+        arguments: std::env::args_os()
+            .filter(|argument| !argument.as_encoded_bytes().starts_with(RETURN_FROM.as_bytes()))
+            .collect(),
+        environment: std::env::vars_os().collect(),
+        folder: std::env::current_dir().unwrap_or_default(),
+    }
+}
+
+fn execute(origin: &Origin, handover: &Handover) -> io::Error {
+    let file = match handover.write() {
+        Ok(file) => file,
+        Err(error) => return error,
+    };
+    let mut origin = origin.clone();
+    origin.arguments.push(OsString::from(format!("{RETURN_FROM}{}", file.as_raw_fd())));
+    execute_again(Path::new(PROGRAM), &origin, &[file.as_raw_fd(), handover.input, handover.output])
+}

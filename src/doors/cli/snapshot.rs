@@ -1,0 +1,40 @@
+//! snapshot: saves the project's image, so that the program starts ready.
+
+use super::project::none_here;
+use super::{Exit, Shell, Trouble};
+use crate::snapshot::MakeError;
+
+/// Makes the snapshot of the systems of --system.
+pub(super) fn run(shell: &Shell) -> Result<Exit, Trouble> {
+    let options = &shell.options.project;
+    let usage = |message| Trouble { exit: Exit::Usage, message };
+    let root = options.root()?;
+    let folder = root.folder().ok_or_else(|| usage(none_here()))?;
+    let settings = options.settings(&root).ok_or_else(|| {
+        usage("There is no cache folder to keep a snapshot in: set STEELBANK_CACHE or HOME.".to_owned())
+    })?;
+    let builder = shell.builder().project(settings).systems(options.systems().to_vec());
+    let made = builder.make_snapshot(|news| shell.output.complain(news));
+    match made {
+        Ok(made) => {
+            shell.output.text(&format!(
+                "Snapshot of {} in {}: {:.1} MB.\n{}",
+                options.systems().join(", "),
+                folder.display(),
+                made.bytes as f64 / 1e6,
+                made.path.display()
+            ))?;
+            Ok(Exit::Answered)
+        }
+        Err(error @ MakeError::NoSystems) => Err(usage(sentence(&error))),
+        Err(error) => Err(Trouble { exit: Exit::Engine, message: sentence(&error) }),
+    }
+}
+
+/// The error as a sentence.
+fn sentence(error: &MakeError) -> String {
+    let text = error.to_string();
+    let mut letters = text.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    format!("{first}{}.", letters.as_str().trim_end_matches('.'))
+}

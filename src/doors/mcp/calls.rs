@@ -1,0 +1,264 @@
+//! The calls that run: which of them a cancellation means, and the threads of those that may wait.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::message::Id;
+use crate::query::control::Cancellation;
+
+/// How many calls wait for Lisp at once; more queue.
+const THREADS: usize = 64;
+/// How long a thread without a call stays.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// The calls that are not answered yet.
+#[derive(Default)]
+pub(super) struct Calls {
+    table: Mutex<Table>,
+    emptied: Condvar,
+    /// Lines that are being carried out where they were read.
+    lines: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Table {
+    next: u64,
+    running: Vec<Running>,
+}
+
+struct Running {
+    serial: u64,
+    id: Id,
+    cancellation: Cancellation,
+    /// The pool whose thread carries it out, once it does.
+    on: Option<Arc<Pool>>,
+    /// It has its answer, which is being written.
+    answered: bool,
+}
+
+impl Calls {
+    /// Notes a call that begins, or queues.
+    pub(super) fn note(&self, id: Id, cancellation: Cancellation) -> u64 {
+        let mut table = self.table.lock();
+        table.next += 1;
+        let serial = table.next;
+        table.running.push(Running { serial, id, cancellation, on: None, answered: false });
+        serial
+    }
+
+    /// Notes that a line is carried out where it was read.
+    pub(super) fn begin_line(&self) {
+        self.lines.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Notes that what a line asked for is on its way.
+    pub(super) fn end_line(&self) {
+        self.lines.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Notes that a thread of `pool` carries the call out. False if it was called off before.
+    pub(super) fn begin(&self, serial: u64, pool: &Arc<Pool>) -> bool {
+        let mut table = self.table.lock();
+        let call = table.running.iter_mut().find(|call| call.serial == serial);
+        call.map(|call| call.on = Some(Arc::clone(pool))).is_some()
+    }
+
+    /// Notes that a call has its answer. False if it was called off: then nobody waits for it.
+    pub(super) fn answer(&self, serial: u64) -> bool {
+        let mut table = self.table.lock();
+        let call = table.running.iter_mut().find(|call| call.serial == serial);
+        call.map(|call| call.answered = true).is_some()
+    }
+
+    /// Forgets a call, whose answer is on its way.
+    pub(super) fn end(&self, serial: u64) {
+        let mut table = self.table.lock();
+        table.running.retain(|call| call.serial != serial);
+        if table.running.is_empty() {
+            self.emptied.notify_all();
+        }
+    }
+
+    /// Calls off those that are called `id`: several, if a client gives one id to several.
+    pub(super) fn cancel(&self, id: &Id) {
+        self.cancel_if(|call| call.id == *id);
+    }
+
+    /// Takes the calls that have no answer yet: nobody else answers them from here on.
+    pub(super) fn take_unanswered(&self) -> Vec<(Id, Cancellation)> {
+        let mut table = self.table.lock();
+        let (answered, taken): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut table.running).into_iter().partition(|call| call.answered);
+        table.running = answered;
+        if table.running.is_empty() {
+            self.emptied.notify_all();
+        }
+        taken.into_iter().map(|call| (call.id, call.cancellation)).collect()
+    }
+
+    /// Calls all off.
+    pub(super) fn cancel_all(&self) {
+        self.cancel_if(|_| true);
+    }
+
+    fn cancel_if(&self, wanted: impl Fn(&Running) -> bool) {
+        let mut table = self.table.lock();
+        let (off, on): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut table.running).into_iter().partition(|call| !call.answered && wanted(call));
+        table.running = on;
+        if table.running.is_empty() {
+            self.emptied.notify_all();
+        }
+        drop(table);
+        for call in off {
+            // First its thread is another's: what runs on it may take its time to stop.
+            if let Some(pool) = &call.on {
+                pool.replace_thread();
+            }
+            call.cancellation.cancel();
+        }
+    }
+
+    /// Waits until all calls have ended, or until `end`.
+    pub(super) fn wait_until_none(&self, end: Option<Instant>, meanwhile: impl Fn() -> bool) {
+        const LOOK: Duration = Duration::from_millis(50);
+        let mut table = self.table.lock();
+        let busy = |table: &Table| !table.running.is_empty() || self.lines.load(Ordering::SeqCst) > 0;
+        while busy(&table) && meanwhile() && end.is_none_or(|end| Instant::now() < end) {
+            self.emptied.wait_for(&mut table, LOOK);
+        }
+    }
+}
+
+/// What a thread of a pool does. False if the thread has been replaced meanwhile.
+pub(super) type Job = Box<dyn FnOnce() -> bool + Send>;
+
+/// Threads for calls that may wait.
+pub(super) struct Pool {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+}
+
+impl Pool {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), changed: Condvar::new() })
+    }
+
+    /// Has a thread do `job`.
+    ///
+    /// # Errors
+    /// There is no thread, and the system gives none.
+    pub(super) fn submit(self: &Arc<Self>, job: Job) -> std::io::Result<()> {
+        let mut state = self.state.lock();
+        state.queue.push_back(job);
+        if state.idle >= state.queue.len() {
+            self.changed.notify_one();
+            return Ok(());
+        }
+        let outcome = self.add_thread(&mut state);
+        // Those that there are will do it.
+        if outcome.is_err() && state.threads == 0 {
+            state.queue.pop_back();
+            return outcome;
+        }
+        Ok(())
+    }
+
+    fn add_thread(self: &Arc<Self>, state: &mut State) -> std::io::Result<()> {
+        if state.threads >= THREADS {
+            return Ok(());
+        }
+        let pool = Arc::clone(self);
+        std::thread::Builder::new().name("mcp-call".into()).spawn(move || pool.work())?;
+        state.threads += 1;
+        Ok(())
+    }
+
+    /// A thread's call was called off: the thread does not count any more, and another may do what waits.
+    fn replace_thread(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        state.threads = state.threads.saturating_sub(1);
+        if state.queue.len() > state.idle {
+            // Without one the queue waits for the threads that there are.
+            let _ = self.add_thread(&mut state);
+        }
+    }
+
+    fn work(&self) {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(job) = state.queue.pop_front() {
+                drop(state);
+                if !job() {
+                    return;
+                }
+                state = self.state.lock();
+                continue;
+            }
+            state.idle += 1;
+            let waited = self.changed.wait_for(&mut state, IDLE);
+            state.idle -= 1;
+            if waited.timed_out() && state.queue.is_empty() {
+                state.threads -= 1;
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_call_that_is_called_off_gives_its_thread_back_at_once() {
+        let (calls, pool) = (Arc::new(Calls::default()), Pool::new());
+        let (release, wait) = mpsc::channel::<()>();
+        let (begins, begun) = mpsc::channel();
+        let wait = Arc::new(Mutex::new(wait));
+        let id = Id::string("stuck");
+        for _ in 0..THREADS {
+            let (calls, running) = (Arc::clone(&calls), Arc::clone(&pool));
+            let (serial, wait) = (calls.note(id.clone(), Cancellation::default()), Arc::clone(&wait));
+            let begins = begins.clone();
+            pool.submit(Box::new(move || {
+                assert!(calls.begin(serial, &running));
+                begins.send(()).unwrap();
+                // Until the test lets go.
+                let _ = wait.lock().recv();
+                calls.answer(serial)
+            }))
+            .unwrap();
+        }
+        (0..THREADS).for_each(|_| begun.recv().unwrap());
+        let (said, heard) = mpsc::channel();
+        pool.submit(Box::new(move || said.send(()).is_ok())).unwrap();
+        assert!(heard.try_recv().is_err(), "all threads are taken");
+        calls.cancel(&id);
+        heard.recv().unwrap();
+        drop(release);
+    }
+
+    #[test]
+    fn calls_of_one_id_are_called_off_together() {
+        let calls = Calls::default();
+        let cancellations = [Cancellation::default(), Cancellation::default(), Cancellation::default()];
+        for (id, cancellation) in ["a", "b", "a"].into_iter().zip(&cancellations) {
+            calls.note(Id::string(id), cancellation.clone());
+        }
+        calls.cancel(&Id::string("a"));
+        assert_eq!(cancellations.map(|cancellation| cancellation.is_cancelled()), [true, false, true]);
+    }
+}

@@ -1,0 +1,247 @@
+//! The lines that the client sends. Waiting for them and taking them are apart, so that whoever must stop the server can
+//! have what was read and not yet taken.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use parking_lot::{Condvar, Mutex};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, poll};
+
+/// The longest message that is read, in bytes.
+const LONGEST: usize = 16 << 20;
+/// How much is read at once, in bytes.
+const CHUNK: usize = 64 << 10;
+
+/// The client's stream.
+pub(super) struct Input {
+    stream: OwnedFd,
+    unread: Mutex<Unread>,
+    /// Readable once nothing more is to be read.
+    halt: OwnedFd,
+    resumed: Condvar,
+}
+
+/// What was read and not yet taken.
+#[derive(Default)]
+struct Unread {
+    bytes: Vec<u8>,
+    /// Bytes before this were taken.
+    start: usize,
+    /// Nothing more is to be taken or read here.
+    halted: bool,
+    /// Bytes before this have no line's end.
+    searched: usize,
+    /// The line that is being read is too long, and its bytes so far are gone.
+    skipping: bool,
+    ended: bool,
+}
+
+/// What [`Input::take`] found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// A line, without its end.
+    Line,
+    /// A line that was too long.
+    TooLong,
+    /// No whole line has been read.
+    Nothing,
+    /// The client sends no more.
+    End,
+}
+
+impl Input {
+    /// Reads `stream`, after `unread`, which was read of it before.
+    ///
+    /// # Errors
+    /// The system gives no descriptor.
+    pub(super) fn new(stream: OwnedFd, unread: Vec<u8>) -> io::Result<Self> {
+        let unread = Mutex::new(Unread { bytes: unread, ..Unread::default() });
+        let halt = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { stream, unread, halt, resumed: Condvar::new() })
+    }
+
+    /// Takes and reads nothing more, until [`Input::resume`]. Returns what was read and not taken.
+    pub(super) fn halt(&self) -> Vec<u8> {
+        let _ = rustix::io::write(&self.halt, &1_u64.to_ne_bytes());
+        let mut unread = self.unread.lock();
+        unread.halted = true;
+        // A line that is too long is over where the next one begins; until then it stays one.
+        let skipped = if unread.skipping { vec![b' '; LONGEST + 1] } else { Vec::new() };
+        [skipped.as_slice(), &unread.bytes[unread.start..]].concat()
+    }
+
+    /// Goes on after [`Input::halt`].
+    pub(super) fn resume(&self) {
+        let _ = rustix::io::read(&self.halt, &mut [0; 8]);
+        self.unread.lock().halted = false;
+        self.resumed.notify_all();
+    }
+
+    /// The stream's descriptor.
+    pub(super) fn stream(&self) -> &OwnedFd {
+        &self.stream
+    }
+
+    /// Whether the stream is a file on disk: it is read to its end, and nobody leaves.
+    pub(super) fn is_file(&self) -> bool {
+        rustix::fs::fstat(&self.stream)
+            .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file())
+    }
+
+    /// Takes the next line that was read whole into `line`. A last line without an end counts.
+    pub(super) fn take(&self, line: &mut Vec<u8>) -> Taken {
+        let mut unread = self.unread.lock();
+        if unread.halted {
+            line.clear();
+            return Taken::Nothing;
+        }
+        unread.take(line)
+    }
+
+    /// Waits until something can be read, and reads it.
+    ///
+    /// # Errors
+    /// The stream cannot be read any more.
+    pub(super) fn fill(&self) -> io::Result<()> {
+        loop {
+            self.wait()?;
+            let mut unread = self.unread.lock();
+            if unread.halted {
+                while unread.halted {
+                    self.resumed.wait(&mut unread);
+                }
+                return Ok(());
+            }
+            unread.make_room();
+            let end = unread.bytes.len();
+            unread.bytes.resize(end + CHUNK, 0);
+            let read = rustix::io::read(&self.stream, &mut unread.bytes[end..]);
+            unread.bytes.truncate(end + *read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) => unread.ended = true,
+                Ok(_) => (),
+                // Another may have been faster, or a signal came.
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            return Ok(());
+        }
+    }
+}
+
+impl Input {
+    /// Waits until something can be read, or nothing is to be read.
+    fn wait(&self) -> io::Result<()> {
+        let mut streams = [PollFd::new(&self.stream, PollFlags::IN), PollFd::new(&self.halt, PollFlags::IN)];
+        loop {
+            match poll(&mut streams, None) {
+                Ok(_) => return Ok(()),
+                Err(rustix::io::Errno::INTR) => (),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Waits until `stream` is ready. For streams that do not block, too: somebody who shares one may have made it so.
+pub(super) fn wait(stream: &impl AsFd, ready: PollFlags) -> io::Result<()> {
+    loop {
+        match poll(&mut [PollFd::new(stream, ready)], None) {
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => (),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+impl Unread {
+    fn take(&mut self, line: &mut Vec<u8>) -> Taken {
+        line.clear();
+        let found = memchr::memchr(b'\n', &self.bytes[self.searched..]);
+        let end = match found {
+            Some(at) => self.searched + at,
+            None => {
+                self.searched = self.bytes.len();
+                if self.bytes.len() - self.start > LONGEST {
+                    self.skipping = true;
+                    self.clear();
+                }
+                if !self.ended {
+                    return Taken::Nothing;
+                }
+                if self.start == self.bytes.len() && !self.skipping {
+                    return Taken::End;
+                }
+                self.bytes.len()
+            }
+        };
+        let length = end - self.start;
+        if !self.skipping && length <= LONGEST {
+            line.extend_from_slice(&self.bytes[self.start..end]);
+        }
+        let too_long = std::mem::take(&mut self.skipping) || length > LONGEST;
+        self.start = (end + 1).min(self.bytes.len());
+        self.searched = self.start;
+        if too_long { Taken::TooLong } else { Taken::Line }
+    }
+
+    /// Forgets what was taken, where that is cheap.
+    fn make_room(&mut self) {
+        if self.start == self.bytes.len() {
+            self.clear();
+        } else if self.start > CHUNK {
+            self.bytes.drain(..self.start);
+            self.searched -= self.start;
+            self.start = 0;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(4 * CHUNK);
+        (self.start, self.searched) = (0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(chunks: &[&[u8]]) -> Vec<(Taken, Vec<u8>)> {
+        let mut unread = Unread::default();
+        let (mut taken, mut line) = (Vec::new(), Vec::new());
+        for chunk in chunks {
+            unread.make_room();
+            unread.bytes.extend_from_slice(chunk);
+            unread.ended = chunk.is_empty();
+            loop {
+                match unread.take(&mut line) {
+                    Taken::Nothing => break,
+                    Taken::End => return taken,
+                    what => taken.push((what, line.clone())),
+                }
+            }
+        }
+        taken
+    }
+
+    #[test]
+    fn lines_are_read_whole_and_the_last_needs_no_end() {
+        let lines = read(&[b"on", b"e\n\nth", b"ree", b""]);
+        let expected = [&b"one"[..], b"", b"three"].map(|line| (Taken::Line, line.to_vec()));
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_skipped_and_the_next_one_read() {
+        let long = vec![b'x'; LONGEST / 2 + 1];
+        for chunks in [
+            vec![&long[..], &long, b"\nshort\n", b""],
+            vec![&[&long[..], &long, b"\nshort\n"].concat()[..], b""],
+        ] {
+            let lines = read(&chunks);
+            assert_eq!(lines, [(Taken::TooLong, Vec::new()), (Taken::Line, b"short".to_vec())]);
+        }
+        assert_eq!(read(&[&long, &long, b""]), [(Taken::TooLong, Vec::new())]);
+    }
+}

@@ -1,0 +1,185 @@
+//! JSON-RPC messages: what a line says, and the lines that answer it.
+
+use std::borrow::Cow;
+
+use rmcp::model::ErrorData;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// A request's id: a JSON string or number, as the client wrote it. rmcp's `RequestId` is an `i64` or a string: `1.5`
+/// cannot be answered with it, and `1.0` comes back as `1`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Id(String);
+
+impl Id {
+    /// The id that `json` is; none if it is neither a string nor a number.
+    pub(super) fn new(json: &RawValue) -> Option<Self> {
+        let text = json.get();
+        let fits = text.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit());
+        fits.then(|| Self(text.to_owned()))
+    }
+
+    /// The id that is the string `text`.
+    pub(super) fn string(text: &str) -> Self {
+        Self(Value::from(text).to_string())
+    }
+}
+
+/// What a line says.
+#[derive(Debug)]
+pub(super) enum Message<'a> {
+    /// Something is asked.
+    Request { id: Id, method: Cow<'a, str>, params: Option<&'a RawValue> },
+    /// Something is told.
+    Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
+    /// A request of ours is answered; with an error if there is no result.
+    Response { id: Id, result: Option<&'a RawValue> },
+    /// Nothing.
+    Blank,
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(borrow, default)]
+    jsonrpc: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    params: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    result: Option<&'a RawValue>,
+}
+
+/// Reads a line, without its end. What is no message is refused, with its id if it has one.
+pub(super) fn read(line: &[u8]) -> Result<Message<'_>, (Option<Id>, ErrorData)> {
+    let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line).trim_ascii();
+    if line.is_empty() {
+        return Ok(Message::Blank);
+    }
+    let Ok(text) = std::str::from_utf8(line) else {
+        return Err((None, ErrorData::parse_error("The message is not UTF-8.", None)));
+    };
+    // An array would be read as the fields in order.
+    let envelope = match serde_json::from_str::<Envelope<'_>>(text) {
+        Ok(envelope) if text.starts_with('{') => envelope,
+        other => return Err(unread(text, other.err())),
+    };
+    let id = envelope.id.filter(|id| id.get() != "null");
+    let known = id.and_then(Id::new);
+    let refused = |why: &'static str| (known.clone(), ErrorData::invalid_request(why, None));
+    if envelope.jsonrpc.as_deref() != Some("2.0") {
+        return Err(refused("The message is no JSON-RPC: \"jsonrpc\" must be \"2.0\"."));
+    }
+    match (envelope.method, id, known.clone()) {
+        (Some(method), None, _) => Ok(Message::Notification { method, params: envelope.params }),
+        (Some(method), Some(_), Some(id)) => Ok(Message::Request { id, method, params: envelope.params }),
+        (None, Some(_), Some(id)) => Ok(Message::Response { id, result: envelope.result }),
+        (_, Some(_), None) => Err(refused("The request's \"id\" must be a string or a number.")),
+        (None, None, _) => Err(refused("The message is no JSON-RPC message of MCP's.")),
+    }
+}
+
+/// Why a line could not be read. What is JSON all the same may have an id.
+fn unread(text: &str, error: Option<serde_json::Error>) -> (Option<Id>, ErrorData) {
+    match serde_json::from_str::<Value>(text) {
+        Ok(value) => {
+            let id = value.get("id").filter(|id| id.is_string() || id.is_number());
+            let why = "The message is no JSON-RPC message of MCP's.";
+            (id.map(|id| Id(id.to_string())), ErrorData::invalid_request(why, None))
+        }
+        Err(unread) => {
+            let error = error.unwrap_or(unread);
+            (None, ErrorData::parse_error(format!("The message is not JSON: {error}."), None))
+        }
+    }
+}
+
+/// Appends the line that answers `id` with the result that `body` writes.
+pub(super) fn write_result(line: &mut Vec<u8>, id: &Id, body: impl FnOnce(&mut Vec<u8>)) {
+    line.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    line.extend_from_slice(id.0.as_bytes());
+    line.extend_from_slice(b",\"result\":");
+    body(line);
+    line.extend_from_slice(b"}\n");
+}
+
+/// Appends the line that answers with an error.
+pub(super) fn write_error(line: &mut Vec<u8>, id: Option<&Id>, refusal: &ErrorData) {
+    line.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
+    if let Some(id) = id {
+        line.extend_from_slice(b",\"id\":");
+        line.extend_from_slice(id.0.as_bytes());
+    }
+    line.extend_from_slice(b",\"error\":");
+    write(line, refusal);
+    line.extend_from_slice(b"}\n");
+}
+
+/// Appends a notification, or with an id a request of ours.
+pub(super) fn write_call<T: Serialize>(line: &mut Vec<u8>, id: Option<&Id>, method: &str, params: &T) {
+    line.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
+    if let Some(id) = id {
+        line.extend_from_slice(b",\"id\":");
+        line.extend_from_slice(id.0.as_bytes());
+    }
+    line.extend_from_slice(b",\"method\":");
+    write(line, method);
+    line.extend_from_slice(b",\"params\":");
+    write(line, params);
+    line.extend_from_slice(b"}\n");
+}
+
+/// Appends `value` as JSON.
+pub(super) fn write<T: Serialize + ?Sized>(line: &mut Vec<u8>, value: &T) {
+    let before = line.len();
+    if serde_json::to_writer(&mut *line, value).is_err() {
+        // Only maps with keys that are no strings cannot be written, and there are none.
+        line.truncate(before);
+        line.extend_from_slice(b"null");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::ErrorCode;
+
+    use super::*;
+
+    #[track_caller]
+    fn refused(line: &[u8], expected: ErrorCode, id: Option<&str>) {
+        match read(line) {
+            Err((known, refusal)) => {
+                assert_eq!(refusal.code, expected, "{}", refusal.message);
+                assert_eq!(known.map(|id| id.0).as_deref(), id);
+            }
+            Ok(message) => panic!("{message:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused_with_its_id_if_it_has_one() {
+        refused(b"{", ErrorCode::PARSE_ERROR, None);
+        refused(b"\xff\xfe", ErrorCode::PARSE_ERROR, None);
+        refused(b"[]", ErrorCode::INVALID_REQUEST, None);
+        refused(b"[\"2.0\",1,\"ping\",{},{}]", ErrorCode::INVALID_REQUEST, None);
+        refused(b"{\"id\":7}", ErrorCode::INVALID_REQUEST, Some("7"));
+        refused(b"{\"jsonrpc\":\"1.0\",\"id\":7,\"method\":\"ping\"}", ErrorCode::INVALID_REQUEST, Some("7"));
+        refused(b"{\"jsonrpc\":\"2.0\",\"id\":[],\"method\":\"ping\"}", ErrorCode::INVALID_REQUEST, None);
+        refused(b"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":8}", ErrorCode::INVALID_REQUEST, Some("7"));
+        assert!(matches!(read(b"  \r"), Ok(Message::Blank)));
+    }
+
+    #[test]
+    fn ids_come_back_as_they_were_written() {
+        for id in ["1", "-7", "1.5e3", "\"a\\u0041\\ud800\""] {
+            let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}");
+            let Ok(Message::Request { id: read, .. }) = read(line.as_bytes()) else { panic!("{id}") };
+            let mut answer = Vec::new();
+            write_result(&mut answer, &read, |line| line.extend_from_slice(b"{}"));
+            assert_eq!(answer, format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n").as_bytes());
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The MCP server: the tools over a pair of streams. The only place that knows the Model Context Protocol.
+//!
+//! `message` reads and writes JSON-RPC; `protocol` is what is agreed with the client; `input` and `output` are the
+//! streams; `calls` is what runs and how it is called off; `server` puts them together. What needs no Lisp is answered
+//! on the thread that read it.
+//!
+//! rmcp is for what the messages are. The loop over the streams is ours: rmcp's service hops between tasks for each message.
+
+mod calls;
+mod input;
+mod instructions;
+mod listing;
+mod message;
+mod output;
+mod protocol;
+mod server;
+mod stdio;
+#[cfg(test)]
+mod tests;
+
+pub use instructions::INSTRUCTIONS;
+pub use listing::listing;
+pub use server::{Again, ServeError, serve_again, serve_on, serve_stdio};
+pub(super) use stdio::take as take_streams;
+
+/// Whether `line` is a message of the protocol. For fuzzing: it must survive all bytes.
+#[doc(hidden)]
+pub fn reads_as_message(line: &[u8]) -> bool {
+    message::read(line).is_ok()
+}

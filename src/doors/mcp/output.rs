@@ -1,0 +1,181 @@
+//! The lines that go to the client, written by whoever has one: no thread in between. While one thread writes, others add
+//! theirs to what it writes next; what nobody reads waits with those who made it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::input::wait;
+
+/// How much may wait to be read by the client, in bytes.
+const MOST: usize = 64 << 20;
+/// With more than this waiting, news of progress is left out.
+const MOST_BESIDE_NEWS: usize = 256 << 10;
+
+/// The client's stream.
+pub(super) struct Output {
+    stream: OwnedFd,
+    waiting: Mutex<Waiting>,
+    /// Somebody has written, or writing has failed.
+    written: Condvar,
+    /// There is something for the thread that writes news.
+    news: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    lines: Vec<u8>,
+    /// How much the thread that writes has taken.
+    taken: usize,
+    writing: bool,
+    gone: bool,
+    closed: bool,
+    /// News came while nobody wrote.
+    news: bool,
+}
+
+impl Waiting {
+    fn is_full(&self) -> bool {
+        self.lines.len() + self.taken >= MOST
+    }
+}
+
+impl Output {
+    pub(super) fn new(stream: OwnedFd) -> Self {
+        Self { stream, waiting: Mutex::default(), written: Condvar::new(), news: Condvar::new() }
+    }
+
+    /// The stream's descriptor.
+    pub(super) fn stream(&self) -> &OwnedFd {
+        &self.stream
+    }
+
+    /// Whether as much waits as may.
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.lock().is_full()
+    }
+
+    /// Whether the client reads no more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.waiting.lock().gone
+    }
+
+    /// Adds lines, to be written at the next [`Output::flush`]. Never waits.
+    pub(super) fn add(&self, lines: &[u8]) {
+        let mut waiting = self.waiting.lock();
+        if !waiting.gone {
+            waiting.lines.extend_from_slice(lines);
+        }
+    }
+
+    /// Adds lines and writes them, once there is room.
+    pub(super) fn send(&self, lines: &[u8]) {
+        let mut waiting = self.waiting.lock();
+        while waiting.is_full() && !waiting.gone {
+            self.written.wait(&mut waiting);
+        }
+        if waiting.gone {
+            return;
+        }
+        waiting.lines.extend_from_slice(lines);
+        drop(waiting);
+        self.flush();
+    }
+
+    /// Adds a line that may be left out if the client is slow to read. Never waits: a thread of Lisp's may not.
+    pub(super) fn offer(&self, line: &[u8]) {
+        let mut waiting = self.waiting.lock();
+        if waiting.gone || waiting.lines.len() + waiting.taken > MOST_BESIDE_NEWS {
+            return;
+        }
+        waiting.lines.extend_from_slice(line);
+        if !waiting.writing {
+            waiting.news = true;
+            self.news.notify_one();
+        }
+    }
+
+    /// Writes what waits, unless somebody is at it.
+    pub(super) fn flush(&self) {
+        let mut waiting = self.waiting.lock();
+        if waiting.writing {
+            return;
+        }
+        waiting.writing = true;
+        while !waiting.lines.is_empty() && !waiting.gone {
+            let mut lines = std::mem::take(&mut waiting.lines);
+            waiting.taken = lines.len();
+            drop(waiting);
+            let outcome = self.write(&lines);
+            waiting = self.waiting.lock();
+            waiting.taken = 0;
+            waiting.gone |= outcome.is_err();
+            if waiting.lines.is_empty() && lines.capacity() <= 1 << 20 {
+                lines.clear();
+                waiting.lines = lines;
+            }
+            self.written.notify_all();
+            if waiting.gone {
+                self.news.notify_all();
+            }
+        }
+        waiting.writing = false;
+        self.written.notify_all();
+    }
+
+    fn write(&self, mut lines: &[u8]) -> io::Result<()> {
+        while !lines.is_empty() {
+            match rustix::io::write(&self.stream, lines) {
+                Ok(written) => lines = &lines[written..],
+                Err(rustix::io::Errno::INTR) => (),
+                Err(rustix::io::Errno::AGAIN) => wait(&self.stream, PollFlags::OUT)?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what [`Output::offer`] adds, until [`Output::close`], or the client reads no more.
+    pub(super) fn write_news(&self) {
+        let mut waiting = self.waiting.lock();
+        while !waiting.closed && !waiting.gone {
+            if std::mem::take(&mut waiting.news) {
+                drop(waiting);
+                self.flush();
+                waiting = self.waiting.lock();
+            } else {
+                self.news.wait(&mut waiting);
+            }
+        }
+    }
+
+    /// Writes what waits and waits until it is written, or until `end`.
+    pub(super) fn drain(&self, end: Option<Instant>) {
+        self.flush();
+        let mut waiting = self.waiting.lock();
+        while (waiting.writing || !waiting.lines.is_empty()) && !waiting.gone {
+            match end {
+                None => self.written.wait(&mut waiting),
+                Some(end) if self.written.wait_until(&mut waiting, end).timed_out() => return,
+                Some(_) => (),
+            }
+        }
+    }
+
+    /// Whether nobody holds the stream's other end, as far as the system tells.
+    pub(super) fn has_no_reader(&self) -> bool {
+        let mut streams = [PollFd::new(&self.stream, PollFlags::empty())];
+        poll(&mut streams, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok()
+            && streams[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
+    }
+
+    /// Ends the thread that writes news.
+    pub(super) fn close(&self) {
+        self.waiting.lock().closed = true;
+        self.news.notify_all();
+        self.written.notify_all();
+    }
+}

@@ -1,0 +1,222 @@
+//! What is agreed with the client. Two lifecycles: a session that `initialize` begins (up to 2025-11-25), and requests
+//! that each say for themselves what they speak (from 2026-07-28 on).
+
+use rmcp::model::{ErrorData, ProtocolVersion};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// The protocol's versions that are spoken here, oldest first: what rmcp adds to those it knows is to be built first.
+pub(super) static VERSIONS: [ProtocolVersion; 5] = [
+    ProtocolVersion::V_2024_11_05,
+    ProtocolVersion::V_2025_03_26,
+    ProtocolVersion::V_2025_06_18,
+    SESSION,
+    ProtocolVersion::V_2026_07_28,
+];
+/// The newest version that has sessions.
+const SESSION: ProtocolVersion = ProtocolVersion::V_2025_11_25;
+
+const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
+
+/// All that a server must remember of its client to go on with it. Plain, so that it can be handed to another process.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct Protocol {
+    lifecycle: Lifecycle,
+    /// Whether the client tells its roots when asked.
+    roots: bool,
+    /// How many requests we have sent.
+    asked: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+enum Lifecycle {
+    /// The client has not begun.
+    #[default]
+    None,
+    /// `initialize` was answered with this version.
+    Session { version: ProtocolVersion },
+    /// A first request named this version.
+    Inline { version: ProtocolVersion },
+}
+
+/// What a request says beside its parameters.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Meta<'a> {
+    #[serde(borrow, default, rename = "progressToken")]
+    pub(super) progress_token: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
+    version: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "io.modelcontextprotocol/clientCapabilities")]
+    capabilities: Option<&'a RawValue>,
+}
+
+impl<'a> Meta<'a> {
+    /// Reads a request's `_meta`. What is no object says nothing.
+    pub(super) fn read(json: Option<&'a RawValue>) -> Self {
+        json.and_then(|json| serde_json::from_str(json.get()).ok()).unwrap_or_default()
+    }
+
+    /// The `_meta` of parameters.
+    pub(super) fn of(params: Option<&'a RawValue>) -> Self {
+        #[derive(Deserialize)]
+        struct Params<'a> {
+            #[serde(borrow, default)]
+            _meta: Option<&'a RawValue>,
+        }
+        let params = params.and_then(|params| serde_json::from_str::<Params<'_>>(params.get()).ok());
+        Self::read(params.and_then(|params| params._meta))
+    }
+
+    fn version(&self) -> Option<ProtocolVersion> {
+        serde_json::from_str(self.version?.get()).ok()
+    }
+
+    fn missing(&self) -> Vec<&'static str> {
+        let capabilities = self.capabilities.is_some_and(|json| json.get().starts_with('{'));
+        let given = [(VERSION_KEY, self.version().is_some()), (CAPABILITIES_KEY, capabilities)];
+        given.into_iter().filter(|(_, given)| !given).map(|(key, _)| key).collect()
+    }
+}
+
+/// How a request is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Terms {
+    /// As 2026-07-28 wants it: results say that they are complete, and how long they last.
+    pub(super) inline: bool,
+}
+
+/// Less than rmcp's `InitializeRequestParams`, which refuses clients for capabilities and names that nobody here needs.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Initialize {
+    protocol_version: ProtocolVersion,
+    capabilities: Capabilities,
+    #[serde(rename = "clientInfo")]
+    _client_info: serde_json::Map<String, serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Capabilities {
+    #[serde(default)]
+    roots: Option<serde_json::Value>,
+}
+
+impl Protocol {
+    /// Begins a session; the version that both speak.
+    pub(super) fn initialize(&mut self, params: Option<&RawValue>) -> Result<ProtocolVersion, ErrorData> {
+        let read = params.and_then(|params| serde_json::from_str::<Initialize>(params.get()).ok());
+        let Some(asked) = read else {
+            return Err(ErrorData::invalid_params(
+                "initialize needs \"protocolVersion\", \"capabilities\" and \"clientInfo\".",
+                None,
+            ));
+        };
+        let known = Some(asked.protocol_version).filter(|version| VERSIONS.contains(version));
+        let version = known.filter(ProtocolVersion::has_initialize).unwrap_or(SESSION);
+        self.lifecycle = Lifecycle::Session { version: version.clone() };
+        self.roots = asked.capabilities.roots.is_some_and(|roots| !roots.is_null());
+        Ok(version)
+    }
+
+    /// Whether a request may be answered, and how.
+    pub(super) fn admit(&mut self, method: &str, meta: &Meta<'_>) -> Result<Terms, ErrorData> {
+        let named = meta.version();
+        if let Some(version) = &named
+            && !VERSIONS.contains(version)
+        {
+            return Err(ErrorData::unsupported_protocol_version(version.clone(), &VERSIONS));
+        }
+        let is_inline = |version: &ProtocolVersion| !version.has_initialize();
+        let in_session = matches!(self.lifecycle, Lifecycle::Session { .. });
+        let begun = self.lifecycle != Lifecycle::None;
+        if method == "ping" && named.is_none() && !matches!(self.lifecycle, Lifecycle::Inline { .. }) {
+            return Ok(Terms { inline: false });
+        }
+        if !in_session || method == "server/discover" || named.as_ref().is_some_and(is_inline) {
+            let missing = meta.missing();
+            if !missing.is_empty() {
+                let before = if begun { "" } else { "The client has not sent initialize, and the " };
+                let what = if begun { "The " } else { "" };
+                let why = format!(
+                    "{before}{what}request _meta is missing or has malformed required fields: {}",
+                    missing.join(", ")
+                );
+                return Err(ErrorData::invalid_params(why, None));
+            }
+        }
+        if let (false, Some(version), true) = (begun, &named, method != "server/discover") {
+            self.lifecycle = Lifecycle::Inline { version: version.clone() };
+        }
+        let agreed = match &self.lifecycle {
+            Lifecycle::None => None,
+            Lifecycle::Session { version } | Lifecycle::Inline { version } => Some(version),
+        };
+        Ok(Terms { inline: named.as_ref().or(agreed).is_some_and(is_inline) })
+    }
+
+    /// The id of our next request for the client's roots; none if it tells none.
+    pub(super) fn ask_for_roots(&mut self) -> Option<String> {
+        if !self.roots {
+            return None;
+        }
+        self.asked += 1;
+        Some(format!("steelbank-roots-{}", self.asked))
+    }
+
+    /// Whether `id` is of our last request for the client's roots.
+    pub(super) fn is_roots(&self, id: &super::message::Id) -> bool {
+        *id == super::message::Id::string(&format!("steelbank-roots-{}", self.asked))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::ErrorCode;
+    use serde_json::json;
+
+    use super::*;
+
+    fn raw(value: serde_json::Value) -> Box<RawValue> {
+        RawValue::from_string(value.to_string()).unwrap()
+    }
+
+    fn begin(version: &str) -> String {
+        let params = raw(json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": {} }));
+        Protocol::default().initialize(Some(&params)).unwrap().to_string()
+    }
+
+    #[test]
+    fn a_session_speaks_what_the_client_asks_for_or_the_newest_that_has_sessions() {
+        assert_eq!(begin("2024-11-05"), "2024-11-05");
+        for version in ["2025-11-25", "2026-07-28", "1999-01-01"] {
+            assert_eq!(begin(version), "2025-11-25");
+        }
+        assert!(Protocol::default().initialize(None).is_err());
+    }
+
+    #[test]
+    fn rmcp_knows_no_version_that_is_not_spoken_here() {
+        assert_eq!(VERSIONS, ProtocolVersion::KNOWN_VERSIONS);
+        assert_eq!(SESSION, ProtocolVersion::LATEST_WITH_INITIALIZE);
+    }
+
+    #[test]
+    fn requests_without_a_session_say_what_they_speak() {
+        let params = raw(json!({ "_meta": { VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {} } }));
+        let meta = Meta::of(Some(&params));
+        let mut protocol = Protocol::default();
+        assert!(protocol.admit("tools/list", &Meta::default()).is_err());
+        assert_eq!(protocol.admit("ping", &Meta::default()), Ok(Terms { inline: false }));
+        assert_eq!(protocol.admit("server/discover", &meta), Ok(Terms { inline: true }));
+        assert_eq!(protocol.lifecycle, Lifecycle::None, "asking what there is begins nothing");
+        assert_eq!(protocol.admit("tools/list", &meta), Ok(Terms { inline: true }));
+        let refusal = protocol.admit("tools/list", &Meta::default()).unwrap_err();
+        assert!(refusal.message.contains(VERSION_KEY) && refusal.message.contains(CAPABILITIES_KEY));
+        let params = raw(json!({ "_meta": { VERSION_KEY: "2099-01-01", CAPABILITIES_KEY: {} } }));
+        let refusal = protocol.admit("tools/list", &Meta::of(Some(&params))).unwrap_err();
+        assert_eq!(refusal.code, ErrorCode::UNSUPPORTED_PROTOCOL_VERSION);
+        let kept: Protocol = serde_json::from_value(json!(protocol)).unwrap();
+        assert_eq!(kept, protocol, "it can be handed on");
+    }
+}

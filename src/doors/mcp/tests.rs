@@ -1,0 +1,259 @@
+//! The lines that are written here are what rmcp reads, and what it writes is understood here.
+#![expect(deprecated, reason = "2026-07-28 has no roots; the versions that have sessions do")]
+
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
+    ClientCapabilities, ClientJsonRpcMessage, ErrorCode, ErrorData, Implementation, InitializeRequest,
+    InitializeRequestParams, InitializedNotification, JsonRpcError, JsonRpcMessage, JsonRpcNotification,
+    JsonRpcRequest, JsonRpcResponse, ListRootsResult, NumberOrString, PingRequest, ProgressToken,
+    ProtocolVersion, RequestParamsMeta, Root, RootsCapabilities, ServerJsonRpcMessage, ServerNotification,
+    ServerRequest, ServerResult,
+};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::listing::listing;
+use super::message::{self, Id, Message};
+use super::protocol::{Meta, Protocol, Terms, VERSIONS};
+use super::server::{self, CallParams};
+use crate::tools::{Answer, Failure, Outcome, Progress, Tools};
+
+fn raw(value: &Value) -> Box<RawValue> {
+    RawValue::from_string(value.to_string()).unwrap()
+}
+
+/// One line, as rmcp's client reads it.
+#[track_caller]
+fn read(line: &[u8]) -> ServerJsonRpcMessage {
+    let text = line.strip_suffix(b"\n").unwrap();
+    assert!(!text.contains(&b'\n'));
+    serde_json::from_slice(text).unwrap()
+}
+
+/// The result of the line that `body` writes as one.
+#[track_caller]
+fn result(body: impl FnOnce(&mut Vec<u8>)) -> ServerResult {
+    let mut line = Vec::new();
+    message::write_result(&mut line, &Id::string("r"), body);
+    let JsonRpcMessage::Response(JsonRpcResponse { id, result, .. }) = read(&line) else {
+        panic!("{line:?}")
+    };
+    assert_eq!(id, NumberOrString::String("r".into()));
+    result
+}
+
+#[test]
+fn rmcp_reads_the_beginning() {
+    let hello = server::hello(ProtocolVersion::V_2025_06_18);
+    let ServerResult::InitializeResult(read) = result(|line| message::write(line, &hello)) else { panic!() };
+    assert_eq!(read, hello);
+    let expected = json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": { "tools": {} },
+        "serverInfo": {
+            "name": "steelbank",
+            "title": "Steelbank",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": env!("CARGO_PKG_DESCRIPTION"),
+        },
+        "instructions": super::INSTRUCTIONS,
+    });
+    assert_eq!(json!(hello), expected);
+
+    let discovery = server::discovery();
+    let ServerResult::DiscoverResult(read) = result(|line| message::write(line, &discovery)) else {
+        panic!()
+    };
+    assert_eq!(read, discovery);
+    let expected = json!({
+        "resultType": "complete",
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "supportedVersions": ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"],
+        "capabilities": { "tools": {} },
+        "instructions": super::INSTRUCTIONS,
+        "_meta": { "io.modelcontextprotocol/serverInfo": expected["serverInfo"] },
+    });
+    assert_eq!(json!(discovery), expected);
+}
+
+#[test]
+fn rmcp_reads_the_list_of_tools() {
+    let listing = listing(Tools::all());
+    for body in [listing.to_string().into_bytes(), server::lasting(listing.clone())] {
+        let ServerResult::ListToolsResult(read) = result(|line| line.extend_from_slice(&body)) else {
+            panic!()
+        };
+        assert_eq!(json!(read.tools), listing["tools"], "rmcp knows every field");
+        let names = read.tools.iter().map(|tool| tool.name.as_ref());
+        assert!(names.eq(Tools::all().list().iter().map(|tool| tool.name())));
+    }
+    let entry = &listing["tools"][0];
+    let fields: Vec<_> = entry.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(fields, ["annotations", "description", "inputSchema", "name", "outputSchema", "title"]);
+}
+
+#[test]
+fn rmcp_reads_a_tools_answer() {
+    let structured = json!({ "found": true, "symbols": [{ "name": "CAR" }] });
+    let answer = |outcome| Answer {
+        text: "\"Ä\"\n".into(),
+        shown: None,
+        structured: structured.clone(),
+        outcome,
+        notes: vec!["A note.".into()],
+    };
+    let failure = Failure::Engine("why".into());
+    let said = failure.to_string();
+    for inline in [false, true] {
+        for (outcome, texts, is_error) in [
+            (Ok(answer(Outcome::Answered)), vec!["\"Ä\"\n", "A note."], false),
+            (Ok(answer(Outcome::Failed)), vec!["\"Ä\"\n", "A note."], true),
+            (Err(Failure::Engine("why".into())), vec![said.as_str()], true),
+        ] {
+            let has_structure = outcome.is_ok();
+            let mut line = Vec::new();
+            server::write_outcome(&mut line, &Id::string("r"), Terms { inline }, Ok(outcome));
+            let JsonRpcMessage::Response(response) = read(&line) else { panic!() };
+            let ServerResult::CallToolResult(read) = response.result else { panic!() };
+            let read_texts: Vec<_> =
+                read.content.iter().map(|block| block.as_text().unwrap().text.as_str()).collect();
+            assert_eq!(read_texts, texts);
+            assert_eq!(read.structured_content, has_structure.then(|| structured.clone()));
+            assert_eq!(read.is_error, Some(is_error));
+            assert_eq!(read.result_type.is_some(), inline);
+        }
+    }
+}
+
+#[test]
+fn rmcp_reads_errors_and_empty_results() {
+    let told = ErrorData::unsupported_protocol_version(ProtocolVersion::V_2025_11_25, &VERSIONS);
+    let id = RawValue::from_string("7".into()).unwrap();
+    for (id, expected) in [(Id::new(&id), Some(NumberOrString::Number(7))), (None, None)] {
+        let mut line = Vec::new();
+        message::write_error(&mut line, id.as_ref(), &told);
+        let JsonRpcMessage::Error(JsonRpcError { id, error, .. }) = read(&line) else { panic!() };
+        assert_eq!((id, &error), (expected, &told));
+    }
+    let mut line = Vec::new();
+    message::write_error(&mut line, None, &ErrorData::parse_error("no", None));
+    let expected = json!({ "jsonrpc": "2.0", "error": { "code": -32700, "message": "no" } });
+    assert_eq!(serde_json::from_slice::<Value>(&line).unwrap(), expected);
+    assert_eq!(told.code, ErrorCode::UNSUPPORTED_PROTOCOL_VERSION);
+    assert!(matches!(result(|line| line.extend_from_slice(b"{}")), ServerResult::EmptyResult(_)));
+}
+
+#[test]
+fn rmcp_reads_progress_and_the_request_for_roots() {
+    let progress = Progress { what: "compile".into(), path: Some("a.lisp".into()), done: 3, total: Some(7) };
+    let JsonRpcMessage::Notification(told) = read(&server::news(&raw(&json!("t")), &progress)) else {
+        panic!()
+    };
+    let ServerNotification::ProgressNotification(told) = told.notification else { panic!() };
+    assert_eq!(told.params.progress_token, ProgressToken(NumberOrString::String("t".into())));
+    assert_eq!((told.params.progress, told.params.total), (3.0, Some(7.0)));
+    assert_eq!(told.params.message.as_deref(), Some("compile a.lisp"));
+
+    let mut line = Vec::new();
+    server::ask_for_roots(&mut line, &Id::string("roots"));
+    let JsonRpcMessage::Request(asked) = read(&line) else { panic!() };
+    assert_eq!(asked.id, NumberOrString::String("roots".into()));
+    assert!(matches!(asked.request, ServerRequest::ListRootsRequest(_)));
+}
+
+/// What rmcp's client writes.
+fn written(message: ClientJsonRpcMessage) -> Vec<u8> {
+    serde_json::to_vec(&message).unwrap()
+}
+
+fn request(id: NumberOrString, request: impl Into<rmcp::model::ClientRequest>) -> Vec<u8> {
+    written(JsonRpcMessage::Request(JsonRpcRequest::new(id, request.into())))
+}
+
+fn notification(notification: impl Into<rmcp::model::ClientNotification>) -> Vec<u8> {
+    let notification = notification.into();
+    written(JsonRpcMessage::Notification(JsonRpcNotification { jsonrpc: Default::default(), notification }))
+}
+
+#[test]
+fn rmcps_client_begins_a_session() {
+    let mut capabilities = ClientCapabilities::default();
+    capabilities.roots = Some(RootsCapabilities::default());
+    for (capabilities, has_roots) in [(capabilities, true), (ClientCapabilities::default(), false)] {
+        let params = InitializeRequestParams::new(capabilities, Implementation::new("client", "1"))
+            .with_protocol_version(ProtocolVersion::V_2025_03_26);
+        let line = request(NumberOrString::Number(0), InitializeRequest::new(params));
+        let Ok(Message::Request { method, params, .. }) = message::read(&line) else { panic!() };
+        assert_eq!(method, "initialize");
+        let mut protocol = Protocol::default();
+        assert_eq!(protocol.initialize(params), Ok(ProtocolVersion::V_2025_03_26));
+        assert_eq!(protocol.ask_for_roots().is_some(), has_roots);
+    }
+    let line = notification(InitializedNotification::default());
+    let Ok(Message::Notification { method, .. }) = message::read(&line) else { panic!() };
+    assert_eq!(method, "notifications/initialized");
+}
+
+#[test]
+fn rmcps_client_calls_tools() {
+    let Value::Object(arguments) = json!({ "name": "\"car\"" }) else { unreachable!() };
+    let mut params = CallToolRequestParams::new("who-calls").with_arguments(arguments.clone());
+    params.set_progress_token(ProgressToken(NumberOrString::Number(5)));
+    let line = request(NumberOrString::String("c".into()), CallToolRequest::new(params));
+    let Ok(Message::Request { id, method, params: Some(params) }) = message::read(&line) else { panic!() };
+    assert_eq!((id, method.as_ref()), (Id::string("c"), "tools/call"));
+    let call: CallParams<'_> = serde_json::from_str(params.get()).unwrap();
+    assert_eq!(call.name, "who-calls");
+    assert_eq!(serde_json::from_str::<Value>(call.arguments.unwrap().get()).unwrap(), json!(arguments));
+    assert_eq!(Meta::read(call._meta).progress_token.unwrap().get(), "5");
+}
+
+#[test]
+fn rmcps_client_without_a_session_says_what_it_speaks() {
+    let mut params = CallToolRequestParams::new("status");
+    *params.meta_mut() = Some(rmcp::model::RequestMetaObject::new());
+    let meta = params.meta_mut().as_mut().unwrap();
+    meta.set_protocol_version(ProtocolVersion::V_2026_07_28);
+    meta.set_client_capabilities(ClientCapabilities::default());
+    let line = request(NumberOrString::Number(1), CallToolRequest::new(params));
+    let Ok(Message::Request { params, .. }) = message::read(&line) else { panic!() };
+    let admitted = Protocol::default().admit("tools/call", &Meta::of(params));
+    assert_eq!(admitted, Ok(Terms { inline: true }));
+}
+
+#[test]
+fn rmcps_client_calls_off_and_pings() {
+    for id in [NumberOrString::Number(9), NumberOrString::String("ä\"".into())] {
+        let asked = request(id.clone(), PingRequest::default());
+        let Ok(Message::Request { id: of, method, .. }) = message::read(&asked) else { panic!() };
+        assert_eq!(method, "ping");
+        let params = CancelledNotificationParam::new(Some(id), Some("enough".into()));
+        let line = notification(CancelledNotification::new(params));
+        let Ok(Message::Notification { method, params }) = message::read(&line) else { panic!() };
+        assert_eq!(method, "notifications/cancelled");
+        assert_eq!(server::cancelled(params), Some(of));
+    }
+}
+
+#[test]
+fn rmcps_client_tells_its_roots() {
+    let roots =
+        ListRootsResult::new(vec![Root::new("https://a/b"), Root::new("file:///a%20b").with_name("b")]);
+    let response = JsonRpcResponse {
+        jsonrpc: Default::default(),
+        id: NumberOrString::String("r".into()),
+        result: roots.into(),
+    };
+    let line = written(JsonRpcMessage::Response(response));
+    let Ok(Message::Response { id, result }) = message::read(&line) else { panic!() };
+    assert_eq!(id, Id::string("r"));
+    assert!(server::folders(result).eq(["/a b".into()] as [std::path::PathBuf; 1]));
+
+    let line = written(JsonRpcMessage::Error(JsonRpcError::new(
+        Some(NumberOrString::String("r".into())),
+        ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "roots/list", None),
+    )));
+    let Ok(Message::Response { result, .. }) = message::read(&line) else { panic!() };
+    assert_eq!(server::folders(result).count(), 0);
+}

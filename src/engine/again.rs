@@ -1,0 +1,140 @@
+//! The process executes its program again: same process, same descriptors, a new image of everything in it.
+//!
+//! A new image inherits more than descriptors: the signal mask, ignored signals, timers and pending signals, the folder.
+//! Code that ran in Lisp may have changed each of them.
+
+use std::ffi::{CString, OsString, c_char};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use super::signals;
+
+/// How the process was started, and is to be started again.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// The arguments, the program's name included.
+    pub arguments: Vec<OsString>,
+    /// The environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// The folder.
+    pub folder: PathBuf,
+}
+
+/// Executes `program` in place of this one as `origin` says. The standard descriptors and those of `kept` stay open.
+/// It returns only if that cannot be.
+pub fn execute_again(program: &Path, origin: &Origin, kept: &[RawFd]) -> io::Error {
+    match try_execute(program, origin, kept) {
+        Ok(never) => match never {},
+        Err(error) => error,
+    }
+}
+
+fn try_execute(program: &Path, origin: &Origin, kept: &[RawFd]) -> io::Result<std::convert::Infallible> {
+    let text = |text: OsString| CString::new(text.into_vec()).map_err(|_| io::ErrorKind::InvalidInput.into());
+    let program = text(program.as_os_str().to_owned())?;
+    let arguments: Vec<CString> = origin.arguments.iter().cloned().map(text).collect::<io::Result<_>>()?;
+    let variables = origin.environment.iter().map(|(name, value)| {
+        let mut variable = name.clone();
+        variable.push("=");
+        variable.push(value);
+        text(variable)
+    });
+    let variables: Vec<CString> = variables.collect::<io::Result<_>>()?;
+    let pointers = |texts: &[CString]| -> Vec<*const c_char> {
+        texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+    };
+    let (arguments_array, variables_array) = (pointers(&arguments), pointers(&variables));
+    // A folder that is gone by now is no reason to stay.
+    let _ = std::env::set_current_dir(&origin.folder);
+    keep_descriptors(kept)?;
+    forget_timers();
+    signals::restore();
+    // SAFETY: program and arrays are NUL-terminated, of NUL-terminated strings, and live until the call returns, if it
+    // does.
+    unsafe { libc::execve(program.as_ptr(), arguments_array.as_ptr(), variables_array.as_ptr()) };
+    Err(io::Error::last_os_error())
+}
+
+/// Has every descriptor closed by the execution, but for the standard ones and those of `kept`.
+fn keep_descriptors(kept: &[RawFd]) -> io::Result<()> {
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let Some(descriptor) = entry?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()) else {
+            continue;
+        };
+        if descriptor > 2 {
+            let flags = if kept.contains(&descriptor) { 0 } else { libc::FD_CLOEXEC };
+            // SAFETY: the call changes a flag of a descriptor; one that is gone meanwhile is an error of no concern.
+            unsafe { libc::fcntl(descriptor, libc::F_SETFD, flags) };
+        }
+    }
+    Ok(())
+}
+
+/// Disarms the timers that outlive an execution: their signals would end the new image.
+fn forget_timers() {
+    // SAFETY: a timer value of zeros is a valid one, which disarms; the calls read it and write nothing.
+    unsafe {
+        let never: libc::itimerval = MaybeUninit::zeroed().assume_init();
+        for timer in [libc::ITIMER_REAL, libc::ITIMER_VIRTUAL, libc::ITIMER_PROF] {
+            libc::syscall(
+                libc::SYS_setitimer,
+                timer,
+                &raw const never,
+                std::ptr::null_mut::<libc::itimerval>(),
+            );
+        }
+    }
+}
+
+/// Takes over a descriptor that the image before this one kept, by its number. To be called once for each, before anything
+/// else opens descriptors.
+///
+/// # Errors
+/// There is none of that number.
+pub fn adopt_descriptor(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the call changes a flag of a descriptor, or says that there is none.
+    if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor is open, and was kept for this image, in which nothing else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Waits for children of the image before this one that have ended: nobody else knows of them.
+pub fn reap_children() {
+    // SAFETY: the call writes nothing; without children it is an error, which ends the loop.
+    while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
+}
+
+const NONE: i32 = -1;
+static PRIVATE: [AtomicI32; 4] = [const { AtomicI32::new(NONE) }; 4];
+
+extern "C" fn close_private() {
+    for descriptor in &PRIVATE {
+        let number = descriptor.swap(NONE, Ordering::SeqCst);
+        if number != NONE {
+            // SAFETY: this runs in a forked child, where nobody else uses the descriptor; close may be called there.
+            unsafe { libc::close(number) };
+        }
+    }
+}
+
+/// Closes the stream in every child that code of this process forks, for as long as the process lives: its other end could
+/// not see otherwise that the process has ended.
+pub fn close_on_fork(stream: &impl AsRawFd) {
+    static REGISTERED: std::sync::Once = std::sync::Once::new();
+    // SAFETY: the function only closes descriptors.
+    REGISTERED.call_once(|| unsafe {
+        libc::pthread_atfork(None, None, Some(close_private));
+    });
+    let number = stream.as_raw_fd();
+    for place in &PRIVATE {
+        if place.compare_exchange(NONE, number, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Whether Lisp is starting, ready or dead, and what is to be told of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::sync::{Condvar, Mutex};
+
+/// How many sentences of trouble in other threads are kept.
+const REPORTS: usize = 100;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Stage {
+    Starting,
+    Ready,
+    /// The Lisp half's interface version is another than ours.
+    OtherInterface(u32),
+    Dead(Arc<str>),
+}
+
+/// Lisp's life.
+pub(super) struct Phase {
+    stage: Mutex<Stage>,
+    changed: Condvar,
+    dead: AtomicBool,
+    reports: Mutex<VecDeque<String>>,
+    started_at: Instant,
+    ready_after: Mutex<Option<Duration>>,
+}
+
+impl Phase {
+    pub(super) fn new() -> Self {
+        Self {
+            stage: Mutex::new(Stage::Starting),
+            changed: Condvar::default(),
+            dead: AtomicBool::new(false),
+            reports: Mutex::default(),
+            started_at: Instant::now(),
+            ready_after: Mutex::default(),
+        }
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        self.stage.lock().clone()
+    }
+
+    /// Lisp serves. Only the first time counts.
+    pub(super) fn become_ready(&self) {
+        let mut stage = self.stage.lock();
+        if *stage == Stage::Starting {
+            *stage = Stage::Ready;
+            *self.ready_after.lock() = Some(self.started_at.elapsed());
+            self.changed.notify_all();
+        }
+    }
+
+    /// Lisp is gone, or cannot be spoken to. The first reason counts. Returns it, as a sentence's end.
+    pub(super) fn die(&self, stage: Stage) -> Arc<str> {
+        self.dead.store(true, Ordering::SeqCst);
+        let mut now = self.stage.lock();
+        if matches!(*now, Stage::Starting | Stage::Ready) {
+            *now = stage;
+            self.changed.notify_all();
+        }
+        match &*now {
+            Stage::Dead(reason) => Arc::clone(reason),
+            _ => "the core is of another version".into(),
+        }
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::SeqCst)
+    }
+
+    /// Waits until Lisp is not starting any more, for at most `allowed` since it began to.
+    pub(super) fn wait(&self, allowed: Duration) -> Stage {
+        let until = self.started_at.checked_add(allowed);
+        let mut stage = self.stage.lock();
+        while *stage == Stage::Starting {
+            let timed_out;
+            (stage, timed_out) = match until {
+                Some(until) => self.changed.wait_until(stage, until),
+                None => (self.changed.wait(stage), false),
+            };
+            if timed_out {
+                break;
+            }
+        }
+        stage.clone()
+    }
+
+    /// Waits until Lisp is gone. Why it is; none if it is not by `until`.
+    pub(super) fn wait_for_death(&self, until: Option<Instant>) -> Option<Arc<str>> {
+        let mut stage = self.stage.lock();
+        loop {
+            if let Stage::Dead(reason) = &*stage {
+                return Some(Arc::clone(reason));
+            }
+            let timed_out;
+            (stage, timed_out) = match until {
+                Some(until) => self.changed.wait_until(stage, until),
+                None => (self.changed.wait(stage), false),
+            };
+            if timed_out {
+                return None;
+            }
+        }
+    }
+
+    pub(super) fn ready_after(&self) -> Option<Duration> {
+        *self.ready_after.lock()
+    }
+
+    pub(super) fn report(&self, sentence: String) {
+        let mut reports = self.reports.lock();
+        if reports.len() == REPORTS {
+            reports.pop_front();
+        }
+        reports.push_back(sentence);
+    }
+
+    pub(super) fn reports(&self) -> Vec<String> {
+        self.reports.lock().iter().cloned().collect()
+    }
+}

@@ -1,0 +1,268 @@
+//! The jobs that wait for Lisp's threads and run on them: a lane for each thread.
+//!
+//! A lane's state has one lock, so that a job is always either waiting, running or decided: whoever ends a lane, or gives
+//! its thread up, finds every job.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::answers::{CallError, Lane, LispError};
+use super::sync::{Condvar, Mutex};
+use super::ticket::{Job, Ledger};
+use super::watch::{Alarm, Order, Orders};
+
+/// All that waits for Lisp and runs on it.
+pub(super) struct Queue {
+    lanes: [LaneQueue; 2],
+    calls: AtomicU64,
+    completed: AtomicU64,
+    abandoned: AtomicU64,
+    pub(super) alarm: Alarm,
+    pub(super) orders: Orders,
+}
+
+/// A lane: jobs in order of arrival, and a thread to run them.
+pub(super) struct LaneQueue {
+    state: Mutex<LaneState>,
+    arrived: Condvar,
+}
+
+pub(super) struct LaneState {
+    pub(super) jobs: VecDeque<Job>,
+    pub(super) running: Option<Running>,
+    /// Raised when the lane's thread is given up; a thread serves while it is what it was when it came.
+    pub(super) generation: u64,
+    pub(super) thread: LaneThread,
+    /// What every job is answered since Lisp is gone.
+    closed: Option<LispError>,
+    /// Whether the thread is to end, so that the core can be saved.
+    ending: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LaneThread {
+    /// Not wanted yet.
+    None,
+    /// Lisp was told to make it.
+    Ordered,
+    Serving,
+}
+
+/// The job that a lane's thread runs.
+pub(super) struct Running {
+    pub(super) ledger: Arc<Ledger>,
+    /// The call in Lisp, or 0 between calls.
+    pub(super) call: u64,
+    pub(super) call_deadline: Option<Instant>,
+    /// When it was first tried to stop it.
+    pub(super) stopping: Option<Instant>,
+    pub(super) last_order: Option<Instant>,
+}
+
+impl Running {
+    fn new(ledger: &Arc<Ledger>) -> Self {
+        Self { ledger: Arc::clone(ledger), call: 0, call_deadline: None, stopping: None, last_order: None }
+    }
+}
+
+impl LaneQueue {
+    fn new(thread: LaneThread) -> Self {
+        let state = LaneState {
+            jobs: VecDeque::new(),
+            running: None,
+            generation: 0,
+            thread,
+            closed: None,
+            ending: false,
+        };
+        Self { state: Mutex::new(state), arrived: Condvar::default() }
+    }
+
+    /// Calls `body` with the lane's state.
+    pub(super) fn with<R>(&self, body: impl FnOnce(&mut LaneState) -> R) -> R {
+        body(&mut self.state.lock())
+    }
+}
+
+impl Queue {
+    pub(super) fn new() -> Self {
+        Self {
+            // Lisp's main thread serves the first lane unasked.
+            lanes: [LaneQueue::new(LaneThread::Ordered), LaneQueue::new(LaneThread::None)],
+            calls: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+            abandoned: AtomicU64::new(0),
+            alarm: Alarm::new(),
+            orders: Orders::default(),
+        }
+    }
+
+    pub(super) fn lane(&self, lane: Lane) -> &LaneQueue {
+        &self.lanes[lane as usize]
+    }
+
+    /// Adds a job. If Lisp is gone, it is told so.
+    pub(super) fn push(&self, job: Job) {
+        let (lane, deadline) = (job.ledger.lane, job.ledger.deadline());
+        let state = self.lane(lane);
+        let refused = state.with(|state| {
+            if let Some(error) = &state.closed {
+                return Some((job, error.clone()));
+            }
+            state.jobs.push_back(job);
+            if state.thread == LaneThread::None {
+                state.thread = LaneThread::Ordered;
+                self.orders.give(Order::StartThread(lane));
+            }
+            None
+        });
+        if let Some((job, error)) = refused {
+            job.ledger.fail(error).give();
+            return;
+        }
+        state.arrived.notify_one();
+        self.alarm.look_by(deadline);
+    }
+
+    /// Takes the job out if it waits, and has the watch interrupt it if it runs.
+    pub(super) fn remove(&self, ledger: &Arc<Ledger>) {
+        self.lane(ledger.lane).with(|state| state.jobs.retain(|job| !Arc::ptr_eq(&job.ledger, ledger)));
+        self.alarm.look_by(Instant::now());
+    }
+
+    /// Begins to serve the lane on this thread. Returns what [`Queue::next`] wants to know.
+    pub(super) fn enter(&self, lane: Lane) -> u64 {
+        self.lane(lane).with(|state| {
+            state.thread = LaneThread::Serving;
+            state.generation
+        })
+    }
+
+    /// The next job, which runs from now on; waits for one. None when this thread was given up or Lisp is gone.
+    pub(super) fn next(&self, lane: Lane, generation: u64) -> Option<Job> {
+        let lane = self.lane(lane);
+        let mut state = lane.state.lock();
+        loop {
+            if state.closed.is_some() || state.ending || state.generation != generation {
+                return None;
+            }
+            if let Some(job) = state.jobs.pop_front() {
+                state.running = Some(Running::new(&job.ledger));
+                return Some(job);
+            }
+            state = lane.arrived.wait(state);
+        }
+    }
+
+    /// The job of the lane's thread has ended.
+    pub(super) fn finish(&self, lane: Lane, generation: u64) {
+        self.lane(lane).with(|state| {
+            if state.generation == generation {
+                state.running = None;
+            }
+        });
+        self.completed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Registers that the lane's thread is about to enter Lisp. Returns the call's number.
+    pub(super) fn begin_call(
+        &self,
+        lane: Lane,
+        generation: u64,
+        now: Instant,
+        until: Option<Instant>,
+    ) -> Result<u64, CallError> {
+        let number = self.lane(lane).with(|state| {
+            if state.closed.is_some() || state.generation != generation {
+                return Err(CallError::Interrupted);
+            }
+            let Some(running) = &mut state.running else { return Err(CallError::Interrupted) };
+            if running.ledger.deadline() <= now {
+                return Err(CallError::Interrupted);
+            }
+            running.ledger.begin();
+            running.call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+            running.call_deadline = until;
+            (running.stopping, running.last_order) = (None, None);
+            Ok(running.call)
+        })?;
+        if let Some(until) = until {
+            self.alarm.look_by(until);
+        }
+        Ok(number)
+    }
+
+    /// Registers that the call has returned.
+    pub(super) fn end_call(&self, lane: Lane, call: u64) {
+        self.lane(lane).with(|state| {
+            if let Some(running) = state.running.as_mut().filter(|running| running.call == call) {
+                running.call = 0;
+                running.call_deadline = None;
+            }
+        });
+    }
+
+    /// Whether a thread of this generation may enter Lisp.
+    pub(super) fn is_open(&self, lane: Lane, generation: u64) -> bool {
+        self.lane(lane).with(|state| state.closed.is_none() && state.generation == generation)
+    }
+
+    /// Gives the running job of the lane's thread more time.
+    pub(super) fn grant(&self, lane: Lane, generation: u64, more: Duration) {
+        self.lane(lane).with(|state| {
+            if let Some(running) = state.running.as_ref().filter(|_| state.generation == generation) {
+                running.ledger.grant(more);
+            }
+        });
+    }
+
+    /// Why a job that was refused Lisp, or stopped in it, has no answer.
+    pub(super) fn end(&self, ledger: &Ledger) -> LispError {
+        let closed = self.lane(ledger.lane).with(|state| state.closed.clone());
+        closed.unwrap_or_else(|| ledger.stopped_because())
+    }
+
+    /// Lets no job in any more, and returns those that have no outcome yet.
+    pub(super) fn close(&self, error: &LispError) -> Vec<Arc<Ledger>> {
+        let mut undecided = Vec::new();
+        for lane in &self.lanes {
+            lane.with(|state| {
+                state.closed.get_or_insert_with(|| error.clone());
+                undecided.extend(state.jobs.drain(..).map(|job| job.ledger));
+                undecided.extend(state.running.take().map(|running| running.ledger));
+            });
+            lane.arrived.notify_all();
+        }
+        undecided
+    }
+
+    /// Has the lanes' threads end after the jobs that they run.
+    pub(super) fn end_threads(&self) {
+        for lane in &self.lanes {
+            lane.with(|state| state.ending = true);
+            lane.arrived.notify_all();
+        }
+    }
+
+    pub(super) fn note_abandoned(&self) {
+        self.abandoned.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.with(|state| state.running.is_some()))
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.with(|state| state.jobs.len())).sum()
+    }
+
+    pub(super) fn completed(&self) -> u64 {
+        self.completed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn abandoned(&self) -> u64 {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,187 @@
+//! The orders in which the threads around a queue can run, tried by shuttle: every job ends in exactly one outcome, and
+//! what it says is true.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use shuttle::thread;
+
+use super::answers::{CallError, Expired, Lane, LispError};
+use super::queue::{LaneThread, Queue};
+use super::ticket::{Job, Ticket, job};
+use super::watch::{GRACE, TAKEOVER, Verdict, judge};
+
+const SCHEDULES: usize = 500;
+const SECOND: Duration = Duration::from_secs(1);
+
+fn queue() -> &'static Queue {
+    let queue: &'static Queue = Box::leak(Box::new(Queue::new()));
+    queue.enter(Lane::Query);
+    queue
+}
+
+fn submitted(queue: &'static Queue, allowed: Duration) -> Ticket<()> {
+    // Lisp is not here: these jobs are run by `serve` below, which does without the body.
+    let (job, ticket) = job(queue, Lane::Query, allowed, None, |_| Ok(()));
+    queue.push(job);
+    ticket
+}
+
+/// Looks at the lane as the watch does.
+fn look(queue: &Queue, now: Instant) -> Verdict {
+    let mut verdict = queue.lane(Lane::Query).with(|state| judge(state, now));
+    for (ledger, error) in verdict.ended.drain(..) {
+        ledger.fail(error).give();
+    }
+    verdict
+}
+
+/// What a Lisp thread does with one job: enters Lisp, is stopped there, leaves.
+fn stopped(queue: &Queue, job: &Job, generation: u64) {
+    if let Ok(call) = queue.begin_call(Lane::Query, generation, Instant::now(), None) {
+        thread::yield_now();
+        queue.end_call(Lane::Query, call);
+    }
+    job.ledger.fail(queue.end(&job.ledger)).give();
+    queue.finish(Lane::Query, generation);
+}
+
+/// A death at any moment, between the queue and the thread also: who waits is told of the death, not of a stop.
+#[test]
+fn a_death_reaches_every_job() {
+    shuttle::check_random(
+        || {
+            let queue = queue();
+            let tickets = [submitted(queue, SECOND), submitted(queue, SECOND)];
+            let server = thread::spawn(move || {
+                while let Some(job) = queue.next(Lane::Query, 0) {
+                    if queue.begin_call(Lane::Query, 0, Instant::now(), None) != Err(CallError::Interrupted) {
+                        // Inside of Lisp when it dies, the thread never comes back.
+                        return;
+                    }
+                    job.ledger.fail(queue.end(&job.ledger)).give();
+                }
+            });
+            let death = LispError::Dead { reason: "killed".to_owned() };
+            let reason = death.clone();
+            let undertaker = thread::spawn(move || {
+                for ledger in queue.close(&reason) {
+                    ledger.fail(reason.clone()).give();
+                }
+            });
+            let late = thread::spawn(move || submitted(queue, SECOND).wait());
+            for ticket in tickets {
+                assert_eq!(ticket.wait(), Err(death.clone()));
+            }
+            assert_eq!(late.join().unwrap(), Err(death));
+            undertaker.join().unwrap();
+            server.join().unwrap();
+        },
+        SCHEDULES,
+    );
+}
+
+/// The watch may come as late as it likes: a job that does not stop is answered before its lane is taken over, and has
+/// its time to stop after the first interrupt.
+#[test]
+fn a_watch_that_comes_late_answers_first() {
+    shuttle::check_random(
+        || {
+            let queue = queue();
+            let ticket = submitted(queue, SECOND);
+            let job = queue.next(Lane::Query, 0).unwrap();
+            let call = queue.begin_call(Lane::Query, 0, Instant::now(), None).unwrap();
+            let watch = thread::spawn(move || {
+                let late = Instant::now() + 10 * SECOND;
+                let first = look(queue, late);
+                assert_eq!((first.interrupt, first.taken_over), (Some(call), false));
+                assert!(!look(queue, late + GRACE).taken_over);
+                assert!(look(queue, late + TAKEOVER).taken_over);
+            });
+            let expected = LispError::DeadlinePassed { milliseconds: 1000, work: Expired::StillRunning };
+            assert_eq!(ticket.wait(), Err(expected));
+            watch.join().unwrap();
+            // The next job waits for another thread; the old one gets nothing more.
+            assert!(!queue.is_open(Lane::Query, 0));
+            assert!(queue.begin_call(Lane::Query, 0, Instant::now(), None).is_err());
+            queue.lane(Lane::Query).with(|state| assert_eq!(state.thread, LaneThread::Ordered));
+            drop(job);
+        },
+        SCHEDULES,
+    );
+}
+
+/// A look at any moment says of a job that waited that it never began, and of one that entered Lisp that it was stopped.
+#[test]
+fn what_became_of_the_work_is_said_as_it_was() {
+    shuttle::check_random(
+        || {
+            let queue = queue();
+            let ticket = submitted(queue, SECOND);
+            let entered = Arc::new(AtomicUsize::new(0));
+            let enters = Arc::clone(&entered);
+            let server = thread::spawn(move || {
+                if let Some(job) = queue.next(Lane::Query, 0) {
+                    if queue.begin_call(Lane::Query, 0, Instant::now(), None).is_ok() {
+                        enters.store(1, Ordering::SeqCst);
+                    }
+                    job.ledger.fail(queue.end(&job.ledger)).give();
+                    queue.finish(Lane::Query, 0);
+                }
+            });
+            let watch = thread::spawn(move || look(queue, Instant::now() + 2 * SECOND));
+            let outcome = ticket.wait();
+            watch.join().unwrap();
+            let work = match outcome {
+                Err(LispError::DeadlinePassed { work, .. }) => work,
+                other => panic!("{other:?}"),
+            };
+            // Without a job left in the queue the server would wait for ever.
+            for ledger in queue.close(&LispError::Cancelled) {
+                ledger.fail(LispError::Cancelled).give();
+            }
+            server.join().unwrap();
+            let expected =
+                if entered.load(Ordering::SeqCst) == 1 { Expired::Stopped } else { Expired::NeverBegan };
+            assert_eq!(work, expected);
+        },
+        SCHEDULES,
+    );
+}
+
+/// A listener is called once, whoever comes first: the thread, the watch or the caller who calls it off. Its panic ends
+/// none of them.
+#[test]
+fn a_listener_hears_once_and_its_panic_ends_nobody() {
+    shuttle::check_random(
+        || {
+            let queue = queue();
+            let ticket = submitted(queue, SECOND);
+            let interrupt = ticket.interrupt();
+            let heard = Arc::new(AtomicUsize::new(0));
+            let hears = Arc::clone(&heard);
+            ticket.when_done(move |_| {
+                hears.fetch_add(1, Ordering::SeqCst);
+                // Without the hook, which would print it.
+                std::panic::resume_unwind(Box::new("the listener's own"));
+            });
+            let server = thread::spawn(move || {
+                while let Some(job) = queue.next(Lane::Query, 0) {
+                    stopped(queue, &job, 0);
+                }
+            });
+            let watch = thread::spawn(move || {
+                look(queue, Instant::now() + 2 * SECOND);
+                look(queue, Instant::now() + 3 * SECOND);
+            });
+            let caller = thread::spawn(move || interrupt.stop());
+            caller.join().unwrap();
+            watch.join().unwrap();
+            queue.close(&LispError::Cancelled);
+            server.join().unwrap();
+            assert_eq!(heard.load(Ordering::SeqCst), 1);
+        },
+        SCHEDULES,
+    );
+}

@@ -1,0 +1,71 @@
+//! The signals that SBCL's threads live by, and that no other thread must get.
+//!
+//! SBCL stops its threads for a collection with SIGUSR2, and its profiler uses SIGPROF. A thread that is not Lisp's and gets
+//! one of them from outside would be parked by SBCL's handler, or held in it with a lock of its own.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::sync::OnceLock;
+
+/// The signal mask of the thread that first blocked Lisp's signals: the process's, if that was its first thread.
+static BEFORE: OnceLock<libc::sigset_t> = OnceLock::new();
+
+fn mask(how: libc::c_int) {
+    let mut set = MaybeUninit::uninit();
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: sigemptyset makes the set whole before anything reads it; the others are given a set that is whole;
+    // pthread_sigmask changes this thread's mask alone, and writes the one before.
+    let before = unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGUSR2);
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGPROF);
+        libc::sigemptyset(before.as_mut_ptr());
+        libc::pthread_sigmask(how, set.as_ptr(), before.as_mut_ptr());
+        before.assume_init()
+    };
+    let _ = BEFORE.set(before);
+}
+
+/// Keeps SBCL's own signals (SIGUSR2, SIGPROF) from this thread, and from those that it starts from now on. A program
+/// calls it on its main thread, before it starts others; the engine's own threads are safe without.
+pub fn block_lisp_signals() {
+    mask(libc::SIG_BLOCK);
+}
+
+/// Lets them through again: for the thread that becomes Lisp's.
+pub(super) fn unblock_lisp_signals() {
+    mask(libc::SIG_UNBLOCK);
+}
+
+/// Puts this thread's mask and the handling of signals to what a new image may inherit, and drops Lisp's signals that wait.
+pub(super) fn restore() {
+    let lisps = [
+        libc::SIGALRM,
+        libc::SIGVTALRM,
+        libc::SIGPROF,
+        libc::SIGUSR2,
+        libc::SIGURG,
+        libc::SIGCHLD,
+        libc::SIGPIPE,
+    ];
+    for signal in lisps {
+        // SAFETY: neither value is a handler. To ignore a signal drops those that wait.
+        unsafe {
+            libc::signal(signal, libc::SIG_IGN);
+            libc::signal(signal, libc::SIG_DFL);
+        }
+    }
+    if let Some(before) = BEFORE.get() {
+        // SAFETY: the set is whole, and the call changes this thread's mask alone.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
+    }
+}
+
+/// Starts a thread that gets none of Lisp's signals.
+pub(super) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let body = || {
+        block_lisp_signals();
+        body();
+    };
+    std::thread::Builder::new().name(name.into()).spawn(body).map(drop)
+}

@@ -1,0 +1,190 @@
+//! Deadlines: when the watch looks, what it decides about a lane, and the orders that it has for Lisp.
+//!
+//! The watch never waits for Lisp. What only a Lisp thread can do, it has Lisp's supervisor do.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::answers::{Expired, Lane, LispError};
+use super::queue::{LaneState, LaneThread, Running};
+use super::sync::{Condvar, Mutex};
+use super::ticket::Ledger;
+
+/// How long an interrupted job may take to unwind before its caller is answered without it.
+pub(super) const GRACE: Duration = Duration::from_millis(250);
+/// How long after the first interrupt a job that does not stop has its lane taken over by another thread.
+pub(super) const TAKEOVER: Duration = Duration::from_secs(1);
+/// How often a job that does not stop is interrupted again: its clean-up forms may loop as well.
+pub(super) const REPEAT: Duration = Duration::from_millis(100);
+/// How long Lisp may leave an order undone before it counts as dead: its collector or its supervisor hangs.
+const REACTION: Duration = Duration::from_secs(20);
+/// The most time that counts between two looks: a process that was stopped has not waited.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// When the watch looks next.
+pub(super) struct Alarm {
+    next: Mutex<Instant>,
+    woken: Condvar,
+}
+
+impl Alarm {
+    pub(super) fn new() -> Self {
+        Self { next: Mutex::new(Instant::now()), woken: Condvar::default() }
+    }
+
+    /// Makes the watch look at `time` or sooner.
+    pub(super) fn look_by(&self, time: Instant) {
+        let mut next = self.next.lock();
+        if time < *next {
+            *next = time;
+            self.woken.notify_one();
+        }
+    }
+
+    /// Waits until it is time to look.
+    pub(super) fn wait(&self) {
+        let mut next = self.next.lock();
+        loop {
+            let now = Instant::now();
+            if *next <= now {
+                *next = now + Duration::from_secs(3600);
+                return;
+            }
+            let until = *next;
+            (next, _) = self.woken.wait_until(next, until);
+        }
+    }
+}
+
+/// What Lisp's supervisor thread is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    Interrupt(u64),
+    StartThread(Lane),
+    /// To supervise no longer: the core is to be saved.
+    End,
+}
+
+/// The orders that the supervisor has not taken.
+#[derive(Default)]
+pub(super) struct Orders {
+    waiting: Mutex<VecDeque<Order>>,
+    given: Condvar,
+}
+
+impl Orders {
+    /// Adds an order, unless it waits already.
+    pub(super) fn give(&self, order: Order) {
+        let mut waiting = self.waiting.lock();
+        if !waiting.contains(&order) {
+            waiting.push_back(order);
+            self.given.notify_one();
+        }
+    }
+
+    /// Waits for an order, and takes it.
+    pub(super) fn take(&self) -> Order {
+        let mut waiting = self.waiting.lock();
+        loop {
+            if let Some(order) = waiting.pop_front() {
+                return order;
+            }
+            waiting = self.given.wait(waiting);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.lock().is_empty()
+    }
+
+    pub(super) fn clear(&self) {
+        self.waiting.lock().clear();
+    }
+}
+
+/// What is to be done about a lane.
+#[derive(Default)]
+pub(super) struct Verdict {
+    /// Jobs that end without an answer, and why.
+    pub(super) ended: Vec<(Arc<Ledger>, LispError)>,
+    /// The call to interrupt.
+    pub(super) interrupt: Option<u64>,
+    /// The lane's thread was given up: it needs another.
+    pub(super) taken_over: bool,
+    /// When to look again.
+    pub(super) next: Option<Instant>,
+}
+
+/// Looks at a lane at the time `now`.
+pub(super) fn judge(state: &mut LaneState, now: Instant) -> Verdict {
+    let mut verdict = Verdict::default();
+    let (expired, waiting): (VecDeque<_>, VecDeque<_>) =
+        state.jobs.drain(..).partition(|job| job.ledger.deadline() <= now);
+    verdict.next = waiting.iter().map(|job| job.ledger.deadline()).min();
+    state.jobs = waiting;
+    verdict.ended.extend(expired.into_iter().map(|job| {
+        let why = job.ledger.stopped_because();
+        (job.ledger, why)
+    }));
+
+    if let Some(running) = &mut state.running {
+        let again = judge_running(running, now, &mut verdict);
+        verdict.next = Some(verdict.next.map_or(again, |next| next.min(again)));
+        if verdict.taken_over {
+            state.generation += 1;
+            state.running = None;
+            state.thread = LaneThread::Ordered;
+        }
+    }
+    verdict
+}
+
+/// Interrupts the running job if its time is over, answers its caller if it does not stop, and gives its thread up if
+/// it still does not. Returns when to look again.
+fn judge_running(running: &mut Running, now: Instant, verdict: &mut Verdict) -> Instant {
+    let deadline = running.ledger.deadline();
+    let call_over = running.call_deadline.is_some_and(|deadline| deadline <= now);
+    if now < deadline && !call_over {
+        return running.call_deadline.map_or(deadline, |call_deadline| call_deadline.min(deadline));
+    }
+    if running.call != 0 && running.last_order.is_none_or(|last| now >= last + REPEAT) {
+        running.last_order = Some(now);
+        verdict.interrupt = Some(running.call);
+    }
+    if now < deadline {
+        return now + REPEAT;
+    }
+    // The job's own time counts from when it was first told to stop: the watch may come late.
+    let since = *running.stopping.get_or_insert(now);
+    if now >= since + GRACE {
+        verdict.ended.push((Arc::clone(&running.ledger), running.ledger.expired(Expired::StillRunning)));
+    }
+    verdict.taken_over = now >= since + TAKEOVER;
+    now + REPEAT
+}
+
+/// How long Lisp has left something undone.
+pub(super) struct Patience {
+    looked: Instant,
+    waited: Duration,
+}
+
+impl Patience {
+    pub(super) fn new() -> Self {
+        Self { looked: Instant::now(), waited: Duration::ZERO }
+    }
+
+    /// Looks whether something is `undone` at the time `now`. True once that has been so for too long.
+    pub(super) fn is_over(&mut self, undone: bool, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.looked).min(LOOK);
+        self.looked = now;
+        self.waited = if undone { self.waited + passed } else { Duration::ZERO };
+        self.waited > REACTION
+    }
+
+    /// When to look again while something is undone.
+    pub(super) fn next(now: Instant) -> Instant {
+        now + LOOK
+    }
+}

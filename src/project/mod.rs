@@ -1,0 +1,465 @@
+//! What is known of the user's project: its root, the files that were loaded, and where their sidecars are.
+
+pub(crate) mod systems;
+mod text;
+mod texts;
+mod tree;
+pub(crate) mod write;
+
+pub(crate) use text::{Context, PackageText, TextToken};
+pub use texts::TextState;
+pub(crate) use texts::{Look, UnseenText};
+pub(crate) use tree::is_vendored;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::source::positions::{PositionedFile, SidecarState};
+use crate::source::tap::sidecar::{fnv_1a, sidecar_name};
+
+/// A user's project, or what is needed to load files without one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectSettings {
+    /// The folder with the project's systems, if there is a project.
+    pub root: Option<PathBuf>,
+    /// Where fasls and sidecars go: a folder of our own, so that they never clash with the user's.
+    pub cache: PathBuf,
+    /// The init file to load before the first system, if any. A file that does not exist is none.
+    pub userinit: Option<PathBuf>,
+}
+
+impl ProjectSettings {
+    /// The project in the folder `root`: what is made of it goes to `.steelbank` in that folder, and no init file is loaded.
+    pub fn in_folder(root: impl Into<PathBuf>) -> Self {
+        let root = root.into();
+        Self { cache: root.join(".steelbank"), root: Some(root), userinit: None }
+    }
+
+    /// Fasls and sidecars go to `folder`.
+    #[must_use]
+    pub fn cache(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.cache = folder.into();
+        self
+    }
+
+    /// The init file `path` is loaded before the first system.
+    #[must_use]
+    pub fn userinit(mut self, path: impl Into<PathBuf>) -> Self {
+        self.userinit = Some(path.into());
+        self
+    }
+}
+
+/// A project and the positions in its files. Shared between questions; cheap to ask.
+#[derive(Debug, Default)]
+pub struct Project {
+    settings: Option<ProjectSettings>,
+    /// Whether Lisp knows of the project.
+    pub(crate) opened: Mutex<bool>,
+    /// Files whose text is not what is on disk, by their real paths, and the files that hold their texts.
+    overlays: RwLock<HashMap<PathBuf, PathBuf>>,
+    /// How many loads are under way.
+    pub(crate) loading: AtomicUsize,
+    loaded: RwLock<BTreeMap<PathBuf, u64>>,
+    image: RwLock<Image>,
+    positions: Mutex<Positions>,
+    names: Mutex<Names>,
+    texts: Mutex<texts::Texts>,
+}
+
+/// What the image holds, as it told last.
+#[derive(Debug, Default)]
+struct Image {
+    contents: HashMap<PathBuf, Contents>,
+    systems: BTreeMap<String, ImageSystem>,
+}
+
+/// What a file was when it was loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Contents {
+    /// In bytes.
+    pub(crate) size: u64,
+    /// FNV-1a of its bytes.
+    pub(crate) hash: u64,
+}
+
+/// A system that ASDF knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageSystem {
+    /// The file that defines it.
+    pub asd: PathBuf,
+    /// Whether it is loaded.
+    pub loaded: bool,
+    /// Its Lisp files, if it is the project's.
+    pub files: Option<Vec<PathBuf>>,
+}
+
+/// A file as it was at a write date (universal time).
+pub(super) type Version = (PathBuf, u64);
+
+/// Which of the loaded files name what.
+#[derive(Debug, Default)]
+struct Names {
+    /// Files that were loaded and not read since.
+    pending: BTreeSet<PathBuf>,
+    /// By file: the names in it.
+    named: HashMap<PathBuf, Vec<Arc<str>>>,
+    /// By name: the files that name it.
+    naming: HashMap<Arc<str>, BTreeSet<PathBuf>>,
+    /// By file: the names that its top-level code uses.
+    toplevel: HashMap<PathBuf, HashSet<Arc<str>>>,
+    /// Files of which not everything is known.
+    gaps: BTreeMap<PathBuf, SidecarState>,
+}
+
+impl Names {
+    fn set(&mut self, path: &Path, names: Vec<Arc<str>>) {
+        for name in self.named.remove(path).into_iter().flatten() {
+            if let Some(files) = self.naming.get_mut(&name) {
+                files.remove(path);
+            }
+        }
+        for name in &names {
+            self.naming.entry(Arc::clone(name)).or_default().insert(path.to_path_buf());
+        }
+        self.named.insert(path.to_path_buf(), names);
+    }
+}
+
+/// The files whose positions are kept in memory: those that were asked for last.
+#[derive(Debug, Default)]
+struct Positions {
+    files: HashMap<Version, Known>,
+    /// Of all of them together, in octets.
+    size: usize,
+    /// Counts questions.
+    clock: u64,
+    /// Counts what was forgotten because it was loaded anew: what was read before that may be out of date.
+    epoch: u64,
+}
+
+impl Positions {
+    fn get(&mut self, version: &Version) -> Option<&Known> {
+        self.clock += 1;
+        let known = self.files.get_mut(version)?;
+        known.asked = self.clock;
+        Some(known)
+    }
+
+    fn insert(&mut self, version: Version, known: Known) {
+        self.remove(&version);
+        self.size += known.file.size();
+        self.files.insert(version, Known { asked: self.clock, ..known });
+        while self.size > MOST_OCTETS && self.files.len() > 1 {
+            let oldest = self.files.iter().min_by_key(|(_, known)| known.asked);
+            let Some(oldest) = oldest.map(|(version, _)| version.clone()) else { break };
+            self.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, version: &Version) {
+        if let Some(known) = self.files.remove(version) {
+            self.size -= known.file.size();
+        }
+    }
+}
+
+/// A file's positions, and what the file looked like when they were read.
+#[derive(Debug)]
+struct Known {
+    stamp: Stamp,
+    file: Arc<PositionedFile>,
+    asked: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    size: u64,
+    // A program that writes may set the date back; nobody sets this one.
+    changed: (i64, i64),
+    inode: u64,
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Stamp {
+        Stamp {
+            modified: metadata.modified().ok(),
+            size: metadata.len(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+            inode: metadata.ino(),
+        }
+    }
+}
+
+/// How much memory the kept positions may take, in octets.
+const MOST_OCTETS: usize = 256 << 20;
+
+impl Project {
+    /// The project of `settings`, or none.
+    pub fn new(settings: Option<ProjectSettings>) -> Project {
+        let settings = settings.map(|settings| ProjectSettings {
+            root: settings.root.map(|root| std::fs::canonicalize(&root).unwrap_or(root)),
+            ..settings
+        });
+        Project { settings, ..Project::default() }
+    }
+
+    /// How the project was given.
+    pub fn settings(&self) -> Option<&ProjectSettings> {
+        self.settings.as_ref()
+    }
+
+    /// The project's root directory, canonical.
+    pub fn root(&self) -> Option<&Path> {
+        self.settings.as_ref()?.root.as_deref()
+    }
+
+    /// Remembers the files that are loaded, each with the write date (universal time) that it had then. `anew` tells
+    /// which of them were compiled or loaded since this was last called: they are read again.
+    pub fn note_loaded(&self, files: impl IntoIterator<Item = (PathBuf, u64)>, anew: impl Fn(&Path) -> bool) {
+        let (mut loaded, mut names) = (self.loaded.write(), self.names.lock());
+        let mut positions = self.positions.lock();
+        for (path, written) in files {
+            let before = loaded.insert(path.clone(), written);
+            if before != Some(written) || anew(&path) || names.gaps.contains_key(&path) {
+                let version = (path, written);
+                positions.remove(&version);
+                positions.epoch += 1;
+                names.pending.insert(version.0);
+            }
+        }
+    }
+
+    /// Remembers what the loaded files were, and which systems ASDF knows.
+    pub(crate) fn note_image(
+        &self,
+        contents: impl IntoIterator<Item = (PathBuf, Contents)>,
+        systems: impl IntoIterator<Item = (String, ImageSystem)>,
+    ) {
+        *self.image.write() =
+            Image { contents: contents.into_iter().collect(), systems: systems.into_iter().collect() };
+    }
+
+    /// The systems that ASDF knows, by name.
+    pub fn image_systems(&self) -> BTreeMap<String, ImageSystem> {
+        self.image.read().systems.clone()
+    }
+
+    /// The loaded files that are the project's own.
+    pub(crate) fn own_loaded_files(&self) -> Vec<PathBuf> {
+        let mut paths: Vec<PathBuf> = self.image.read().contents.keys().cloned().collect();
+        paths.retain(|path| self.contains(path));
+        paths.sort();
+        paths
+    }
+
+    /// The systems of the project that ASDF knows.
+    pub(crate) fn own_systems(&self) -> Vec<(String, ImageSystem)> {
+        self.image_systems().into_iter().filter(|(_, system)| self.contains(&system.asd)).collect()
+    }
+
+    /// Whether any loaded file has changed.
+    pub(crate) fn has_changed_files(&self) -> bool {
+        let paths: Vec<PathBuf> = self.image.read().contents.keys().cloned().collect();
+        paths.iter().any(|path| self.contains(path) && self.has_changed(path))
+    }
+
+    /// Whether the image holds `system`.
+    pub(crate) fn is_loaded(&self, system: &str) -> bool {
+        self.image.read().systems.get(system).is_some_and(|system| system.loaded)
+    }
+
+    /// What can be tried when the file `given` is not there.
+    pub(crate) fn missing_file_advice(&self, given: &Path) -> Vec<String> {
+        let mut advice = Vec::new();
+        let name = given.file_name().unwrap_or_default();
+        let alike: Vec<String> = self
+            .root()
+            .map(|root| systems::files_called(root, name))
+            .unwrap_or_default()
+            .iter()
+            .map(|path| self.shown(path))
+            .collect();
+        if !alike.is_empty() {
+            advice.push(format!("Did you mean {}?", alike.join(" or ")));
+        }
+        advice.push(match self.root() {
+            Some(root) => {
+                format!("Name a file that exists, relative to the project ({}) or whole.", root.display())
+            }
+            None => "Name a file that exists.".to_owned(),
+        });
+        advice
+    }
+
+    /// Whether the file at `path` was loaded, and is not what was loaded any more: gone, or of other contents. Its date
+    /// alone does not count.
+    pub fn has_changed(&self, path: &Path) -> bool {
+        let Some(then) = self.image.read().contents.get(path).copied() else { return false };
+        let size = std::fs::metadata(path).map(|file| file.len());
+        size.is_ok_and(|size| size != then.size)
+            || std::fs::read(path).map_or(true, |bytes| fnv_1a(&bytes) != then.hash)
+    }
+
+    /// The files that were loaded, with the write dates that they had then.
+    pub fn loaded(&self) -> Vec<(PathBuf, u64)> {
+        self.loaded.read().iter().map(|(path, &written)| (path.clone(), written)).collect()
+    }
+
+    /// Whether the version of `path` that was written at `written` is the one that was loaded last, as far as is known:
+    /// what an earlier version defined may still be in the image.
+    pub fn is_current(&self, path: &Path, written: u64) -> bool {
+        self.loaded.read().get(path).is_none_or(|&loaded| loaded == written)
+    }
+
+    /// The write date that the file at `path` had when it was loaded.
+    pub fn loaded_date(&self, path: &Path) -> Option<u64> {
+        self.loaded.read().get(path).copied()
+    }
+
+    /// The loaded files in whose live text a symbol called `name`, of whatever package, or a designator of one stands.
+    /// Only files with sidecars are known.
+    pub fn naming(&self, name: &str) -> Vec<(PathBuf, u64)> {
+        self.read_new_files();
+        let (loaded, names) = (self.loaded.read(), self.names.lock());
+        let naming = names.naming.get(name).into_iter().flatten();
+        naming.filter_map(|path| Some((path.clone(), *loaded.get(path)?))).collect()
+    }
+
+    /// The loaded files whose top-level code uses a symbol called `name`, of whatever package.
+    pub fn naming_at_toplevel(&self, name: &str) -> Vec<(PathBuf, u64)> {
+        self.read_new_files();
+        let (loaded, names) = (self.loaded.read(), self.names.lock());
+        let naming = names.naming.get(name).into_iter().flatten();
+        naming
+            .filter(|path| names.toplevel.get(*path).is_some_and(|used| used.contains(name)))
+            .filter_map(|path| Some((path.clone(), *loaded.get(path)?)))
+            .collect()
+    }
+
+    /// The loaded files of which [`Project::naming`] does not know every name, and what their sidecars are.
+    pub fn record_gaps(&self) -> Vec<(PathBuf, SidecarState)> {
+        self.read_new_files();
+        self.names.lock().gaps.iter().map(|(path, &state)| (path.clone(), state)).collect()
+    }
+
+    /// Reads the sidecars of the files that were loaded since this was last called. The first question does it if
+    /// nobody did before.
+    pub(crate) fn read_new_files(&self) {
+        let loaded = self.loaded.read();
+        let mut names = self.names.lock();
+        for path in std::mem::take(&mut names.pending) {
+            let Some(&written) = loaded.get(&path) else { continue };
+            let file = self.positions(&path, written);
+            match file.as_ref().map(|file| file.sidecar_state()) {
+                Ok(SidecarState::Complete) => names.gaps.remove(&path),
+                Ok(state) => names.gaps.insert(path.clone(), state),
+                Err(_) => names.gaps.insert(path.clone(), SidecarState::Missing),
+            };
+            let toplevel =
+                file.as_ref().map(|file| file.toplevel_names().into_iter().map(Arc::from).collect());
+            names.toplevel.insert(path.clone(), toplevel.unwrap_or_default());
+            let named = file.map_or_else(|_| Vec::new(), |file| file.names().map(Arc::from).collect());
+            names.set(&path, named);
+        }
+    }
+
+    /// `path` relative to the root if it is below it, as answers show it.
+    pub fn shown(&self, path: &Path) -> String {
+        let shown = self.root().and_then(|root| path.strip_prefix(root).ok()).unwrap_or(path);
+        shown.to_string_lossy().into_owned()
+    }
+
+    /// The positions in the file at `path`, of which the image holds the version of `write_date`.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn positions(&self, path: &Path, write_date: u64) -> std::io::Result<Arc<PositionedFile>> {
+        let overlay = self.overlays.read().get(path).cloned();
+        let stamp = Stamp::of(&std::fs::metadata(overlay.as_deref().unwrap_or(path))?);
+        let version = (path.to_path_buf(), write_date);
+        let epoch = {
+            let mut positions = self.positions.lock();
+            if let Some(known) = positions.get(&version)
+                && known.stamp == stamp
+            {
+                return Ok(Arc::clone(&known.file));
+            }
+            positions.epoch
+        };
+        let sidecar = self.sidecar(path, write_date);
+        let file = match overlay {
+            None => PositionedFile::open(path, write_date, sidecar.as_deref())?,
+            Some(text) => PositionedFile::open_overlaid(path, &text, write_date, sidecar.as_deref())?,
+        };
+        let file = Arc::new(file);
+        let known = Known { stamp, file: Arc::clone(&file), asked: 0 };
+        let mut positions = self.positions.lock();
+        // A load that ended meanwhile may have written another sidecar: then the next question reads again.
+        if positions.epoch == epoch {
+            positions.insert(version, known);
+        }
+        Ok(file)
+    }
+
+    /// Where the sidecar of `path` would be.
+    fn sidecar(&self, path: &Path, write_date: u64) -> Option<PathBuf> {
+        let truename = std::fs::canonicalize(path)
+            .ok()
+            .or_else(|| self.overlays.read().contains_key(path).then(|| path.to_path_buf()))?;
+        let name = sidecar_name(&truename, write_date);
+        let sidecar = self.sidecars()?.join(&name);
+        if sidecar.exists() {
+            return Some(sidecar);
+        }
+        // A scratch image's cache lies over the one that it was started from.
+        Some(self.settings.as_ref()?.cache.join("lower/taps").join(name))
+    }
+
+    /// From now on reads the file of each of `overlays`, a real path, from the path beside it.
+    pub(crate) fn set_overlays(&self, overlays: impl IntoIterator<Item = (PathBuf, PathBuf)>) {
+        *self.overlays.write() = overlays.into_iter().collect();
+    }
+
+    fn sidecars(&self) -> Option<PathBuf> {
+        Some(self.settings.as_ref()?.cache.join("taps"))
+    }
+
+    /// Deletes the sidecars of earlier versions of `paths`, and what writers that died have left. What cannot be
+    /// deleted stays: nobody reads it.
+    pub(crate) fn delete_old_sidecars<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) {
+        const ABANDONED: Duration = Duration::from_secs(24 * 3600);
+        let Some(entries) = self.sidecars().and_then(|folder| std::fs::read_dir(folder).ok()) else { return };
+        let loaded = self.loaded.read();
+        let current: HashMap<String, String> = paths
+            .into_iter()
+            .filter_map(|path| {
+                let name = sidecar_name(path, *loaded.get(path)?);
+                Some((name.split_once('-')?.0.to_owned(), name))
+            })
+            .collect();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let Some((file, version)) = name.to_str().and_then(|name| name.split_once('-')) else { continue };
+            let abandoned = || {
+                let age = entry.metadata().and_then(|metadata| metadata.modified());
+                age.is_ok_and(|age| age.elapsed().is_ok_and(|age| age > ABANDONED))
+            };
+            let old = match version.ends_with(".tap") {
+                true => current.get(file).is_some_and(|current| **current != *name),
+                false => abandoned(),
+            };
+            if old {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+}

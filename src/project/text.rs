@@ -1,0 +1,599 @@
+//! The text of one Lisp file as a reader without Lisp sees it: which names stand where, and which packages it defines.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+
+use steelbank_reader::lines::decode;
+use steelbank_reader::{
+    Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Span, Token, TokenKind, upcase,
+};
+
+/// A package as a form in a text defines it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PackageText {
+    /// Its name, then its nicknames.
+    pub names: Vec<String>,
+    /// The packages that it uses.
+    pub uses: Vec<String>,
+    /// The names that it imports, each with the package that it comes from.
+    pub imports: Vec<(String, String)>,
+    /// The names that it shadows.
+    pub shadows: Vec<String>,
+    /// Its local nicknames, each with the package that it means.
+    pub local_nicknames: Vec<(String, String)>,
+    /// Whether the form has clauses that only evaluation explains.
+    pub is_open: bool,
+}
+
+/// What kind of text a name stands in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Context {
+    /// It is a symbol in a form.
+    Code,
+    /// It designates a name in the definition of the package: one of its own, or one that it imports from `from`.
+    Package {
+        /// The package that is defined.
+        package: Arc<str>,
+        /// The package that the name is imported from.
+        from: Option<Arc<str>>,
+    },
+    /// A symbol is looked up by it, in the package that is named beside it.
+    Lookup(Option<Arc<str>>),
+    /// It is a word in a string.
+    Prose,
+    /// It is a word in a string that is read as code, or that FORMAT takes a function's name from.
+    Read,
+    /// It is a word in a comment.
+    Comment,
+}
+
+/// One place where a name stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextToken {
+    /// All of the token, package prefix included, in bytes of the decoded text.
+    pub span: Span,
+    /// Where the name itself starts.
+    pub name_start: u32,
+    /// What stands before the name.
+    pub marker: Marker,
+    /// The package prefix.
+    pub prefix: Option<Arc<str>>,
+    /// The package that is current there, as far as the text tells.
+    pub package: Option<Arc<str>>,
+    /// What it stands in.
+    pub context: Context,
+    /// False where a feature expression leaves it out.
+    pub active: bool,
+    /// Whether it is what a form `(def… name)` defines.
+    pub defines: bool,
+    /// Whether it is the operator of a list, or stands after `#'`.
+    pub calls: bool,
+}
+
+/// Where the names of one text stand.
+#[derive(Debug, Default)]
+pub struct FileTokens {
+    names: HashMap<Box<str>, Vec<TextToken>>,
+    packages: Vec<PackageText>,
+    size: usize,
+}
+
+impl FileTokens {
+    /// Reads `text`, the decoded text of a file.
+    pub fn read(text: &[u8]) -> FileTokens {
+        let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+        let mut scan = Scan { text, lisp: &lisp, known: HashMap::new(), tokens: FileTokens::default() };
+        scan.packages();
+        scan.tokens();
+        scan.tokens
+    }
+
+    /// Where `name` stands, in order.
+    pub fn named(&self, name: &str) -> &[TextToken] {
+        self.names.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// The names that stand anywhere.
+    pub fn names(&self) -> impl Iterator<Item = (&str, &[TextToken])> {
+        self.names.iter().map(|(name, tokens)| (&**name, tokens.as_slice()))
+    }
+
+    /// The packages that the text defines.
+    pub fn packages(&self) -> &[PackageText] {
+        &self.packages
+    }
+
+    /// About how much memory this takes, in bytes.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+}
+
+/// A short stand-in for a name, by which files are found that may have it.
+pub(super) fn hash(name: &str) -> u64 {
+    let mut hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default().build_hasher();
+    hasher.write(name.as_bytes());
+    hasher.finish()
+}
+
+struct Scan<'a> {
+    text: &'a [u8],
+    lisp: &'a LispText,
+    /// One string for each package's name.
+    known: HashMap<String, Arc<str>>,
+    tokens: FileTokens,
+}
+
+/// The operators that define packages.
+fn defines_package(operator: &str) -> bool {
+    matches!(operator, "DEFPACKAGE" | "DEFINE-PACKAGE" | "DEFPACKAGE-PLUS-1" | "DEFPACKAGE*" | "DEFPACKAGE+")
+}
+
+/// The operators whose constant arguments name symbols.
+fn looks_up(operator: &str) -> bool {
+    matches!(
+        operator,
+        "SYMBOL-CALL"
+            | "FIND-SYMBOL"
+            | "FIND-SYMBOL*"
+            | "INTERN"
+            | "INTERN*"
+            | "FIND-OR-INTERN"
+            | "ENSURE-SYMBOL"
+            | "EXPORT"
+            | "IMPORT"
+            | "UNEXPORT"
+            | "SHADOW"
+            | "SHADOWING-IMPORT"
+            | "UNINTERN"
+    )
+}
+
+/// What in an operator's constant strings names symbols.
+fn reads(operator: &str) -> Option<InString> {
+    match operator {
+        "READ-FROM-STRING" | "SAFE-READ-FROM-STRING" | "EVAL-INPUT" | "EVAL-STRING" => Some(InString::All),
+        "FORMAT" | "FORMATTER" | "ERROR" | "WARN" | "CERROR" | "SIGNAL" => Some(InString::Directives),
+        _ => None,
+    }
+}
+
+/// Which words of a string name symbols.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InString {
+    /// All: it is code.
+    All,
+    /// Those of `~/name/`.
+    Directives,
+    /// Those of `${name}` and `@{name}`.
+    Interpolated,
+}
+
+impl<'a> Scan<'a> {
+    fn shared(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.known.get(name) {
+            return Arc::clone(known);
+        }
+        let shared: Arc<str> = Arc::from(name);
+        self.known.insert(name.to_owned(), Arc::clone(&shared));
+        shared
+    }
+
+    /// The name of the operator of the form `id`.
+    fn operator(&self, id: FormId) -> Option<String> {
+        let head = self.lisp.head(self.lisp.form(id)?)?;
+        (head.kind == TokenKind::Symbol).then(|| head.symbol(self.text).name.into_owned())
+    }
+
+    fn designated(&self, datum: Datum) -> Option<String> {
+        match datum {
+            Datum::Token(index) => self.lisp.tokens().get(index)?.designated(self.text),
+            // A quoted name.
+            Datum::Form(id) => match self.lisp.elements(id).next()? {
+                inner @ Datum::Token(_) => self.designated(inner),
+                Datum::Form(_) => None,
+            },
+        }
+    }
+
+    /// Reads all forms that define packages, wherever they stand.
+    fn packages(&mut self) {
+        for index in 0..self.lisp.forms().len() {
+            let id = FormId::new(index);
+            if self.operator(id).is_some_and(|operator| defines_package(&operator)) {
+                let mut elements = self.lisp.elements(id).skip(1);
+                let Some(name) = elements.next().and_then(|datum| self.designated(datum)) else { continue };
+                let mut package = PackageText { names: vec![name], ..PackageText::default() };
+                for clause in elements {
+                    match clause {
+                        Datum::Form(clause) => self.clause(clause, &mut package),
+                        Datum::Token(_) => package.is_open = true,
+                    }
+                }
+                self.tokens.packages.push(package);
+            }
+        }
+    }
+
+    fn clause(&self, clause: FormId, package: &mut PackageText) {
+        let Some(kind) = self.operator(clause) else {
+            package.is_open = true;
+            return;
+        };
+        let rest = || self.lisp.elements(clause).skip(1);
+        let mut names = rest().filter_map(|datum| self.designated(datum));
+        match kind.as_str() {
+            "NICKNAMES" => package.names.extend(names),
+            "USE" | "USE-REEXPORT" | "MIX" | "MIX-REEXPORT" | "REEXPORT" => package.uses.extend(names),
+            "SHADOW" => package.shadows.extend(names),
+            "IMPORT-FROM" | "SHADOWING-IMPORT-FROM" => {
+                if let Some(from) = names.next() {
+                    package.imports.extend(names.map(|name| (name, from.clone())));
+                }
+            }
+            "LOCAL-NICKNAMES" => {
+                for pair in rest() {
+                    let Datum::Form(pair) = pair else { continue };
+                    let mut pair = self.lisp.elements(pair).filter_map(|datum| self.designated(datum));
+                    if let (Some(nickname), Some(name)) = (pair.next(), pair.next()) {
+                        package.local_nicknames.push((nickname, name));
+                    }
+                }
+            }
+            "EXPORT" | "INTERN" | "DOCUMENTATION" | "SIZE" | "LOCK" | "UNEXPORT" => {}
+            _ => package.is_open = true,
+        }
+    }
+
+    fn tokens(&mut self) {
+        let lisp = self.lisp;
+        for token in lisp.tokens() {
+            match token.kind {
+                TokenKind::Symbol => self.symbol(token),
+                TokenKind::String => self.string(token),
+                TokenKind::Comment => self.words(token, &Context::Comment, None),
+                TokenKind::Number | TokenKind::Character => {}
+            }
+        }
+    }
+
+    fn current(&mut self, token: &Token) -> Option<Arc<str>> {
+        let top = self.lisp.toplevel_from(token.span.start).or(self.lisp.toplevel().last());
+        top.and_then(|top| top.package.clone())
+    }
+
+    fn symbol(&mut self, token: &Token) {
+        let symbol = token.symbol(self.text);
+        let name = symbol.name.into_owned();
+        let prefix = symbol.package.map(|package| self.shared(&package));
+        let package = self.current(token);
+        let context = match token.marker {
+            Marker::None | Marker::External | Marker::Internal => Context::Code,
+            Marker::Keyword | Marker::Uninterned => match self.designator(token) {
+                Some(context) => context,
+                None => Context::Code,
+            },
+        };
+        let entry = TextToken {
+            span: token.span,
+            name_start: token.name_start,
+            marker: token.marker,
+            prefix,
+            package,
+            context,
+            active: token.active,
+            defines: self.is_defined(token),
+            calls: self.is_operator(token),
+        };
+        self.add(&name, entry);
+    }
+
+    fn is_operator(&self, token: &Token) -> bool {
+        let form = token.form.and_then(|id| self.lisp.form(id));
+        form.is_some_and(|form| match form.kind {
+            FormKind::Function => true,
+            FormKind::List => self.lisp.head(form).is_some_and(|head| head.span == token.span),
+            _ => false,
+        })
+    }
+
+    /// Whether `token` is what a form `(def… name)` or `(def… (setf name))` defines.
+    fn is_defined(&self, token: &Token) -> bool {
+        let by = |id: FormId, span: Span| {
+            self.operator(id).is_some_and(|operator| operator.starts_with("DEF"))
+                && self.lisp.elements(id).nth(1).is_some_and(|datum| self.lisp.span(datum) == span)
+        };
+        let Some(id) = token.form else { return false };
+        by(id, token.span)
+            || self.lisp.form(id).is_some_and(|form| {
+                form.parent.is_some_and(|parent| by(parent, form.span))
+                    && self.operator(id).is_some_and(|operator| operator == "SETF")
+            })
+            // (defstruct (name …) …)
+            || self.lisp.form(id).is_some_and(|form| {
+                form.parent.is_some_and(|parent| by(parent, form.span))
+                    && self.lisp.head(form).is_some_and(|head| head.span == token.span)
+            })
+    }
+
+    fn string(&mut self, token: &Token) {
+        let context = self.designator(token);
+        if let (Some(context @ (Context::Package { .. } | Context::Lookup(_))), Some(name)) =
+            (context.clone(), token.designated(self.text))
+        {
+            let package = self.current(token);
+            let name_start = token.span.start + 1;
+            let entry = TextToken {
+                span: token.span,
+                name_start,
+                marker: Marker::None,
+                prefix: None,
+                package,
+                context,
+                active: token.active,
+                defines: false,
+                calls: false,
+            };
+            return self.add(&name, entry);
+        }
+        let before = self.text.get(..token.span.start as usize).unwrap_or_default();
+        let read = match before.ends_with(b"#?") {
+            true => Some(InString::Interpolated),
+            false => self.read_by(token),
+        };
+        self.words(token, &Context::Prose, read);
+    }
+
+    /// Which words of a string the operator around it reads.
+    fn read_by(&self, token: &Token) -> Option<InString> {
+        let inner = token.form?;
+        let around = [Some(inner), self.lisp.form(inner)?.parent];
+        around.into_iter().flatten().find_map(|id| reads(&self.operator(id)?))
+    }
+
+    /// What a keyword, uninterned symbol or string designates, where the forms around it say so.
+    fn designator(&mut self, token: &Token) -> Option<Context> {
+        let lisp = self.lisp;
+        let inner = token.form?;
+        let mut at = Some(inner);
+        let mut clause: Option<FormId> = None;
+        let mut steps = 0;
+        while let Some(id) = at {
+            let form = lisp.form(id)?;
+            if let Some(operator) = self.operator(id) {
+                if defines_package(&operator) {
+                    return self.in_package_definition(id, clause, token);
+                }
+                let is_clause = lisp.head(form).is_some_and(|head| head.marker == Marker::Keyword);
+                if steps < 3 && !is_clause && looks_up(&operator) {
+                    return Some(Context::Lookup(self.package_beside(id, token)));
+                }
+            }
+            clause = Some(id);
+            at = form.parent;
+            steps += 1;
+        }
+        None
+    }
+
+    fn in_package_definition(
+        &mut self,
+        definition: FormId,
+        clause: Option<FormId>,
+        token: &Token,
+    ) -> Option<Context> {
+        let name = self.lisp.elements(definition).nth(1).and_then(|datum| self.designated(datum))?;
+        let package = self.shared(&name);
+        let clause = clause?;
+        let kind = self.operator(clause)?;
+        let first = self.lisp.elements(clause).nth(1);
+        let is_first = first.is_some_and(|datum| self.lisp.span(datum) == token.span);
+        match kind.as_str() {
+            "IMPORT-FROM" | "SHADOWING-IMPORT-FROM" if !is_first => {
+                let from = first.and_then(|datum| self.designated(datum))?;
+                let from = self.shared(&from);
+                Some(Context::Package { package, from: Some(from) })
+            }
+            "EXPORT" | "INTERN" | "SHADOW" | "UNEXPORT" => Some(Context::Package { package, from: None }),
+            _ => None,
+        }
+    }
+
+    /// The package that an argument beside `token` names: the one before it for SYMBOL-CALL, else the one after.
+    fn package_beside(&mut self, form: FormId, token: &Token) -> Option<Arc<str>> {
+        let arguments: Vec<Datum> = self.lisp.elements(form).skip(1).collect();
+        let at = arguments.iter().position(|&datum| self.lisp.span(datum).contains(token.span.start))?;
+        let operator = self.operator(form)?;
+        let beside = if operator == "SYMBOL-CALL" { at.checked_sub(1)? } else { at + 1 };
+        let name = self.designated(*arguments.get(beside)?)?;
+        Some(self.shared(&name))
+    }
+
+    /// Adds the words of a string or comment.
+    fn words(&mut self, token: &Token, context: &Context, read: Option<InString>) {
+        let (start, end) = (token.span.start as usize, token.span.end as usize);
+        let Some(inside) = self.text.get(start..end) else { return };
+        let package = self.current(token);
+        let is_part = |byte: u8| {
+            byte >= 0x80 || byte.is_ascii_alphanumeric() || b"!$%&*+-./:<=>?@^_~[]".contains(&byte)
+        };
+        let mut at = 0;
+        while at < inside.len() {
+            if !is_part(inside[at]) {
+                at += 1;
+                continue;
+            }
+            let length = inside[at..].iter().take_while(|&&byte| is_part(byte)).count();
+            let word = at..at + length;
+            at += length;
+            let text = &inside[word.clone()];
+            let is_read = match read {
+                Some(InString::All) => true,
+                Some(InString::Interpolated) => is_interpolated(&inside[..word.start]),
+                Some(InString::Directives) | None => false,
+            };
+            let context = if is_read { &Context::Read } else { context };
+            self.word(text, start + word.start, token, context, package.as_ref());
+            // ~/name/, and a/b in prose.
+            if text.contains(&b'/') {
+                let mut from = 0;
+                for piece in text.split(|&byte| byte == b'/') {
+                    let directive = read == Some(InString::Directives) && is_directive(&text[..from]);
+                    let context = if directive { &Context::Read } else { context };
+                    // The name in ~/name/ is looked up in CL-USER, whatever is current.
+                    let package =
+                        if directive { Some(self.shared("COMMON-LISP-USER")) } else { package.clone() };
+                    self.word(piece, start + word.start + from, token, context, package.as_ref());
+                    from += piece.len() + 1;
+                }
+            }
+        }
+    }
+
+    fn word(
+        &mut self,
+        word: &[u8],
+        start: usize,
+        token: &Token,
+        context: &Context,
+        package: Option<&Arc<str>>,
+    ) {
+        // Punctuation of prose around a name.
+        let front = word.iter().take_while(|&&byte| b"~@".contains(&byte)).count();
+        let back = word.iter().rev().take_while(|&&byte| b".:?!,".contains(&byte)).count();
+        if front + back >= word.len() {
+            return;
+        }
+        let (word, start) = (&word[front..word.len() - back], start + front);
+        let colon = word.iter().position(|&byte| byte == b':');
+        let colons = colon.map_or(0, |at| word[at..].iter().take_while(|&&byte| byte == b':').count());
+        let name_at = colon.map_or(0, |at| at + colons);
+        let name: String = decode(&word[name_at..]).chars().map(upcase).collect();
+        if name.is_empty() || name.bytes().all(|byte| !byte.is_ascii_alphabetic() && byte < 0x80) {
+            return;
+        }
+        let marker = match (colon, colons) {
+            (None, _) => Marker::None,
+            (Some(0), _) => Marker::Keyword,
+            (Some(_), 1) => Marker::External,
+            (Some(_), _) => Marker::Internal,
+        };
+        let prefix = colon.filter(|&at| at > 0).map(|at| {
+            let prefix: String = decode(&word[..at]).chars().map(upcase).collect();
+            self.shared(&prefix)
+        });
+        let span = Span { start: start as u32, end: (start + word.len()) as u32 };
+        let entry = TextToken {
+            span,
+            name_start: (start + name_at) as u32,
+            marker,
+            prefix,
+            package: package.cloned(),
+            context: context.clone(),
+            active: token.active,
+            defines: false,
+            calls: false,
+        };
+        self.add(&name, entry);
+    }
+
+    fn add(&mut self, name: &str, token: TextToken) {
+        let entry = self.tokens.names.entry(Box::from(name)).or_insert_with(|| {
+            self.tokens.size += name.len() + 64;
+            Vec::new()
+        });
+        if entry.last().is_none_or(|last| last.span != token.span) {
+            self.tokens.size += size_of::<TextToken>();
+            entry.push(token);
+        }
+    }
+}
+
+/// Whether what stands before is `…${` or `…@{` with no closing brace.
+fn is_interpolated(before: &[u8]) -> bool {
+    let Some(open) = before.iter().rposition(|&byte| byte == b'{') else { return false };
+    let opens = open > 0 && matches!(before[open - 1], b'$' | b'@');
+    opens && !before[open..].contains(&b'}')
+}
+
+/// Whether what stands before a name is `…~/`, with what FORMAT allows between.
+fn is_directive(before: &[u8]) -> bool {
+    let Some(before) = before.strip_suffix(b"/") else { return false };
+    let modifiers = before.iter().rev().take_while(|&&byte| b":@0123456789,".contains(&byte)).count();
+    before[..before.len() - modifiers].ends_with(b"~")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "(defpackage #:app (:use #:cl #:lib) (:nicknames :a) (:local-nicknames (:l :lib.long))
+  (:import-from #:other #:thing) (:export #:run \"STOP\"))
+(in-package :app)
+(defun run (x) #+nothing (stop x) (l:go-on \"see lib:run.\" x) (uiop:symbol-call :tests :run))
+(format nil \"~/fmt::pr/ and RUN\" 1) ; run it
+(read-from-string \"(stop 1)\") (find-symbol \"RUN\" :app)
+";
+
+    fn tokens() -> FileTokens {
+        FileTokens::read(TEXT.as_bytes())
+    }
+
+    #[track_caller]
+    fn check(name: &str, expected: &[(&str, Context, bool)]) {
+        let tokens = tokens();
+        let found: Vec<_> = tokens
+            .named(name)
+            .iter()
+            .map(|token| (&TEXT[token.span.range()], token.context.clone(), token.active))
+            .collect();
+        assert_eq!(found, expected, "{name}");
+    }
+
+    #[test]
+    fn names_are_found_with_what_they_stand_in() {
+        let own = Context::Package { package: "APP".into(), from: None };
+        check(
+            "RUN",
+            &[
+                ("#:run", own.clone(), true),
+                ("run", Context::Code, true),
+                ("lib:run", Context::Prose, true),
+                (":run", Context::Lookup(Some("TESTS".into())), true),
+                ("RUN", Context::Prose, true),
+                ("run", Context::Comment, true),
+                ("\"RUN\"", Context::Lookup(Some("APP".into())), true),
+            ],
+        );
+        check(
+            "STOP",
+            &[("\"STOP\"", own, true), ("stop", Context::Code, false), ("stop", Context::Read, true)],
+        );
+        let imported = Context::Package { package: "APP".into(), from: Some("OTHER".into()) };
+        check("THING", &[("#:thing", imported, true)]);
+        check("PR", &[("fmt::pr", Context::Read, true)]);
+        check("X", &[("x", Context::Code, true), ("x", Context::Code, false), ("x", Context::Code, true)]);
+        check("GO-ON", &[("l:go-on", Context::Code, true)]);
+    }
+
+    #[test]
+    fn packages_are_read_from_their_definitions() {
+        let tokens = tokens();
+        let [package] = tokens.packages() else { panic!("{:?}", tokens.packages()) };
+        assert_eq!(package.names, ["APP", "A"]);
+        assert_eq!(package.uses, ["CL", "LIB"]);
+        assert_eq!(package.imports, [("THING".to_owned(), "OTHER".to_owned())]);
+        assert_eq!(package.local_nicknames, [("L".to_owned(), "LIB.LONG".to_owned())]);
+        assert!(!package.is_open);
+    }
+
+    #[test]
+    fn the_current_package_and_prefixes_are_kept() {
+        let tokens = tokens();
+        let run = &tokens.named("RUN")[1];
+        assert_eq!(run.package.as_deref(), Some("APP"));
+        let go = &tokens.named("GO-ON")[0];
+        assert_eq!((go.prefix.as_deref(), go.marker), (Some("L"), Marker::External));
+    }
+}

@@ -1,0 +1,352 @@
+//! Which files the image does not have as they stand on disk, and which of them name what.
+//!
+//! Asking costs a `stat` for each file and folder of the project. A file is read when it is new or has changed; of
+//! each only the hashes of its names are kept, and of those that were asked about last, all.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use steelbank_reader::lines::decode;
+
+use super::text::{Context, FileTokens, PackageText, TextToken, hash};
+use super::tree::{Walk, is_lisp};
+use super::{Project, Stamp};
+use crate::source::positions::SidecarState;
+
+/// How the image relates to a file's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TextState {
+    /// It is not loaded.
+    NotLoaded,
+    /// It was loaded, and has changed since.
+    Changed,
+    /// It is loaded, but how the compiler read it is not known.
+    Unrecorded,
+    /// It is loaded as it stands; a feature expression leaves this part out.
+    LeftOut,
+    /// It is loaded as it stands; the name is made into a symbol only when the code runs: in a string that is read or
+    /// formatted, or where a symbol is looked up.
+    Named,
+}
+
+/// A file with text that the image does not have.
+#[derive(Debug, Clone)]
+pub struct UnseenText {
+    /// Its path.
+    pub path: PathBuf,
+    /// How the image relates to it. Of one that is [`TextState::LeftOut`] only the tokens are unseen of which
+    /// [`TextToken::in_seen_file`] says so.
+    pub standing: TextState,
+    /// Where its names stand.
+    pub tokens: Arc<FileTokens>,
+    /// The decoded text.
+    pub text: Arc<str>,
+}
+
+/// The files that may name something, and what could not be searched.
+#[derive(Debug, Default)]
+pub struct UnseenTexts {
+    /// The files, by path.
+    pub files: Vec<UnseenText>,
+    /// Files that could not be read, or are too large.
+    pub unreadable: Vec<PathBuf>,
+    /// Whether the project has more files than are searched.
+    pub cut: bool,
+}
+
+/// The largest file that is searched, in bytes.
+const LARGEST: u64 = 16 << 20;
+/// How much memory the tokens of files that were asked about may take, in bytes.
+const MOST_BYTES: usize = 64 << 20;
+/// A file that changed so shortly before it was read may change again without a new date.
+const COARSE: Duration = Duration::from_millis(50);
+
+/// What is kept of the project's texts.
+#[derive(Debug, Default)]
+pub(super) struct Texts {
+    walk: Option<Arc<Walk>>,
+    files: HashMap<PathBuf, Known>,
+    /// Files of systems that were asked for, wherever they are.
+    pub(super) asked: BTreeSet<PathBuf>,
+    /// The loaded files that are known to stand on disk as the image has them, with the write dates of their versions.
+    seen: HashMap<PathBuf, (Stamp, u64)>,
+    read: HashMap<PathBuf, Read>,
+    size: usize,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Known {
+    stamp: Stamp,
+    /// Whether a later change shows in the stamp.
+    settled: bool,
+    /// The hashes of all names, sorted; empty if it is not Lisp.
+    names: Vec<u64>,
+    /// The hashes of names that the compiler does not see as symbols: [`TextToken::in_seen_file`].
+    left_out: Vec<u64>,
+    packages: Arc<[PackageText]>,
+    readable: bool,
+}
+
+#[derive(Debug)]
+struct Read {
+    stamp: Stamp,
+    tokens: Arc<FileTokens>,
+    text: Arc<str>,
+    asked: u64,
+}
+
+impl Texts {
+    fn walk(&mut self, root: &Path) -> Arc<Walk> {
+        match &self.walk {
+            Some(walk) if walk.is_current() => Arc::clone(walk),
+            _ => {
+                let walk = Arc::new(Walk::new(root));
+                self.walk = Some(Arc::clone(&walk));
+                walk
+            }
+        }
+    }
+
+    /// Brings what is known of the file at `path` up to date. None if there is no such file.
+    fn known(&mut self, path: &Path) -> Option<&mut Known> {
+        let Some(stamp) = Stamp::of_path(path) else {
+            self.files.remove(path);
+            self.forget(path);
+            return None;
+        };
+        let current = self.files.get(path).is_some_and(|known| known.settled && known.stamp == stamp);
+        if !current {
+            self.forget(path);
+            let known = self.read_known(path, stamp);
+            self.files.insert(path.to_path_buf(), known);
+        }
+        self.files.get_mut(path)
+    }
+
+    fn read_known(&mut self, path: &Path, stamp: Stamp) -> Known {
+        let settled = stamp.is_settled();
+        let nothing = Known {
+            stamp,
+            settled,
+            names: Vec::new(),
+            left_out: Vec::new(),
+            packages: Arc::default(),
+            readable: true,
+        };
+        if stamp.size > LARGEST {
+            return Known { readable: false, ..nothing };
+        }
+        let Ok(bytes) = std::fs::read(path) else { return Known { readable: false, ..nothing } };
+        if !is_lisp(path, &bytes) {
+            return nothing;
+        }
+        let text: Arc<str> = Arc::from(decode(&bytes));
+        let tokens = Arc::new(FileTokens::read(text.as_bytes()));
+        let hashes = |keep: &dyn Fn(&TextToken) -> bool| {
+            let mut hashes: Vec<u64> = tokens
+                .names()
+                .filter(|(_, tokens)| tokens.iter().any(keep))
+                .map(|(name, _)| hash(name))
+                .collect();
+            hashes.sort_unstable();
+            hashes
+        };
+        let known = Known {
+            names: hashes(&|_| true),
+            left_out: hashes(&|token| token.in_seen_file().is_some()),
+            packages: tokens.packages().into(),
+            ..nothing
+        };
+        self.keep(path, Read { stamp, tokens, text, asked: self.clock });
+        known
+    }
+
+    fn keep(&mut self, path: &Path, read: Read) {
+        self.size += read.tokens.size() + read.text.len();
+        self.read.insert(path.to_path_buf(), read);
+        while self.size > MOST_BYTES && self.read.len() > 1 {
+            let oldest = self.read.iter().min_by_key(|(_, read)| read.asked).map(|(path, _)| path.clone());
+            let Some(oldest) = oldest else { break };
+            self.forget(&oldest);
+        }
+    }
+
+    fn forget(&mut self, path: &Path) {
+        if let Some(read) = self.read.remove(path) {
+            self.size = self.size.saturating_sub(read.tokens.size() + read.text.len());
+        }
+    }
+
+    /// The tokens of a file of which what is known is up to date.
+    fn tokens(&mut self, path: &Path, stamp: Stamp) -> Option<(Arc<FileTokens>, Arc<str>)> {
+        self.clock += 1;
+        let clock = self.clock;
+        if let Some(read) = self.read.get_mut(path)
+            && read.stamp == stamp
+        {
+            read.asked = clock;
+            return Some((Arc::clone(&read.tokens), Arc::clone(&read.text)));
+        }
+        self.forget(path);
+        let bytes = std::fs::read(path).ok()?;
+        let text: Arc<str> = Arc::from(decode(&bytes));
+        let tokens = Arc::new(FileTokens::read(text.as_bytes()));
+        self.keep(path, Read { stamp, tokens: Arc::clone(&tokens), text: Arc::clone(&text), asked: clock });
+        Some((tokens, text))
+    }
+}
+
+impl Stamp {
+    /// The stamp of what is at `path`, if there is something.
+    pub(super) fn of_path(path: &Path) -> Option<Stamp> {
+        std::fs::metadata(path).ok().map(|metadata| Stamp::of(&metadata))
+    }
+
+    /// Whether a later change shows in the stamp: the clock of a file system is coarse.
+    pub(super) fn is_settled(&self) -> bool {
+        let now = SystemTime::now();
+        let changed = u64::try_from(self.changed.0).ok().map(|seconds| {
+            SystemTime::UNIX_EPOCH + Duration::new(seconds, u32::try_from(self.changed.1).unwrap_or(0))
+        });
+        changed.is_some_and(|changed| changed + COARSE < now)
+    }
+}
+
+impl TextToken {
+    /// What a file that is loaded as it stands has in this token that the compiler did not see as a symbol, if anything.
+    pub(crate) fn in_seen_file(&self) -> Option<TextState> {
+        match self.context {
+            Context::Comment | Context::Prose => None,
+            _ if !self.active => Some(TextState::LeftOut),
+            Context::Lookup(_) | Context::Read => Some(TextState::Named),
+            Context::Code | Context::Package { .. } => None,
+        }
+    }
+}
+
+/// Which of a file's text is to be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// What the image does not have.
+    Unseen,
+    /// All of it.
+    All,
+}
+
+impl Project {
+    /// Whether the file at `path` is the project's own: below the root, and no dependency that was put there.
+    pub fn contains(&self, path: &Path) -> bool {
+        let Some(root) = self.root() else { return false };
+        if !path.starts_with(root) {
+            return false;
+        }
+        let Some(folder) = path.parent() else { return false };
+        self.texts.lock().walk(root).owns(folder)
+    }
+
+    /// The project's own files that may be Lisp, sorted.
+    pub fn own_files(&self) -> Vec<PathBuf> {
+        let Some(root) = self.root() else { return Vec::new() };
+        self.texts.lock().walk(root).files.clone()
+    }
+
+    /// Remembers files of systems that were asked for: those that did not come to be loaded are searched too.
+    pub fn note_asked(&self, files: impl IntoIterator<Item = PathBuf>) {
+        self.texts.lock().asked.extend(files);
+    }
+
+    /// The files with text that names `name`, in the project or, unless `own_only`, in systems that were asked for.
+    pub fn texts_naming(&self, name: &str, look: Look, own_only: bool) -> UnseenTexts {
+        let wanted = hash(name);
+        let mut found = UnseenTexts::default();
+        for (path, standing) in self.standings(own_only, &mut found) {
+            let mut texts = self.texts.lock();
+            let Some(known) = texts.known(&path) else { continue };
+            if !known.readable {
+                found.unreadable.push(path);
+                continue;
+            }
+            let names = if standing == TextState::LeftOut && look == Look::Unseen {
+                &known.left_out
+            } else {
+                &known.names
+            };
+            if names.binary_search(&wanted).is_err() {
+                continue;
+            }
+            let stamp = known.stamp;
+            if let Some((tokens, text)) = texts.tokens(&path, stamp) {
+                found.files.push(UnseenText { path, standing, tokens, text });
+            }
+        }
+        found
+    }
+
+    /// The packages that files define whose text the image does not have as it stands.
+    pub fn unseen_packages(&self) -> Vec<PackageText> {
+        let mut packages = Vec::new();
+        for (path, standing) in self.standings(false, &mut UnseenTexts::default()) {
+            if standing != TextState::LeftOut
+                && let Some(known) = self.texts.lock().known(&path)
+            {
+                packages.extend(known.packages.iter().cloned());
+            }
+        }
+        packages
+    }
+
+    /// The project's own files that are not loaded, or changed since, with how the image relates to them.
+    pub fn unseen_files(&self) -> Vec<(PathBuf, TextState)> {
+        let mut standings = self.standings(false, &mut UnseenTexts::default());
+        standings.retain(|(_, standing)| *standing != TextState::LeftOut);
+        standings
+    }
+
+    /// How the image relates to each file that can be searched.
+    fn standings(&self, own_only: bool, found: &mut UnseenTexts) -> Vec<(PathBuf, TextState)> {
+        let mut paths: BTreeSet<PathBuf> = BTreeSet::new();
+        let loaded = self.loaded.read().clone();
+        let mut texts = self.texts.lock();
+        if let Some(root) = self.root() {
+            let walk = texts.walk(root);
+            found.cut = walk.cut;
+            paths.extend(walk.files.iter().cloned());
+            let own = |path: &&PathBuf| path.parent().is_some_and(|folder| walk.owns(folder));
+            paths.extend(loaded.keys().filter(own).cloned());
+        }
+        if !own_only {
+            paths.extend(texts.asked.iter().cloned());
+        }
+        drop(texts);
+        let standing = |path: PathBuf| match loaded.get(&path) {
+            None => Some((path, TextState::NotLoaded)),
+            Some(&written) => self.standing(&path, written).map(|standing| (path, standing)),
+        };
+        paths.into_iter().filter_map(standing).collect()
+    }
+
+    /// How the image relates to a loaded file. None if there is no such file any more.
+    fn standing(&self, path: &Path, written: u64) -> Option<TextState> {
+        let stamp = Stamp::of_path(path)?;
+        if self.texts.lock().seen.get(path) == Some(&(stamp, written)) {
+            return Some(TextState::LeftOut);
+        }
+        let file = self.positions(path, written).ok()?;
+        if !file.is_fresh() {
+            return Some(TextState::Changed);
+        }
+        if file.sidecar_state() != SidecarState::Complete {
+            return Some(TextState::Unrecorded);
+        }
+        if stamp.is_settled() {
+            self.texts.lock().seen.insert(path.to_path_buf(), (stamp, written));
+        }
+        Some(TextState::LeftOut)
+    }
+}

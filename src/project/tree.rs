@@ -1,0 +1,241 @@
+//! The project's own files, and what below its root is somebody else's.
+
+use std::collections::HashSet;
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use ignore::WalkBuilder;
+
+use super::Stamp;
+
+/// What says which folders Git ignores.
+const IGNORE_FILES: [&str; 2] = [".gitignore", ".git/info/exclude"];
+/// The most files that are searched. A folder with more is no project.
+const MOST_FILES: usize = 200_000;
+/// A folder that changed so shortly before it was read may change again without a new date.
+const COARSE: Duration = Duration::from_millis(50);
+
+/// Whether the folder `relative`, below `root`, is where ocicl, qlot, Quicklisp or another tool puts other people's
+/// systems.
+pub(crate) fn is_vendored(root: &Path, relative: &Path) -> bool {
+    let mut at = root.to_owned();
+    relative.components().any(|component| {
+        let Component::Normal(name) = component else { return false };
+        let is_file = |name: &str| at.join(name).is_file();
+        let vendored = match name.to_str() {
+            Some(".qlot" | ".ocicl" | "ocicl" | ".bundle-libs" | "node_modules") => true,
+            // ocicl's old name for its folder.
+            Some("systems") => {
+                is_file("systems.csv") || is_file("ocicl.csv") || has_versions(&at.join("systems"))
+            }
+            Some("quicklisp") => is_file("quicklisp/setup.lisp") || at.join("quicklisp/dists").is_dir(),
+            _ => false,
+        };
+        at.push(name);
+        vendored
+    })
+}
+
+/// Whether `folder` has folders that are named after versions, as `alexandria-20240503-8514d8e`.
+fn has_versions(folder: &Path) -> bool {
+    let is_version = |name: &str| {
+        let bytes = name.as_bytes();
+        bytes.windows(2).any(|pair| pair[0] == b'-' && pair[1].is_ascii_digit())
+    };
+    std::fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
+        entry.file_type().is_ok_and(|kind| kind.is_dir())
+            && entry.file_name().to_str().is_some_and(is_version)
+    })
+}
+
+/// What a walk through the project found.
+#[derive(Debug, Default)]
+pub(super) struct Walk {
+    /// The folders that are the project's own, the root among them.
+    folders: HashSet<PathBuf>,
+    /// The files in them that may be Lisp, sorted.
+    pub(super) files: Vec<PathBuf>,
+    /// Whether there were more files than are searched.
+    pub(super) cut: bool,
+    /// Folders and ignore files: while these are the same, a walk would find the same.
+    watched: Vec<(PathBuf, Option<Stamp>)>,
+    /// Whether the stamps tell of every later change.
+    settled: bool,
+}
+
+impl Walk {
+    /// Walks through the project at `root`, a canonical path. Links are not followed.
+    pub(super) fn new(root: &Path) -> Walk {
+        let begun = SystemTime::now();
+        let mut walk = Walk::default();
+        walk.watch_ignore_files_above(root);
+        let below = root.to_path_buf();
+        let entries = WalkBuilder::new(root)
+            .standard_filters(false)
+            .hidden(true)
+            .git_ignore(true)
+            .git_exclude(true)
+            .parents(true)
+            .require_git(false)
+            .filter_entry(move |entry| {
+                let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+                let relative = entry.path().strip_prefix(&below).unwrap_or(entry.path());
+                !(is_folder && is_vendored(&below, relative))
+            })
+            .build();
+        for entry in entries.flatten() {
+            let Some(kind) = entry.file_type() else { continue };
+            if kind.is_dir() {
+                let folder = entry.into_path();
+                walk.watched.push((folder.clone(), Stamp::of_path(&folder)));
+                for name in IGNORE_FILES {
+                    let path = folder.join(name);
+                    let stamp = Stamp::of_path(&path);
+                    walk.watched.push((path, stamp));
+                }
+                walk.folders.insert(folder);
+            } else if kind.is_file() && may_be_lisp(entry.path()) {
+                if walk.files.len() >= MOST_FILES {
+                    walk.cut = true;
+                    break;
+                }
+                walk.files.push(entry.into_path());
+            }
+        }
+        walk.files.sort_unstable();
+        walk.settled = walk.watched.iter().all(|(_, stamp)| {
+            stamp.is_none_or(|stamp| stamp.modified.is_some_and(|modified| modified + COARSE < begun))
+        });
+        walk
+    }
+
+    /// Whether another walk would find the same.
+    pub(super) fn is_current(&self) -> bool {
+        self.settled && self.watched.iter().all(|(path, stamp)| Stamp::of_path(path) == *stamp)
+    }
+
+    /// Whether files in `folder` are the project's own.
+    pub(super) fn owns(&self, folder: &Path) -> bool {
+        self.folders.contains(folder)
+    }
+
+    fn watch_ignore_files_above(&mut self, root: &Path) {
+        for above in root.ancestors().skip(1) {
+            let path = above.join(IGNORE_FILES[0]);
+            if let Some(stamp) = Stamp::of_path(&path) {
+                self.watched.push((path, Some(stamp)));
+            }
+            if above.join(".git").exists() {
+                break;
+            }
+        }
+    }
+}
+
+/// Endings of files that hold no Lisp that anybody reads.
+const NOT_LISP: [&str; 48] = [
+    "md", "markdown", "org", "rst", "texi", "texinfo", "tex", "info", "adoc", "html", "htm", "xml", "xhtml",
+    "xsl", "css", "scss", "js", "mjs", "ts", "tsx", "jsx", "json", "yml", "yaml", "toml", "csv", "tsv", "c",
+    "h", "cc", "cpp", "hpp", "m", "rs", "go", "py", "rb", "java", "pl", "sh", "el", "svg", "patch", "diff",
+    "log", "fasl", "lock", "po",
+];
+
+/// Whether a file may hold Lisp, by its name. Its beginning decides, where the ending does not.
+fn may_be_lisp(path: &Path) -> bool {
+    path.extension().is_none_or(|ending| !NOT_LISP.iter().any(|other| ending.eq_ignore_ascii_case(other)))
+}
+
+/// Whether the ending alone says that it is Lisp.
+fn is_lisp_by_name(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| {
+        ["lisp", "lsp", "cl", "l", "asd", "ros", "sexp"]
+            .iter()
+            .any(|other| ending.eq_ignore_ascii_case(other))
+    })
+}
+
+/// Whether the file at `path`, which begins with `bytes`, is Lisp.
+pub(super) fn is_lisp(path: &Path, bytes: &[u8]) -> bool {
+    if is_lisp_by_name(path) {
+        return true;
+    }
+    let beginning = &bytes[..bytes.len().min(4096)];
+    if beginning.contains(&0) {
+        return false;
+    }
+    let beginning = beginning.strip_prefix(b"\xef\xbb\xbf").unwrap_or(beginning).trim_ascii_start();
+    if beginning.starts_with(b"#!") {
+        let line = beginning.split(|&byte| byte == b'\n').next().unwrap_or_default();
+        return ["sbcl", "lisp", "ros", "ecl", "ccl", "cl-launch"]
+            .iter()
+            .any(|name| memchr::memmem::find(line, name.as_bytes()).is_some());
+    }
+    [&b"("[..], b";", b"#|", b"#+", b"#-", b"#.", b"'(", b"`("]
+        .iter()
+        .any(|start| beginning.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn dependencies_are_told_by_their_folders() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        for folder in ["quicklisp", "src/systems", "systems/lib-1.0"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        let check = |path: &str| is_vendored(root, Path::new(path));
+        for path in ["ocicl/a-1.0", "systems", ".qlot/dists/x", "lib/ocicl"] {
+            assert!(check(path), "{path}");
+        }
+        for path in ["src", "src/systems", "", "quicklisp", "quicklisp-client"] {
+            assert!(!check(path), "{path}");
+        }
+        fs::write(root.join("quicklisp/setup.lisp"), "").unwrap();
+        fs::write(root.join("src/ocicl.csv"), "").unwrap();
+        assert!(check("quicklisp/dists") && check("src/systems/x"));
+    }
+
+    #[test]
+    fn a_walk_finds_what_is_the_projects_own() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        for path in [
+            "a.lisp",
+            "src/b.cl",
+            "src/inc.txt",
+            "README.md",
+            "ocicl/x/x.lisp",
+            "vendor/v.lisp",
+            "systems/s-1/s.lisp",
+            ".qlot/q.lisp",
+            "third/party/t.lisp",
+            "src/systems/own.lisp",
+        ] {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "(f)").unwrap();
+        }
+        fs::write(root.join(".gitignore"), "vendor/\n").unwrap();
+        fs::write(root.join("third/.gitignore"), "/party\n").unwrap();
+        let walk = Walk::new(&root);
+        let names: Vec<_> =
+            walk.files.iter().map(|path| path.strip_prefix(&root).unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["a.lisp", "src/b.cl", "src/inc.txt", "src/systems/own.lisp"]);
+        assert!(walk.owns(&root) && walk.owns(&root.join("src")) && !walk.owns(&root.join("vendor")));
+        assert!(!walk.is_current(), "what changed a moment ago may change again unseen");
+    }
+
+    #[test]
+    fn the_beginning_decides_where_the_ending_does_not() {
+        assert!(is_lisp(Path::new("a.lisp"), b"whatever"));
+        assert!(is_lisp(Path::new("inc.txt"), b"\n ;; x\n(f)"));
+        assert!(is_lisp(Path::new("run"), b"#!/usr/bin/sbcl --script\n"));
+        assert!(!is_lisp(Path::new("run"), b"#!/bin/sh\n(cd x)"));
+        assert!(!is_lisp(Path::new("notes.txt"), b"Buy milk (f)"));
+        assert!(!is_lisp(Path::new("data"), b"(\0"));
+    }
+}

@@ -1,0 +1,264 @@
+//! apropos: the symbols whose names match, and what each of them is.
+
+use regex::{Regex, RegexBuilder};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Error;
+use super::context::Context;
+use super::control::Control;
+use super::describe_symbol::Source;
+use super::lookup::find_package;
+use steelbank_xref::{Access, Index, Package, Symbol};
+
+/// How a name matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Matching {
+    /// The pattern is part of the name.
+    #[default]
+    Substring,
+    /// All words of the pattern are parts of the name, in any order.
+    Words,
+    /// The pattern is a regular expression, which matches part of the name.
+    Regex,
+}
+
+/// The question.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AproposRequest {
+    /// What is looked for in names; case does not matter. A prefix `pkg:` is a package.
+    pub pattern: String,
+    /// How.
+    pub matching: Matching,
+    /// Only symbols that name one of these kinds of things, as [`KINDS`] has them; empty for all.
+    pub kinds: Vec<String>,
+    /// Only symbols whose home is one of these packages; empty for all.
+    pub packages: Vec<String>,
+    /// Only symbols that their home package exports.
+    pub external: bool,
+    /// How many to leave out first.
+    pub offset: usize,
+    /// How many to give at most.
+    pub limit: usize,
+}
+
+/// The kinds of things that a symbol can name.
+pub const KINDS: [&str; 14] = [
+    "function",
+    "generic-function",
+    "macro",
+    "special-operator",
+    "setf",
+    "variable",
+    "constant",
+    "symbol-macro",
+    "class",
+    "structure",
+    "condition",
+    "type",
+    "method-combination",
+    "alien-type",
+];
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AproposError {
+    /// No pattern.
+    #[error("The pattern is empty. Give a part of the name to look for.")]
+    Empty,
+    /// The regular expression cannot be read.
+    #[error("{pattern:?} is no regular expression: {why}")]
+    Regex {
+        /// What was given.
+        pattern: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// An unknown kind.
+    #[error("There is no kind {kind:?}. The kinds are {}.", KINDS.join(", "))]
+    Kind {
+        /// What was given.
+        kind: String,
+    },
+    /// An unknown package.
+    #[error("Package {package} not found")]
+    Package {
+        /// What was given.
+        package: String,
+    },
+}
+
+/// The answer: exact names first, then names that begin so, then the others; the user's before SBCL's own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AproposAnswer {
+    /// How many symbols match and name something.
+    pub total: usize,
+    /// Those that were asked for.
+    #[serde(default)]
+    pub symbols: Vec<Summary>,
+}
+
+/// A symbol in a few words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Summary {
+    /// As it is printed.
+    pub name: String,
+    /// What it names.
+    pub kinds: Vec<String>,
+    /// The operator's lambda list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arglist: Option<String>,
+    /// The first line of its documentation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub documentation: Option<String>,
+    /// Whether its home package exports it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub external: bool,
+    /// Where it is defined: `file:line:column`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// Where it is defined.
+    #[serde(default, skip_serializing)]
+    pub sources: Vec<Source>,
+}
+
+/// What a pattern looks for.
+enum Matcher {
+    Words(Vec<String>),
+    Regex(Regex),
+}
+
+impl Matcher {
+    fn new(pattern: &str, matching: Matching) -> Result<Self, AproposError> {
+        if pattern.trim().is_empty() {
+            return Err(AproposError::Empty);
+        }
+        Ok(match matching {
+            Matching::Substring => Self::Words(vec![pattern.to_uppercase()]),
+            Matching::Words => {
+                Self::Words(pattern.to_uppercase().split_whitespace().map(String::from).collect())
+            }
+            Matching::Regex => {
+                let regex = RegexBuilder::new(pattern).case_insensitive(true).size_limit(1 << 20).build();
+                Self::Regex(regex.map_err(|error| AproposError::Regex {
+                    pattern: pattern.to_owned(),
+                    why: error.to_string(),
+                })?)
+            }
+        })
+    }
+
+    /// How well `name` matches: 0 is best; `None` if it does not.
+    fn rank(&self, name: &str) -> Option<u8> {
+        let name = name.to_uppercase();
+        match self {
+            Self::Regex(regex) => regex.find(&name).map(|found| match (found.start(), found.end()) {
+                (0, end) if end == name.len() => 0,
+                (0, _) => 1,
+                _ => 2,
+            }),
+            Self::Words(words) => {
+                words.iter().all(|word| name.contains(word)).then(|| match words.as_slice() {
+                    [word] if *word == name => 0,
+                    [word, ..] if name.starts_with(word) => 1,
+                    _ => 2,
+                })
+            }
+        }
+    }
+}
+
+impl AproposRequest {
+    /// The answer.
+    ///
+    /// # Errors
+    /// The request is wrong, or Lisp cannot answer.
+    pub fn answer(&self, context: &Context<'_>, control: &Control) -> Result<AproposAnswer, Error> {
+        if let Some(kind) = self.kinds.iter().find(|kind| !KINDS.contains(&kind.as_str())) {
+            return Err(AproposError::Kind { kind: kind.clone() }.into());
+        }
+        let index = &context.index;
+        let (prefix, pattern) = match self.matching {
+            Matching::Regex => (None, self.pattern.as_str()),
+            _ => match self.pattern.split_once(':') {
+                Some((package, rest)) if !package.is_empty() => (Some(package), rest.trim_start_matches(':')),
+                _ => (None, self.pattern.as_str()),
+            },
+        };
+        let matcher = Matcher::new(pattern, self.matching)?;
+        let mut packages = Vec::new();
+        for name in prefix.into_iter().chain(self.packages.iter().map(String::as_str)) {
+            let unknown = || AproposError::Package { package: name.to_uppercase() };
+            packages.push(find_package(index, name).ok_or_else(unknown)?);
+        }
+        let mut found: Vec<(u8, u8, String, Symbol)> = Vec::new();
+        for symbol in index.symbols() {
+            let Some(home) = index.symbol_package(symbol) else { continue };
+            if !packages.is_empty() && !packages.contains(&home) {
+                continue;
+            }
+            let name = index.symbol_name(symbol);
+            let Some(rank) = matcher.rank(&name) else { continue };
+            let origin = origin(index, home);
+            let external =
+                || index.find_symbol(&name, home).is_some_and(|(_, access)| access == Access::External);
+            if (origin == OURS) || (self.external && !external()) {
+                continue;
+            }
+            found.push((rank, origin, index.symbol_text(symbol), symbol));
+        }
+        found.sort_by(|a, b| {
+            (a.1 == SBCL, a.0, a.1, a.2.len(), &a.2).cmp(&(b.1 == SBCL, b.0, b.1, b.2.len(), &b.2))
+        });
+        let mut arguments = vec![self.kinds.join(","), self.offset.to_string(), self.limit.to_string()];
+        for (.., symbol) in found {
+            let home = index.symbol_package(symbol).map(|home| index.package_name(home).into_owned());
+            arguments.extend(home);
+            arguments.push(index.symbol_name(symbol).into_owned());
+        }
+        let mut answer: AproposAnswer = context.ask("apropos", arguments, control)?;
+        let mut places = context.places();
+        for symbol in &mut answer.symbols {
+            symbol.place = places.first(&mut symbol.sources);
+        }
+        Ok(answer)
+    }
+}
+
+const STANDARD: u8 = 1;
+const SBCL: u8 = 2;
+const OURS: u8 = 3;
+
+/// Whose a package is: 0 the user's, 1 the standard's, 2 SBCL's or ASDF's, 3 ours.
+fn origin(index: &Index, package: Package) -> u8 {
+    let name = index.package_name(package);
+    let one_of = |names: &[&str]| names.contains(&name.as_ref());
+    match () {
+        () if name.starts_with("STEELBANK") && !name.contains("TEST") => OURS,
+        () if one_of(&["COMMON-LISP"]) => STANDARD,
+        () if name.starts_with("SB-") || name.starts_with("ASDF/") || name.starts_with("UIOP/") => SBCL,
+        () if one_of(&["ASDF", "UIOP", "KEYWORD"]) => SBCL,
+        () => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_match_without_regard_to_case_and_the_nearest_is_first() {
+        let rank = |pattern: &str, matching, name: &str| Matcher::new(pattern, matching).unwrap().rank(name);
+        assert_eq!(rank("map", Matching::Substring, "MAP"), Some(0));
+        assert_eq!(rank("map", Matching::Substring, "MAPCAR"), Some(1));
+        assert_eq!(rank("map", Matching::Substring, "|hash-Map|"), Some(2));
+        assert_eq!(rank("map", Matching::Substring, "REDUCE"), None);
+        assert_eq!(rank("hash map", Matching::Words, "MAPHASH"), Some(2));
+        assert_eq!(rank("^map.*r$", Matching::Regex, "MAPCAR"), Some(0));
+        assert_eq!(rank("c[ad]+r", Matching::Regex, "CADDR"), Some(0));
+        assert!(matches!(Matcher::new("(", Matching::Regex), Err(AproposError::Regex { .. })));
+        assert!(matches!(Matcher::new(" ", Matching::Words), Err(AproposError::Empty)));
+    }
+}

@@ -1,0 +1,348 @@
+//! call-graph: who calls a function, or what it calls, to a depth.
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Error;
+use super::apropos::AproposAnswer;
+use super::context::Context;
+use super::control::Control;
+use super::graph::{Node, Users, callees, principal};
+use super::lookup::{DEFAULT_PACKAGE, Lookup, LookupStatus};
+
+/// Which way to follow calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// To those who call.
+    #[default]
+    Callers,
+    /// To what is called. The standard's functions and SBCL's own are left out.
+    Callees,
+}
+
+/// The question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallGraphRequest {
+    /// The function or macro, as [`super::designator`] reads it.
+    pub name: String,
+    /// The package in which the name is looked up.
+    pub package: String,
+    /// Which way.
+    pub direction: Direction,
+    /// How many steps.
+    pub depth: u32,
+    /// The most nodes.
+    pub limit: usize,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CallGraphAnswer {
+    /// Whether the symbol was found.
+    pub status: LookupStatus,
+    /// The sentence of what was not found.
+    #[serde(skip)]
+    pub missing: Option<super::lookup::Asked>,
+    /// Where the graph begins.
+    pub root: String,
+    /// The functions, nearest first.
+    pub nodes: Vec<GraphNode>,
+    /// The calls: caller, then what it calls, by their places in `nodes`.
+    pub edges: Vec<(usize, usize)>,
+    /// The edges that close a cycle, by their places in `edges`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cycles: Vec<usize>,
+    /// Whether nodes were left out at the limit.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+}
+
+/// A function in the graph.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct GraphNode {
+    /// Its printed name.
+    pub name: String,
+    /// What it is: function, macro, generic-function, method, …
+    pub kind: String,
+    /// Where it is defined: `file:line:column`, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// How many steps it is from the beginning.
+    pub depth: u32,
+}
+
+impl CallGraphRequest {
+    /// The callers of `name` in CL-USER, three steps deep.
+    pub fn new(name: impl Into<String>) -> Self {
+        let package = DEFAULT_PACKAGE.to_owned();
+        Self { name: name.into(), package, direction: Direction::Callers, depth: 3, limit: 200 }
+    }
+
+    /// The answer.
+    ///
+    /// # Errors
+    /// The name cannot be read, or the question was called off. A symbol that does not exist is an answer.
+    pub fn answer(&self, context: &Context<'_>, control: &Control) -> Result<CallGraphAnswer, Error> {
+        let index = &context.index;
+        let lookup = Lookup::new(index, &self.name, &self.package)?;
+        let symbol = match lookup.found {
+            Ok((symbol, _)) => symbol,
+            Err(status) => {
+                return Ok(CallGraphAnswer {
+                    status,
+                    root: lookup.asked.name.clone(),
+                    missing: Some(lookup.asked),
+                    nodes: Vec::new(),
+                    edges: Vec::new(),
+                    cycles: Vec::new(),
+                    truncated: false,
+                });
+            }
+        };
+        let root = index.symbol_text(symbol);
+        let mut graph = Graph {
+            places: HashMap::new(),
+            nodes: Vec::new(),
+            edges: BTreeSet::new(),
+            limit: self.limit,
+            truncated: false,
+        };
+        graph.node(&Node { symbol: principal(&root), name: root.clone() }, 0);
+        match self.direction {
+            Direction::Callers => self.callers(context, control, &mut graph)?,
+            Direction::Callees => self.callees(context, control, &mut graph)?,
+        }
+        graph.finish(context, control, root)
+    }
+
+    fn callers(&self, context: &Context<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
+        let users = Users::new(context);
+        let mut waiting = VecDeque::from([0]);
+        // Methods are called by the name of their generic function: its callers are asked for once.
+        let mut asked: HashMap<(String, String), Vec<Node>> = HashMap::new();
+        while let Some(at) = waiting.pop_front() {
+            control.check()?;
+            let (node, depth) = graph.nodes[at].clone();
+            let Some(symbol) = node.symbol.filter(|_| depth < self.depth) else { continue };
+            let callers = asked.entry(symbol.clone()).or_insert_with(|| {
+                let used = users.of(&symbol.0, &symbol.1);
+                let mut nodes: Vec<Node> =
+                    used.into_iter().filter(Users::is_call).map(|used| used.user).collect();
+                nodes.sort();
+                nodes.dedup();
+                nodes
+            });
+            for caller in callers.clone() {
+                let (from, is_new) = match graph.node(&caller, depth + 1) {
+                    Some(found) => found,
+                    None => continue,
+                };
+                graph.edges.insert((from, at));
+                if is_new {
+                    waiting.push_back(from);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn callees(&self, context: &Context<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
+        let calls = callees(&context.index);
+        // What a name runs: its own function, its methods, and what is local to them.
+        let mut by_symbol: HashMap<(String, String), Vec<&String>> = HashMap::new();
+        for caller in calls.keys() {
+            if let Some(symbol) = principal(caller) {
+                by_symbol.entry(symbol).or_default().push(caller);
+            }
+        }
+        let mut waiting = VecDeque::from([0]);
+        while let Some(at) = waiting.pop_front() {
+            control.check()?;
+            let (node, depth) = graph.nodes[at].clone();
+            let Some(symbol) = node.symbol.filter(|_| depth < self.depth) else { continue };
+            let mut called: BTreeSet<&String> = BTreeSet::new();
+            for caller in by_symbol.get(&symbol).into_iter().flatten() {
+                called.extend(calls.get(*caller).into_iter().flatten());
+            }
+            for name in called {
+                let callee = Node { name: name.clone(), symbol: principal(name) };
+                let Some((to, is_new)) = graph.node(&callee, depth + 1) else { continue };
+                graph.edges.insert((at, to));
+                if is_new {
+                    waiting.push_back(to);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Graph {
+    places: HashMap<String, usize>,
+    nodes: Vec<(Node, u32)>,
+    edges: BTreeSet<(usize, usize)>,
+    limit: usize,
+    truncated: bool,
+}
+
+impl Graph {
+    /// The node's place, and whether it is new; `None` if there are too many.
+    fn node(&mut self, node: &Node, depth: u32) -> Option<(usize, bool)> {
+        if let Some(&at) = self.places.get(&node.name) {
+            return Some((at, false));
+        }
+        if self.nodes.len() >= self.limit {
+            self.truncated = true;
+            return None;
+        }
+        self.nodes.push((node.clone(), depth));
+        self.places.insert(node.name.clone(), self.nodes.len() - 1);
+        Some((self.nodes.len() - 1, true))
+    }
+
+    fn finish(
+        self,
+        context: &Context<'_>,
+        control: &Control,
+        root: String,
+    ) -> Result<CallGraphAnswer, Error> {
+        let mut arguments = vec![String::new(), "0".to_owned(), self.nodes.len().to_string()];
+        for (node, _) in &self.nodes {
+            if let Some((package, name)) = node.symbol.clone().filter(|_| !node.name.starts_with('(')) {
+                arguments.extend([package, name]);
+            }
+        }
+        let mut known: AproposAnswer = context.ask("apropos", arguments, control)?;
+        let mut places = context.places();
+        let mut summaries = HashMap::new();
+        for summary in &mut known.symbols {
+            let place = places.first(&mut summary.sources);
+            let kind = summary.kinds.first().cloned().unwrap_or_default();
+            summaries.insert(summary.name.clone(), (kind, place));
+        }
+        let nodes = self.nodes.iter().map(|(node, depth)| {
+            let (kind, place) = summaries.get(&node.name).cloned().unwrap_or_else(|| {
+                let kind = match () {
+                    () if node.name.starts_with("(METHOD") => "method",
+                    () if node.name.starts_with("(SETF") => "setf",
+                    () if node.name.starts_with("top level") => "top-level",
+                    () if node.name.starts_with("(COMPILER-MACRO") => "compiler-macro",
+                    () => "definition",
+                };
+                (kind.to_owned(), None)
+            });
+            GraphNode { name: node.name.clone(), kind, place, depth: *depth }
+        });
+        let nodes: Vec<GraphNode> = nodes.collect();
+        let edges: Vec<(usize, usize)> = self.edges.into_iter().collect();
+        let cycles = cycles(nodes.len(), &edges);
+        Ok(CallGraphAnswer {
+            status: LookupStatus::Found,
+            missing: None,
+            root,
+            nodes,
+            edges,
+            cycles,
+            truncated: self.truncated,
+        })
+    }
+}
+
+/// The edges whose end leads back to their beginning.
+fn cycles(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
+    let mut next = vec![Vec::new(); count];
+    for &(from, to) in edges {
+        next[from].push(to);
+    }
+    let leads = |from: usize, goal: usize| {
+        let mut seen = HashSet::from([from]);
+        let mut waiting = vec![from];
+        while let Some(at) = waiting.pop() {
+            if at == goal {
+                return true;
+            }
+            waiting.extend(next[at].iter().copied().filter(|to| seen.insert(*to)));
+        }
+        false
+    };
+    edges.iter().enumerate().filter(|(_, (from, to))| leads(*to, *from)).map(|(at, _)| at).collect()
+}
+
+impl CallGraphAnswer {
+    /// The graph in Graphviz's language.
+    pub fn dot(&self) -> String {
+        let mut text = String::from("digraph calls {\n  rankdir=LR;\n  node [shape=box];\n");
+        for (at, node) in self.nodes.iter().enumerate() {
+            let label = short(&node.name).replace('\\', "\\\\").replace('"', "\\\"");
+            let shape = match node.kind.as_str() {
+                "generic-function" => "ellipse",
+                "macro" => "diamond",
+                "method" => "circle",
+                _ => "box",
+            };
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "  n{at} [label=\"{label}\", shape={shape}];");
+        }
+        for (at, (from, to)) in self.edges.iter().enumerate() {
+            let style = if self.cycles.contains(&at) { " [color=red]" } else { "" };
+            let _ = writeln!(text, "  n{from} -> n{to}{style};");
+        }
+        text.push_str("}\n");
+        text
+    }
+
+    /// The graph in Mermaid's language.
+    pub fn mermaid(&self) -> String {
+        let mut text = String::from("graph LR\n");
+        for (at, node) in self.nodes.iter().enumerate() {
+            let label = short(&node.name).replace('"', "#quot;");
+            let (open, close) = match node.kind.as_str() {
+                "generic-function" => ("([", "])"),
+                "macro" => ("{{", "}}"),
+                "method" => ("(", ")"),
+                _ => ("[", "]"),
+            };
+            let _ = writeln!(text, "  n{at}{open}\"{label}\"{close}");
+        }
+        for (at, (from, to)) in self.edges.iter().enumerate() {
+            let arrow = if self.cycles.contains(&at) { "-. cycle .->" } else { "-->" };
+            let _ = writeln!(text, "  n{from} {arrow} n{to}");
+        }
+        text
+    }
+}
+
+/// A printed name without the packages of its symbols: labels are to be read.
+fn short(name: &str) -> String {
+    if name.starts_with("top level") {
+        return name.to_owned();
+    }
+    let words = name.split(' ').map(|word| match word.rsplit_once("::") {
+        Some((before, name)) => {
+            format!("{}{name}", before.chars().take_while(|c| *c == '(').collect::<String>())
+        }
+        None => word.to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_are_the_edges_that_lead_back() {
+        assert_eq!(cycles(4, &[(0, 1), (1, 2), (2, 1), (2, 3), (3, 3)]), [1, 2, 4]);
+        assert_eq!(cycles(2, &[(0, 1)]), [0_usize; 0]);
+    }
+
+    #[test]
+    fn labels_have_no_packages() {
+        assert_eq!(short("(METHOD P::F (P::C COMMON-LISP::T))"), "(method f (c t))");
+        assert_eq!(short("P::F"), "f");
+    }
+}

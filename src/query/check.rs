@@ -1,0 +1,78 @@
+//! check: does it still load? What is asked, and what is answered; a scratch image finds out.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::load_system::{Diagnostic, LoadAnswer, LoadFailure, LoadStatus};
+
+/// A file as it is to be seen in place of what is on disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overlay {
+    /// The file. A relative path is the project's.
+    pub path: PathBuf,
+    /// Its text; none: it counts as deleted.
+    pub text: Option<String>,
+}
+
+/// What is to be checked.
+#[derive(Debug, Clone, Default)]
+pub struct CheckRequest {
+    /// Files to compile, changed or not. Relative paths are the project's.
+    pub paths: Vec<PathBuf>,
+    /// Files as they are to be seen in place of what is on disk.
+    pub edits: Vec<Overlay>,
+    /// The system to load; none: those that the main image has loaded.
+    pub system: Option<String>,
+}
+
+/// Whether it loads, and what was said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CheckAnswer {
+    /// Whether everything loads.
+    pub loads: bool,
+    /// The systems that were loaded in the scratch image.
+    pub systems: Vec<String>,
+    /// The files that were compiled: those that have changed, and what depends on them.
+    pub compiled: Vec<String>,
+    /// What was said, the worst first, then in order.
+    pub diagnostics: Vec<Diagnostic>,
+    /// How many diagnostics there were, if not all are listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub diagnostics_total: Option<usize>,
+    /// What stopped those that do not load.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<LoadFailure>,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+}
+
+/// The most diagnostics that an answer lists.
+const MOST_DIAGNOSTICS: usize = 200;
+
+impl CheckAnswer {
+    /// Adds what a load in the scratch image said.
+    pub(crate) fn add(&mut self, loaded: LoadAnswer) {
+        self.loads &= loaded.status == LoadStatus::Loaded;
+        for path in loaded.compiled {
+            if !self.compiled.contains(&path) {
+                self.compiled.push(path);
+            }
+        }
+        if let Some(total) = loaded.diagnostics_total {
+            *self.diagnostics_total.get_or_insert(0) += total;
+        }
+        self.diagnostics.extend(loaded.diagnostics);
+        self.failures.extend(loaded.failure);
+    }
+
+    /// Puts the worst first, and cuts what nobody would read.
+    pub(crate) fn finish(&mut self) {
+        self.diagnostics.sort_by_key(|diagnostic| diagnostic.severity);
+        if self.diagnostics.len() > MOST_DIAGNOSTICS {
+            self.diagnostics_total.get_or_insert(self.diagnostics.len());
+            self.diagnostics.truncate(MOST_DIAGNOSTICS);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! check-structure: whether the parentheses of a Lisp text are right, and where they went wrong, judged by indentation.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use steelbank_reader::Dialect;
+use steelbank_reader::lines::{Lines, decode};
+use steelbank_reader::structure::{self, ProblemKind};
+
+/// Whether a text is balanced, and what is wrong first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct StructureAnswer {
+    /// The file, if it was one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub path: Option<String>,
+    /// Whether every list, string, bar and comment is closed and nothing closes too much.
+    pub balanced: bool,
+    /// How many lists are open at the end.
+    pub open: usize,
+    /// What is wrong first.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub problem: Option<StructureProblem>,
+}
+
+/// What is wrong with a text's structure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct StructureProblem {
+    /// What it is.
+    pub kind: StructureKind,
+    /// The line on which the form begins, from 1; of a parenthesis too many, its own.
+    pub line: u32,
+    /// The column, from 1, in characters.
+    pub column: u32,
+    /// That line's text.
+    pub text: String,
+    /// The line on which it shows: where the indentation contradicts, or the text ends.
+    pub shows_at_line: u32,
+    /// What to insert at `mend_line` and `mend_column`; empty: take the character there out.
+    pub insert: String,
+    /// The line to mend, from 1.
+    pub mend_line: u32,
+    /// The column to mend at, from 1, in characters.
+    pub mend_column: u32,
+}
+
+/// The kinds of problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum StructureKind {
+    /// A list is not closed.
+    Unclosed,
+    /// A parenthesis closes nothing, or more than the indentation says.
+    ExtraClose,
+    /// A string is not closed.
+    UnclosedString,
+    /// A `|` is not closed.
+    UnclosedBar,
+    /// A `#|` comment is not closed.
+    UnclosedComment,
+}
+
+/// Checks `text`, of the file `path` if it is one; the file's name tells which Lisp it is.
+pub fn check_structure(text: &[u8], path: Option<&str>) -> StructureAnswer {
+    let extension =
+        path.and_then(|path| Path::new(path).extension()).and_then(|extension| extension.to_str());
+    let dialect = match extension {
+        Some("el") => Dialect::EmacsLisp,
+        Some("scm" | "ss" | "sld" | "rkt") => Dialect::Scheme,
+        Some("clj" | "cljs" | "cljc" | "edn") => Dialect::Clojure,
+        _ => Dialect::CommonLisp,
+    };
+    let found = structure::check_structure(text, dialect);
+    let lines = Lines::new(text);
+    let problem = found.problem.map(|problem| {
+        let (line, column) = lines.position(text, problem.start);
+        let (mend_line, mend_column) = lines.position(text, problem.mend.0);
+        StructureProblem {
+            kind: match problem.kind {
+                ProblemKind::Unclosed => StructureKind::Unclosed,
+                ProblemKind::ExtraClose => StructureKind::ExtraClose,
+                ProblemKind::UnclosedString => StructureKind::UnclosedString,
+                ProblemKind::UnclosedBar => StructureKind::UnclosedBar,
+                ProblemKind::UnclosedComment => StructureKind::UnclosedComment,
+            },
+            line,
+            column,
+            text: shortened(&decode(lines.bytes(text, line))),
+            shows_at_line: lines.line(problem.shows),
+            insert: problem.mend.1.to_owned(),
+            mend_line,
+            mend_column,
+        }
+    });
+    StructureAnswer { path: path.map(str::to_owned), balanced: found.balanced, open: found.open, problem }
+}
+
+/// At most 200 characters of a line.
+fn shortened(line: &str) -> String {
+    line.trim_end().chars().take(200).collect()
+}

@@ -1,0 +1,126 @@
+//! What a question is asked of, and the steps that many questions share.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+
+use super::control::Control;
+use super::describe_symbol::Source;
+use super::{Error, read_json};
+use crate::engine::{Answer, Lane, Lisp, Operation};
+use crate::project::Project;
+use crate::source::positions::universal_write_date;
+use crate::source::sbcl::{SbclSources, SourceFile};
+use steelbank_xref::Index;
+
+/// What a question is asked of: the image, the index of its cross references, and the sources.
+#[derive(Clone)]
+pub struct Context<'a> {
+    /// The image.
+    pub lisp: Lisp,
+    /// The index as it is now.
+    pub index: Index,
+    /// The project, and the files that were loaded.
+    pub project: &'a Project,
+    /// SBCL's own sources.
+    pub sbcl: &'a SbclSources,
+}
+
+impl Context<'_> {
+    /// Asks the image a question that the Lisp half knows by `name`, on the lane of short questions.
+    ///
+    /// # Errors
+    /// Lisp cannot answer, or not in time.
+    pub(super) fn ask<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        arguments: Vec<String>,
+        control: &Control,
+    ) -> Result<T, Error> {
+        Ok(self.ask_on(Lane::Query, name, arguments, control)?.0)
+    }
+
+    /// Like [`Context::ask`] on a lane that is named, with what the call wrote.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn ask_on<T: DeserializeOwned>(
+        &self,
+        lane: Lane,
+        name: &str,
+        arguments: Vec<String>,
+        control: &Control,
+    ) -> Result<(T, Answer), Error> {
+        let name = name.to_owned();
+        let ticket = self.lisp.submit(lane, control.allowed(), None, move |on_lisp| {
+            let all: Vec<&str> =
+                std::iter::once(name.as_str()).chain(arguments.iter().map(String::as_str)).collect();
+            on_lisp.call(Operation::Ask, &all)
+        });
+        let answer = control.wait(ticket)?;
+        Ok((read_json(&answer.octets)?, answer))
+    }
+
+    /// What finds the places of definitions.
+    pub(super) fn places(&self) -> Places<'_> {
+        Places { project: self.project, sbcl: self.sbcl, read: HashMap::new() }
+    }
+}
+
+/// Finds the places of definitions. Reads each of SBCL's own files once.
+pub(super) struct Places<'a> {
+    project: &'a Project,
+    sbcl: &'a SbclSources,
+    read: HashMap<PathBuf, Option<SourceFile>>,
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn new(project: &'a Project, sbcl: &'a SbclSources) -> Self {
+        Self { project, sbcl, read: HashMap::new() }
+    }
+
+    /// Adds line and column to `source`, as far as its file can be read.
+    pub(super) fn put(&mut self, source: &mut Source) {
+        source.offset = source.octet_offset;
+        source.place = self.project.shown(Path::new(&source.file));
+        let Some(path) = self.sbcl.native(&source.file) else { return };
+        source.native = (path.as_os_str() != source.file.as_str()).then(|| path.display().to_string());
+        // Of variables, classes and methods SBCL keeps no date: they are of the version that was loaded last.
+        let date = source.write_date.or_else(|| self.project.loaded_date(&path));
+        source.stale = date.is_some_and(|date| self.sbcl.written_since(&path, date));
+        let place = match (source.octet_offset, source.form_path.first()) {
+            (Some(octets), _) => {
+                let file = self.read.entry(path.clone()).or_insert_with(|| SourceFile::read(&path));
+                file.as_ref().and_then(|file| file.form_after(octets)).map(|place| {
+                    source.offset = Some(place.offset);
+                    (place.line, place.column)
+                })
+            }
+            (None, Some(&form)) if source.native.is_none() => {
+                self.form(&path, date, form, source.form_number.unwrap_or(0))
+            }
+            (None, _) => None,
+        };
+        if let Some((line, column)) = place {
+            source.line = Some(line);
+            source.column = Some(column);
+            source.place = format!("{}:{line}:{column}", source.place);
+        }
+    }
+
+    /// The place of the first of `sources` that has one, as `file:line:column`.
+    pub(super) fn first(&mut self, sources: &mut [Source]) -> Option<String> {
+        sources.iter_mut().for_each(|source| self.put(source));
+        let placed = sources.iter().find(|source| source.line.is_some()).or(sources.first());
+        placed.map(|source| source.place.clone())
+    }
+
+    /// Line and column of the sub-form `number` of a top-level form: SBCL keeps no offset of variables and classes.
+    fn form(&self, path: &Path, date: Option<u64>, form: u32, number: u32) -> Option<(u64, u64)> {
+        let date = date.or_else(|| universal_write_date(path))?;
+        let file = self.project.positions(path, date).ok()?;
+        let place = file.form_place(form, number).or_else(|| file.form_place(form, 0))?;
+        Some((place.line.into(), place.column.into()))
+    }
+}

@@ -1,0 +1,260 @@
+//! edit-definition: one top-level form of a file gives way to another text. Nothing is compiled or loaded by it.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::lookup::find_package;
+use crate::project::{Project, write};
+use crate::source::tap::sidecar::fnv_1a;
+use steelbank_reader::edit::{self, DefinitionForm, Operation};
+use steelbank_reader::lines::Lines;
+use steelbank_reader::{Dialect, Features, LispText, Marker};
+use steelbank_xref::{Access, Index};
+
+/// What is done at the definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EditOperation {
+    /// The text takes its place.
+    Replace,
+    /// The text is put before it, and before the comment that belongs to it.
+    InsertBefore,
+    /// The text is put after it.
+    InsertAfter,
+    /// It is taken out; the comment above it stays.
+    Delete,
+}
+
+impl From<EditOperation> for Operation {
+    fn from(operation: EditOperation) -> Self {
+        match operation {
+            EditOperation::Replace => Operation::Replace,
+            EditOperation::InsertBefore => Operation::InsertBefore,
+            EditOperation::InsertAfter => Operation::InsertAfter,
+            EditOperation::Delete => Operation::Delete,
+        }
+    }
+}
+
+/// What is to be edited.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct EditRequest {
+    /// The file, relative to the project's root.
+    pub path: PathBuf,
+    /// The definition: its name, or the beginning of its form.
+    pub definition: String,
+    /// What is done.
+    pub operation: EditOperation,
+    /// The new form; empty to delete.
+    pub text: String,
+    /// The version that the file must have, from an earlier answer.
+    pub version: Option<String>,
+}
+
+impl EditRequest {
+    /// An edit of `definition` in the file at `path`, of whatever version.
+    pub fn new(path: impl Into<PathBuf>, definition: &str, operation: EditOperation, text: &str) -> Self {
+        Self {
+            path: path.into(),
+            definition: definition.to_owned(),
+            operation,
+            text: text.to_owned(),
+            version: None,
+        }
+    }
+}
+
+/// What was edited.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct EditAnswer {
+    /// The file, relative to the project's root.
+    pub path: String,
+    /// The definition at which it was done.
+    pub definition: String,
+    /// What was done.
+    pub operation: EditOperation,
+    /// The first line that is new, or where lines are gone, from 1.
+    pub line: u32,
+    /// The change as a unified diff.
+    pub diff: String,
+    /// The file's version now: pass it to the next edit, to be sure that nobody else has changed the file.
+    pub version: String,
+    /// What could not be checked.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub cautions: Vec<String>,
+}
+
+/// Why nothing was edited, in a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct EditError(pub String);
+
+/// Carries out `request` on a file of `project`.
+///
+/// # Errors
+/// There is no such file or definition, or several; the text is not exactly one form in that package; the file is not what
+/// it was. Nothing was changed then.
+pub fn edit_definition(
+    index: &Index,
+    project: &Project,
+    request: &EditRequest,
+) -> Result<EditAnswer, EditError> {
+    let root = project.root().ok_or_else(|| {
+        EditError(
+            "There is no project whose files could be edited: start steelbank with --project DIR.".to_owned(),
+        )
+    })?;
+    let path = write::own_file(root, &request.path).map_err(EditError)?;
+    let shown = project.shown(&path);
+    let old = std::fs::read(&path).map_err(|error| EditError(format!("{shown} cannot be read: {error}.")))?;
+    if let Some(wanted) = &request.version
+        && *wanted != version(&old)
+    {
+        return Err(EditError(format!(
+            "{shown} is of version {}, not {wanted}: it was changed meanwhile. Nothing was written; read it again.",
+            version(&old)
+        )));
+    }
+    let definition = only_definition(&old, &shown, &request.definition)?;
+    let mut cautions = Vec::new();
+    if request.operation != EditOperation::Delete {
+        check_symbols(index, project, &path, definition.package.as_deref(), &request.text, &mut cautions)?;
+    }
+    let edit = edit::edit(&old, &definition, request.operation.into(), &request.text).map_err(EditError)?;
+    let text = write::encoded(&edit.text, &old).map_err(EditError)?;
+    let (start, end) = (edit.span.start as usize, edit.span.end as usize);
+    let new = [&old[..start], &text, &old[end..]].concat();
+    let diff = unified(&shown, &old, &new, start, end, text.len());
+    write::replace(&path, &old, &new).map_err(EditError)?;
+    let first = start + text.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    Ok(EditAnswer {
+        path: shown,
+        definition: definition.label,
+        operation: request.operation,
+        line: Lines::new(&new).line(first as u32),
+        diff,
+        version: version(&new),
+        cautions,
+    })
+}
+
+/// A name for the contents of a file.
+fn version(bytes: &[u8]) -> String {
+    format!("{:016x}", fnv_1a(bytes))
+}
+
+/// The one definition of `text` that `wanted` names.
+fn only_definition(text: &[u8], path: &str, wanted: &str) -> Result<DefinitionForm, EditError> {
+    let mut found = edit::find_definitions(text, wanted).map_err(EditError)?;
+    let lines = Lines::new(text);
+    let named = |forms: &[DefinitionForm]| {
+        let most = forms.iter().take(20);
+        let named: Vec<String> =
+            most.map(|form| format!("{} (line {})", form.label, lines.line(form.span.start))).collect();
+        named.join(", ")
+    };
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => {
+            let all = edit::definitions(text);
+            Err(EditError(match all.is_empty() {
+                true => format!("{path} has no definition {wanted}: it has none at all."),
+                false => format!("{path} has no definition {wanted}. It has {}.", named(&all)),
+            }))
+        }
+        several => Err(EditError(format!(
+            "{path} has {several} definitions that {wanted} names; name one as its form begins: {}.",
+            named(&found)
+        ))),
+    }
+}
+
+/// Refuses a text whose symbols could not be read in `package`: `pkg:name` that PKG does not export. What the image cannot
+/// tell is a caution.
+fn check_symbols(
+    index: &Index,
+    project: &Project,
+    path: &Path,
+    package: Option<&str>,
+    text: &str,
+    cautions: &mut Vec<String>,
+) -> Result<(), EditError> {
+    let within = package.and_then(|name| find_package(index, name));
+    if let (Some(name), None) = (package, within) {
+        cautions.push(format!(
+            "Package {name} is not loaded, so it could not be checked whether the text's symbols can be read in it."
+        ));
+        return Ok(());
+    }
+    let bytes = text.as_bytes();
+    let lisp = LispText::read(bytes, Dialect::CommonLisp, &Features::sbcl());
+    for token in lisp.tokens().iter().filter(|token| token.active && !token.in_feature) {
+        if !matches!(token.marker, Marker::External | Marker::Internal) {
+            continue;
+        }
+        let symbol = token.symbol(bytes);
+        let Some(prefix) = symbol.package else { continue };
+        let problem = match index.find_package(&prefix, within) {
+            None => {
+                format!("There is no package {prefix}, which the text names in {prefix}:{}.", symbol.name)
+            }
+            Some(_) if token.marker == Marker::Internal => continue,
+            Some(home) => match index.find_symbol(&symbol.name, home) {
+                Some((_, Access::External)) => continue,
+                // What a used package exports may be exported again by this one; only the reader knows.
+                Some((_, Access::Inherited)) => continue,
+                _ => format!("Package {prefix} exports no symbol {}, which the text names.", symbol.name),
+            },
+        };
+        // A definition of a package that was edited and not loaded may know better.
+        match project.has_changed_files() || project.has_changed(path) {
+            true => cautions
+                .push(format!("{problem} Files have changed since they were loaded: reload will tell.")),
+            false => return Err(EditError(format!("{problem} Nothing was written."))),
+        }
+    }
+    Ok(())
+}
+
+/// The change of the bytes from `start` to `end` of `old`, which became `length` bytes, as one hunk.
+fn unified(path: &str, old: &[u8], new: &[u8], start: usize, end: usize, length: usize) -> String {
+    const CONTEXT: u32 = 2;
+    let decoded = |text: &[u8]| String::from_utf8_lossy(text).trim_end_matches(['\r', '\n']).to_owned();
+    let (old_lines, new_lines) = (Lines::new(old), Lines::new(new));
+    // Whole lines, from the first that differs to the last.
+    let last = |text: &[u8], lines: &Lines, at: usize| {
+        let full = at > 0 && text.get(at - 1) == Some(&b'\n');
+        lines.line(at as u32).saturating_sub(u32::from(full))
+    };
+    let first = old_lines.line(start as u32);
+    let (old_last, new_last) = (last(old, &old_lines, end), last(new, &new_lines, start + length));
+    let from = first.saturating_sub(CONTEXT).max(1);
+    let count = |text: &[u8], lines: &Lines| {
+        lines.count() as u32 - u32::from(text.ends_with(b"\n") || text.is_empty())
+    };
+    let old_to = (old_last + CONTEXT).min(count(old, &old_lines));
+    let new_to = new_last + (old_to - old_last.min(old_to));
+    let mut diff = format!(
+        "--- {path}\n+++ {path}\n@@ -{from},{} +{from},{} @@\n",
+        (old_to + 1).saturating_sub(from),
+        (new_to + 1).saturating_sub(from)
+    );
+    let mut put = |mark: char, text: &[u8], lines: &Lines, from: u32, to: u32| {
+        for line in from..=to {
+            // Writing to a string cannot fail.
+            let _ = writeln!(diff, "{mark}{}", decoded(lines.bytes(text, line)));
+        }
+    };
+    if first > from {
+        put(' ', old, &old_lines, from, first - 1);
+    }
+    put('-', old, &old_lines, first, old_last);
+    put('+', new, &new_lines, first, new_last);
+    put(' ', old, &old_lines, old_last + 1, old_to);
+    diff
+}

@@ -1,0 +1,505 @@
+//! impact: what must be looked at when definitions change.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use steelbank_reader::lines::Lines;
+use steelbank_reader::{Datum, Dialect, Features, FormKind, LispText, TokenKind};
+use steelbank_text::kind::Kind as Defined;
+use steelbank_xref::Kind;
+
+use super::Error;
+use super::code_find_references::UseType;
+use super::context::Context;
+use super::control::Control;
+use super::graph::{Node, Users};
+use super::lookup::{Lookup, LookupStatus};
+use super::outline::{Known, files_at};
+use super::use_counts::is_test_path;
+
+/// The question: what changes. All that is given counts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ImpactRequest {
+    /// Names of symbols.
+    pub names: Vec<String>,
+    /// The package in which they are looked up.
+    pub package: String,
+    /// Files, relative to the project: everything that they define.
+    pub paths: Vec<String>,
+    /// What `git diff HEAD` says has changed in the working tree.
+    pub diff: bool,
+    /// How many steps to follow users.
+    pub depth: u32,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImpactError {
+    /// Nothing is asked about.
+    #[error("Say what changes: names, paths, or diff=true.")]
+    Nothing,
+    /// A name that is not found.
+    #[error("Symbol {name} not found in package {package} (status: NIL)")]
+    NoSymbol {
+        /// The name.
+        name: String,
+        /// Where it was looked up.
+        package: String,
+    },
+    /// A package that is not found.
+    #[error("Package {package} not found")]
+    NoPackage {
+        /// The package.
+        package: String,
+    },
+    /// git cannot tell.
+    #[error("git cannot tell what has changed: {0}")]
+    Git(String),
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
+pub struct ImpactAnswer {
+    /// The definitions that change.
+    pub changed: Vec<Touched>,
+    /// Who uses them, directly or through others, nearest first.
+    pub users: Vec<Affected>,
+    /// Calls whose number of arguments does not fit the lambda list that the text has now.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls_that_do_not_fit: Vec<BadCall>,
+    /// What changed macros define: the top-level forms that they expand.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub made_by_macros: Vec<Affected>,
+    /// The classes below changed classes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub subclasses: Vec<String>,
+    /// The methods on changed classes, or of changed generic functions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub methods: Vec<String>,
+    /// The tests that reach what changes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tests: Vec<Affected>,
+    /// The files that are compiled again, the changed ones included.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub recompiled: Vec<String>,
+    /// Whether the search for users stopped at a thousand.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+}
+
+/// A definition that changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Touched {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: String,
+    /// `file:line:column`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+}
+
+/// A definition that is affected.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+pub struct Affected {
+    /// How many steps it is away.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub steps: u32,
+    /// Its name.
+    pub name: String,
+    /// The first line that uses: `file:line:column`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// What the use does.
+    pub does: UseType,
+}
+
+fn is_zero(steps: &u32) -> bool {
+    *steps == 0
+}
+
+/// A call whose arguments do not fit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct BadCall {
+    /// `file:line:column`.
+    pub place: String,
+    /// The whole call.
+    pub call: String,
+    /// What does not fit.
+    pub problem: String,
+}
+
+#[derive(Deserialize)]
+struct Subclasses {
+    #[serde(default)]
+    subclasses: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Recompiled {
+    #[serde(default)]
+    files: Vec<String>,
+}
+
+/// The most users that are followed.
+const MOST: usize = 1_000;
+
+/// What is asked about.
+#[derive(Default)]
+struct Subjects {
+    symbols: BTreeSet<(String, String)>,
+    changed: Vec<Touched>,
+    files: BTreeSet<PathBuf>,
+    known: Vec<(String, usize)>,
+}
+
+impl ImpactRequest {
+    /// The answer.
+    ///
+    /// # Errors
+    /// A name or file does not exist, or the question was called off.
+    pub fn answer(&self, context: &Context<'_>, control: &Control) -> Result<ImpactAnswer, Error> {
+        let users = Users::new(context);
+        let subjects = self.subjects(context, &users)?;
+        let mut answer = ImpactAnswer { changed: subjects.changed.clone(), ..ImpactAnswer::default() };
+        self.follow(&users, &subjects, control, &mut answer)?;
+        for (path, at) in &subjects.known {
+            control.check()?;
+            let definitions = users.definitions(path);
+            arity(context, &users, &definitions[*at], &mut answer.calls_that_do_not_fit);
+        }
+        for (package, name) in &subjects.symbols {
+            let found: Subclasses =
+                context.ask("subclasses", vec![name.clone(), package.clone()], control)?;
+            answer.subclasses.extend(found.subclasses);
+            self.methods(context, package, name, &mut answer.methods);
+        }
+        answer.methods.sort();
+        answer.methods.dedup();
+        let paths: Vec<String> = subjects.files.iter().map(|path| path.display().to_string()).collect();
+        let recompiled: Recompiled = context.ask("recompiled", paths, control)?;
+        answer.recompiled =
+            recompiled.files.iter().map(|path| context.project.shown(Path::new(path))).collect();
+        Ok(answer)
+    }
+
+    fn subjects(&self, context: &Context<'_>, users: &Users<'_>) -> Result<Subjects, Error> {
+        let mut subjects = Subjects::default();
+        if self.names.is_empty() && self.paths.is_empty() && !self.diff {
+            return Err(ImpactError::Nothing.into());
+        }
+        let index = &context.index;
+        for name in &self.names {
+            let lookup = Lookup::new(index, name, &self.package)?;
+            let symbol = match lookup.found {
+                Ok((symbol, _)) => symbol,
+                Err(status) => {
+                    let package = lookup.asked.package;
+                    return Err(match status {
+                        LookupStatus::NoPackage => ImpactError::NoPackage { package }.into(),
+                        _ => ImpactError::NoSymbol { name: lookup.asked.name, package }.into(),
+                    });
+                }
+            };
+            let home = index.symbol_package(symbol);
+            let home = home.map(|home| index.package_name(home).into_owned()).unwrap_or_default();
+            let bare = index.symbol_name(symbol).into_owned();
+            let mut found = false;
+            for (path, _) in context.project.naming(&bare) {
+                let shown = context.project.shown(&path);
+                for (at, known) in users.definitions(&shown).iter().enumerate() {
+                    if known.definition.name == bare && known.home.as_ref() == Some(&home) {
+                        subjects.take(&path, known, at);
+                        found = true;
+                    }
+                }
+            }
+            if !found {
+                let kind = "symbol".to_owned();
+                subjects.changed.push(Touched { name: index.symbol_text(symbol), kind, place: None });
+                subjects.symbols.insert((home, bare));
+            }
+        }
+        for path in &self.paths {
+            for file in files_at(context, path)? {
+                for (at, known) in users.definitions(&context.project.shown(&file)).iter().enumerate() {
+                    subjects.take(&file, known, at);
+                }
+                subjects.files.insert(file);
+            }
+        }
+        if self.diff {
+            let root = context.project.root().ok_or(super::code_find_references::Error::NoProject)?;
+            for (file, ranges) in changed_lines(root)? {
+                let path = root.join(&file);
+                let definitions = users.definitions(&context.project.shown(&path));
+                for (at, known) in definitions.iter().enumerate() {
+                    let (start, end) = (known.definition.start, known.definition.end);
+                    if ranges.iter().any(|(first, last)| *first <= end && start <= *last) {
+                        subjects.take(&path, known, at);
+                    }
+                }
+                subjects.files.insert(path);
+            }
+        }
+        Ok(subjects)
+    }
+
+    fn follow(
+        &self,
+        users: &Users<'_>,
+        subjects: &Subjects,
+        control: &Control,
+        answer: &mut ImpactAnswer,
+    ) -> Result<(), Error> {
+        let mut seen: BTreeSet<String> =
+            subjects.changed.iter().map(|touched| touched.name.clone()).collect();
+        let mut waiting: VecDeque<((String, String), u32)> =
+            subjects.symbols.iter().map(|symbol| (symbol.clone(), 0)).collect();
+        let mut asked: BTreeSet<(String, String)> = subjects.symbols.clone();
+        while let Some(((package, name), steps)) = waiting.pop_front() {
+            control.check()?;
+            for used in users.of(&package, &name) {
+                let Node { name: user, symbol } = used.user.clone();
+                let place = used.line.line.map(|line| match used.line.column {
+                    Some(column) => format!("{}:{line}:{column}", used.line.path),
+                    None => format!("{}:{line}", used.line.path),
+                });
+                let affected =
+                    Affected { steps: steps + 1, name: user.clone(), place, does: used.line.use_type };
+                if steps == 0 && used.line.use_type == UseType::Macro && used.line.caller.is_none() {
+                    answer.made_by_macros.push(Affected { steps: 0, ..affected.clone() });
+                }
+                if !seen.insert(user.clone()) {
+                    continue;
+                }
+                if used.defined == Some(Defined::TEST) || is_test_path(&used.line.path) {
+                    answer.tests.push(affected);
+                } else {
+                    answer.users.push(affected);
+                }
+                if answer.users.len() + answer.tests.len() >= MOST {
+                    answer.truncated = true;
+                    return Ok(());
+                }
+                if let Some(symbol) = symbol.filter(|_| steps + 1 < self.depth)
+                    && asked.insert(symbol.clone())
+                {
+                    waiting.push_back((symbol, steps + 1));
+                }
+            }
+        }
+        answer.users.sort();
+        answer.tests.sort();
+        Ok(())
+    }
+
+    /// The methods that specialize on the class, and those of the generic function.
+    fn methods(&self, context: &Context<'_>, package: &str, name: &str, methods: &mut Vec<String>) {
+        let index = &context.index;
+        let Some(package) = index.find_package(package, None) else { return };
+        let Some((symbol, _)) = index.find_symbol(name, package) else { return };
+        for found in index.who(Kind::Specializes, symbol, |_| true) {
+            methods.push(found.function.into_owned());
+        }
+    }
+}
+
+impl Subjects {
+    fn take(&mut self, path: &Path, known: &Known, at: usize) {
+        if matches!(known.definition.kind, Defined::PACKAGE | Defined::SYSTEM) {
+            return;
+        }
+        let touched = Touched {
+            name: known.shown(),
+            kind: known.definition.kind.name().to_owned(),
+            place: Some(known.place()),
+        };
+        if self.changed.contains(&touched) {
+            return;
+        }
+        self.changed.push(touched);
+        self.files.insert(path.to_owned());
+        self.known.push((known.path.clone(), at));
+        if let Some(home) = &known.home {
+            self.symbols.insert((home.clone(), known.definition.name.clone()));
+        }
+    }
+}
+
+/// The lines of the working tree that differ from the last commit, by file. Nothing of the repository's configuration
+/// is run.
+fn changed_lines(root: &Path) -> Result<BTreeMap<String, Vec<(u32, u32)>>, ImpactError> {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(root);
+    for setting in ["core.fsmonitor=false", "core.hooksPath=/dev/null", "diff.external=", "core.pager=cat"] {
+        command.args(["-c", setting]);
+    }
+    command.args([
+        "diff",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--no-color",
+        "--relative",
+        "--unified=0",
+        "HEAD",
+    ]);
+    command.stdin(Stdio::null()).env("GIT_OPTIONAL_LOCKS", "0");
+    let output = command.output().map_err(|error| ImpactError::Git(error.to_string()))?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        return Err(ImpactError::Git(why));
+    }
+    Ok(hunks(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// The new lines of each hunk of a unified diff, by file. Where lines were only removed, those around the gap.
+fn hunks(diff: &str) -> BTreeMap<String, Vec<(u32, u32)>> {
+    let mut files: BTreeMap<String, Vec<(u32, u32)>> = BTreeMap::new();
+    let mut file = None;
+    for line in diff.lines() {
+        if let Some(path) = line.strip_prefix("+++ ") {
+            let path = path.strip_prefix("b/").unwrap_or(path);
+            file = (path != "/dev/null").then(|| path.trim_end_matches('\t').to_owned());
+        } else if let (Some(rest), Some(file)) = (line.strip_prefix("@@ "), &file) {
+            let new = rest.split(' ').find_map(|part| part.strip_prefix('+'));
+            let Some(new) = new else { continue };
+            let (start, count) = new.split_once(',').unwrap_or((new, "1"));
+            if let (Ok(start), Ok(count)) = (start.parse::<u32>(), count.parse::<u32>()) {
+                let end = if count == 0 { start + 1 } else { start + count - 1 };
+                files.entry(file.clone()).or_default().push((start.max(1), end));
+            }
+        }
+    }
+    files
+}
+
+/// How many arguments a lambda list takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Arity {
+    least: usize,
+    /// None: any number.
+    most: Option<usize>,
+    /// Whether what follows the required and optional ones comes in pairs.
+    keys: bool,
+}
+
+impl Arity {
+    fn fits(&self, count: usize) -> Option<String> {
+        let plural = |count: usize| if count == 1 { "argument" } else { "arguments" };
+        if count < self.least {
+            return Some(format!("{count} {} given, at least {} needed", plural(count), self.least));
+        }
+        match self.most {
+            Some(most) if count > most => {
+                Some(format!("{count} {} given, at most {most} taken", plural(count)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What the lambda list of a DEFUN, DEFGENERIC or DEFMETHOD takes, as the text has it.
+fn arity_of(text: &LispText, bytes: &[u8], form: steelbank_reader::FormId) -> Option<Arity> {
+    // The name, then for methods qualifiers, then the lambda list.
+    let list = text.elements(form).skip(2).find_map(|datum| match datum {
+        Datum::Form(id) => text.form(id).filter(|form| form.kind == FormKind::List).map(|_| id),
+        Datum::Token(_) => None,
+    })?;
+    let mut arity = Arity { least: 0, most: Some(0), keys: false };
+    let mut section = 0;
+    for datum in text.elements(list) {
+        let keyword = match datum {
+            Datum::Token(at) => text.tokens().get(at).map(|token| token.symbol(bytes).name.into_owned()),
+            Datum::Form(_) => None,
+        };
+        match keyword.as_deref() {
+            Some("&OPTIONAL") => section = 1,
+            Some("&REST" | "&BODY" | "&MORE") => (section, arity.most) = (2, None),
+            Some("&KEY") => (section, arity.most, arity.keys) = (2, None, true),
+            Some("&AUX") => section = 3,
+            Some(other) if other.starts_with('&') => (),
+            _ if section == 0 => {
+                arity.least += 1;
+                arity.most = arity.most.map(|most| most + 1);
+            }
+            _ if section == 1 => arity.most = arity.most.map(|most| most + 1),
+            _ => (),
+        }
+    }
+    Some(arity)
+}
+
+/// The calls of a function whose number of arguments does not fit its lambda list as the text has it now.
+fn arity(context: &Context<'_>, users: &Users<'_>, known: &Known, bad: &mut Vec<BadCall>) {
+    if !matches!(known.definition.kind, Defined::FUNCTION | Defined::GENERIC_FUNCTION)
+        || known.definition.setf
+    {
+        return;
+    }
+    let root = context.project.root().map(Path::to_owned).unwrap_or_default();
+    let read = |path: &str| {
+        let bytes = std::fs::read(root.join(path)).ok()?;
+        let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
+        Some((bytes, text))
+    };
+    let Some((bytes, text)) = read(&known.path) else { return };
+    let Some(form) = text.toplevel().get(known.definition.form).and_then(|top| top.form) else { return };
+    let Some(taken) = arity_of(&text, &bytes, form) else { return };
+    let Some(home) = &known.home else { return };
+    for used in
+        users.of(home, &known.definition.name).into_iter().filter(|used| used.line.use_type == UseType::Call)
+    {
+        let (Some(line), Some(column)) = (used.line.line, used.line.column) else { continue };
+        let Some((bytes, text)) = read(&used.line.path) else { continue };
+        let lines = Lines::new(&bytes);
+        for (at, form) in text.forms().iter().enumerate() {
+            let Some(head) = text.head(form).filter(|head| head.kind == TokenKind::Symbol) else { continue };
+            let starts = lines.position(&bytes, head.span.start);
+            if form.kind != FormKind::List || starts.0 != line || starts.1 < column {
+                continue;
+            }
+            if head.symbol(&bytes).name != known.definition.name.as_str() {
+                continue;
+            }
+            let count = text.elements(steelbank_reader::FormId::new(at)).count().saturating_sub(1);
+            if let Some(problem) = taken.fits(count) {
+                let call = String::from_utf8_lossy(&bytes[form.span.range()]).into_owned();
+                let place = format!("{}:{}:{}", used.line.path, starts.0, starts.1);
+                bad.push(BadCall { place, call, problem });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hunks_are_the_new_lines() {
+        let diff = "diff --git a/x.lisp b/x.lisp\n--- a/x.lisp\n+++ b/x.lisp\n@@ -3,2 +3,4 @@ (defun f\n@@ -20 +22 @@\n@@ -30,2 +31,0 @@\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n";
+        let found = hunks(diff);
+        assert_eq!(
+            found.into_iter().collect::<Vec<_>>(),
+            [("x.lisp".to_owned(), vec![(3, 6), (22, 22), (31, 32)])]
+        );
+    }
+
+    #[test]
+    fn lambda_lists_tell_how_many_arguments_they_take() {
+        let check = |text: &str, least, most| {
+            let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+            let arity = arity_of(&read, text.as_bytes(), read.toplevel()[0].form.unwrap()).unwrap();
+            assert_eq!((arity.least, arity.most), (least, most), "{text}");
+        };
+        check("(defun f ())", 0, Some(0));
+        check("(defun f (a b &optional (c 1) &aux d))", 2, Some(3));
+        check("(defun f (a &rest more))", 1, None);
+        check("(defmethod f :around ((a t) &key b))", 1, None);
+    }
+}

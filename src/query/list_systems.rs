@@ -1,0 +1,155 @@
+//! list-systems: what the project defines, read from its `.asd` files, and what of it the image holds. It runs nothing,
+//! and does not need Lisp.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Error;
+use super::code_find_references;
+use super::control::Control;
+use crate::engine::LispError;
+use crate::project::Project;
+use crate::project::systems::definition_files;
+
+/// A system of the project.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct SystemEntry {
+    /// Its name.
+    pub name: String,
+    /// The file that defines it, relative to the root.
+    pub asd: String,
+    /// Whether it is loaded.
+    pub loaded: bool,
+    /// How many Lisp files it has, as far as is known.
+    pub files: usize,
+    /// True when its definition does not tell all of its files before it is loaded.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub incomplete: bool,
+    /// The Lisp files, relative to the root, if they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub components: Vec<String>,
+    /// Files that are not what was loaded any more, relative to the root.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub changed: Vec<String>,
+}
+
+/// The answer to list-systems.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct SystemsAnswer {
+    /// The project's root.
+    pub root: String,
+    /// Its systems, by name.
+    pub systems: Vec<SystemEntry>,
+    /// How many there are.
+    pub count: usize,
+    /// Folders of vendored systems, which are dependencies and not listed.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub vendored: Vec<String>,
+}
+
+/// What is known of a system before it becomes an entry.
+struct Known {
+    asd: PathBuf,
+    loaded: bool,
+    files: Vec<PathBuf>,
+    complete: bool,
+}
+
+/// The systems of `project`; with `components`, the files of each.
+///
+/// # Errors
+/// There is no project, or the question was called off.
+pub fn list_systems(project: &Project, components: bool, control: &Control) -> Result<SystemsAnswer, Error> {
+    let root = project.root().ok_or(code_find_references::Error::NoProject)?;
+    let cancellation = control.cancellation();
+    let found = definition_files(root, &|| cancellation.is_cancelled()).ok_or(LispError::Cancelled)?;
+    let mut known: BTreeMap<String, Known> = BTreeMap::new();
+    for file in found.files.into_iter().filter(|file| project.contains(&file.path)) {
+        let folder = file.path.parent().unwrap_or(root);
+        // A primary system is found by its file's name, whatever the text tells.
+        if let Some(name) = file.path.file_stem().map(|name| name.to_string_lossy().into_owned())
+            && !file.systems.iter().any(|system| system.name == name)
+        {
+            let unread = file.systems.is_empty();
+            if unread {
+                known.insert(
+                    name,
+                    Known { asd: file.path.clone(), loaded: false, files: Vec::new(), complete: false },
+                );
+            }
+        }
+        for system in &file.systems {
+            known.entry(system.name.clone()).or_insert_with(|| Known {
+                asd: file.path.clone(),
+                loaded: false,
+                files: system.files.iter().map(|path| normal(&folder.join(path))).collect(),
+                complete: system.complete,
+            });
+        }
+    }
+    for (name, system) in project.image_systems() {
+        if !project.contains(&system.asd) {
+            continue;
+        }
+        let files = system.files.unwrap_or_default();
+        let entry = known.entry(name).or_insert_with(|| Known {
+            asd: system.asd.clone(),
+            loaded: false,
+            files: Vec::new(),
+            complete: true,
+        });
+        entry.loaded = system.loaded;
+        // What ASDF has read is what is loaded; what the text says now counts until then.
+        if system.loaded || !entry.complete {
+            entry.files = files;
+            entry.complete = true;
+        }
+    }
+    let systems: Vec<SystemEntry> = known
+        .into_iter()
+        .map(|(name, known)| {
+            let of_system = known.files.iter().chain(std::iter::once(&known.asd));
+            let mut changed: Vec<String> =
+                of_system.filter(|path| project.has_changed(path)).map(|path| project.shown(path)).collect();
+            changed.sort();
+            SystemEntry {
+                name,
+                asd: project.shown(&known.asd),
+                loaded: known.loaded,
+                files: known.files.len(),
+                incomplete: !known.complete,
+                components: match components {
+                    true => known.files.iter().map(|path| project.shown(path)).collect(),
+                    false => Vec::new(),
+                },
+                changed,
+            }
+        })
+        .collect();
+    Ok(SystemsAnswer {
+        root: root.display().to_string(),
+        count: systems.len(),
+        systems,
+        vendored: found.vendored.iter().map(|path| path.display().to_string()).collect(),
+    })
+}
+
+/// `path` without `.` and `..`, which are taken as they are written.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            std::path::Component::CurDir => {}
+            std::path::Component::ParentDir => {
+                normal.pop();
+            }
+            other => normal.push(other),
+        }
+    }
+    normal
+}

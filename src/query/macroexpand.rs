@@ -1,0 +1,159 @@
+//! macroexpand: what the compiler makes of a form. Expanding runs the macros.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Error;
+use super::context::Context;
+use super::control::Control;
+use super::lookup::{LookupStatus, find_package};
+use crate::engine::Lane;
+use steelbank_reader::lines::Lines;
+use steelbank_reader::{Dialect, Features, FormKind, LispText};
+
+/// How far to expand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Depth {
+    /// One step of the form itself.
+    Once,
+    /// Until the form itself is no macro form any more.
+    #[default]
+    Full,
+    /// The forms inside it too.
+    All,
+}
+
+/// The question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MacroexpandRequest {
+    /// The form, as text.
+    pub form: String,
+    /// The package that it is read in.
+    pub package: String,
+    /// How far to expand.
+    pub depth: Depth,
+    /// Whether `#.` in the form is evaluated, and forms in MACROLET.
+    pub evaluating: bool,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MacroexpandAnswer {
+    /// Whether the package was found.
+    pub status: LookupStatus,
+    /// The package that the form was read in.
+    #[serde(default)]
+    pub package: String,
+    /// The form that was expanded, as it was given or found.
+    #[serde(default)]
+    pub form: String,
+    /// Where it stands, if it was found in a file: `file:line:column`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// Whether anything was expanded.
+    #[serde(default)]
+    pub expanded: bool,
+    /// The expansion, printed as code of that package.
+    #[serde(default)]
+    pub expansion: String,
+    /// Whether the expansion was too long to be printed whole.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
+    /// Whether the form's operator has a compiler macro, which may transform the call further.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub compiler_macro: bool,
+    /// How many steps it took.
+    #[serde(default)]
+    pub step_count: u64,
+    /// The steps in order; not all of very many.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
+}
+
+/// One macro's expansion.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Step {
+    /// The macro.
+    #[serde(rename = "macro")]
+    pub macro_name: String,
+    /// The beginning of the form that it expanded.
+    pub form: String,
+    /// The beginning of what it made of it.
+    pub into: String,
+}
+
+impl MacroexpandRequest {
+    /// The answer.
+    ///
+    /// # Errors
+    /// The form cannot be read, a macro failed, or Lisp is gone. A package that does not exist is an answer.
+    pub fn answer(&self, context: &Context<'_>, control: &Control) -> Result<MacroexpandAnswer, Error> {
+        let package = match find_package(&context.index, &self.package) {
+            Some(package) => context.index.package_name(package).into_owned(),
+            None => self.package.to_uppercase(),
+        };
+        let depth = match self.depth {
+            Depth::Once => "once",
+            Depth::Full => "full",
+            Depth::All => "all",
+        };
+        let read_eval = if self.evaluating { "yes" } else { "" };
+        let arguments = vec![self.form.clone(), package.clone(), depth.to_owned(), read_eval.to_owned()];
+        let (mut answer, _): (MacroexpandAnswer, _) =
+            context.ask_on(Lane::Work, "macroexpand", arguments, control)?;
+        answer.form = self.form.clone();
+        if answer.status != LookupStatus::Found {
+            answer.package = package;
+        }
+        Ok(answer)
+    }
+}
+
+/// A form found in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormAt {
+    /// Its text.
+    pub text: String,
+    /// The package that it is in, if the file says.
+    pub package: Option<String>,
+    /// Its line, from 1.
+    pub line: u32,
+    /// Its column in characters, from 1.
+    pub column: u32,
+}
+
+/// The outermost list that begins on `line` of the file at `path`, at or after `column` if that is given; else the
+/// innermost one around the line's beginning.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn form_at(path: &Path, line: u32, column: Option<u32>) -> std::io::Result<Option<FormAt>> {
+    let octets = std::fs::read(path)?;
+    let text = LispText::read(&octets, Dialect::CommonLisp, &Features::sbcl());
+    let lines = Lines::new(&octets);
+    if line == 0 || line as usize > lines.count() {
+        return Ok(None);
+    }
+    let position = |start: u32| lines.position(&octets, start);
+    let lists = || text.forms().iter().filter(|form| form.kind == FormKind::List);
+    let begins = lists()
+        .filter(|form| position(form.span.start).0 == line)
+        .find(|form| column.is_none_or(|column| position(form.span.start).1 >= column));
+    let start = lines.start(line);
+    let around = || {
+        lists().filter(|form| form.span.contains(start)).min_by_key(|form| form.span.end - form.span.start)
+    };
+    Ok(begins.or_else(around).map(|form| {
+        let (line, column) = position(form.span.start);
+        let top = text.toplevel().iter().find(|top| top.span.contains(form.span.start));
+        FormAt {
+            text: String::from_utf8_lossy(&octets[form.span.range()]).into_owned(),
+            package: top.and_then(|top| top.package.as_deref().map(String::from)),
+            line,
+            column,
+        }
+    }))
+}

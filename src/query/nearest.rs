@@ -1,0 +1,142 @@
+//! What somebody may have meant who named what is not there: the symbols of that name elsewhere, and similar names.
+//! Answered from the index alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use steelbank_xref::{Access, Index, Package, Symbol};
+
+/// The most suggestions of a kind.
+const MOST: usize = 5;
+
+/// Whether a package comes with SBCL, and is not the user's.
+pub fn is_sbcls(package: &str) -> bool {
+    let own = ["COMMON-LISP", "COMMON-LISP-USER", "KEYWORD", "SEQUENCE", "STEELBANK", "STEELBANK-NOTHING"];
+    own.contains(&package) || ["SB-", "ASDF", "UIOP"].iter().any(|start| package.starts_with(start))
+}
+
+/// The symbols called `name` whose home is the user's: those of the project and its libraries, as answers print them,
+/// each with its package's name.
+pub fn of_users(index: &Index, name: &str) -> Vec<(String, String)> {
+    homes(index, name).into_iter().filter(|(package, _)| !is_sbcls(package)).collect()
+}
+
+/// The symbols called `name` in any package, as one writes them: those that packages export, and the user's.
+pub fn elsewhere(index: &Index, name: &str) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    for package in index.packages() {
+        let Some((symbol, access)) = index.find_symbol(name, package) else { continue };
+        if index.symbol_package(symbol) == Some(package) {
+            let users = !is_sbcls(&index.package_name(package));
+            found.extend(
+                written(index, symbol, package, name, None, users)
+                    .map(|text| (!users, access == Access::Internal, text)),
+            );
+        }
+    }
+    found.into_iter().take(MOST).map(|(_, _, text)| text).collect()
+}
+
+fn homes(index: &Index, name: &str) -> BTreeMap<String, String> {
+    let present = |package: Package| {
+        let (symbol, _) = index.find_symbol(name, package)?;
+        let home = index.symbol_package(symbol).filter(|home| *home == package)?;
+        Some((index.package_name(home).into_owned(), index.symbol_text(symbol)))
+    };
+    index.packages().filter_map(present).collect()
+}
+
+/// Names that are nearly `name`, as one can write them in `package` or with a prefix: the user's and what packages
+/// export, nearest first.
+pub fn names(index: &Index, name: &str, package: Option<Package>) -> Vec<String> {
+    let most = tolerance(name);
+    let length = name.chars().count();
+    let mut found: BTreeSet<(usize, bool, String)> = BTreeSet::new();
+    for symbol in index.symbols() {
+        let other = index.symbol_name(symbol);
+        if other.len().abs_diff(name.len()) > most || other.chars().count().abs_diff(length) > most {
+            continue;
+        }
+        let distance = strsim::osa_distance(name, &other);
+        if distance == 0 || distance > most {
+            continue;
+        }
+        let Some(home) = index.symbol_package(symbol) else { continue };
+        let users = !is_sbcls(&index.package_name(home));
+        if let Some(text) = written(index, symbol, home, &other, package, users) {
+            found.insert((distance, !users, text));
+        }
+    }
+    found.into_iter().take(MOST).map(|(_, _, text)| text).collect()
+}
+
+/// How `symbol` is written so that it is found: without a prefix where `package` has it; none if it is nobody's but
+/// SBCL's own.
+fn written(
+    index: &Index,
+    symbol: Symbol,
+    home: Package,
+    name: &str,
+    package: Option<Package>,
+    users: bool,
+) -> Option<String> {
+    let means = |package: Package| index.find_symbol(name, package).filter(|(found, _)| *found == symbol);
+    if let Some(package) = package
+        && means(package).is_some()
+    {
+        return Some(name.to_lowercase());
+    }
+    let external = means(home).is_some_and(|(_, access)| access == Access::External);
+    let home = index.package_name(home).to_lowercase();
+    let documented =
+        users || !home.starts_with("sb-") || ["sb-ext", "sb-thread", "sb-mop"].contains(&home.as_str());
+    match external {
+        true if documented => Some(format!("{home}:{}", name.to_lowercase())),
+        false if users => Some(format!("{home}::{}", name.to_lowercase())),
+        _ => None,
+    }
+}
+
+/// Those of `known` that are nearly `name`, nearest first.
+pub fn among<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let most = tolerance(name);
+    let plain = |text: &str| text.to_lowercase().replace('_', "-");
+    let wanted = plain(name);
+    let mut found: Vec<(usize, &str)> = known
+        .into_iter()
+        .map(|known| (strsim::osa_distance(&wanted, &plain(known)), known))
+        .filter(|(distance, _)| *distance <= most)
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found.into_iter().take(MOST).map(|(_, known)| known.to_owned()).collect()
+}
+
+/// The packages whose names or beginnings are nearly `name`.
+pub fn packages(index: &Index, name: &str) -> Vec<String> {
+    let names: Vec<String> =
+        index.packages().map(|package| index.package_name(package).into_owned()).collect();
+    among(name, names.iter().map(String::as_str))
+}
+
+/// How many letters may differ.
+fn tolerance(name: &str) -> usize {
+    match name.chars().count() {
+        0..=2 => 0,
+        3..=5 => 1,
+        6..=11 => 2,
+        _ => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_found_nearest_first() {
+        let known = ["who-calls", "who-sets", "who-binds", "status"];
+        assert_eq!(among("who-cals", known), ["who-calls"]);
+        assert_eq!(among("who_call", known), ["who-calls"]);
+        assert_eq!(among("x", known), [""; 0]);
+    }
+}

@@ -1,0 +1,469 @@
+//! outline: the definitions of a file, package or system with their uses; and which of them nothing uses.
+//!
+//! The text says what is defined; the image and the text of all loaded files, who uses it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use steelbank_text::kind::Kind;
+use steelbank_text::{Globs, LispDefinition, Pattern, Role, Search, TextIndex, lisp_definitions};
+use steelbank_xref::Access;
+
+use super::Error;
+use super::code_find_references::UseType;
+use super::context::Context;
+use super::control::Control;
+use super::lookup::find_package;
+use super::use_counts::{Counted, Counter, is_test_path};
+
+/// The question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutlineRequest {
+    /// Of what.
+    pub of: Target,
+    /// Only these kinds of definitions; empty for all.
+    pub kinds: Vec<String>,
+    /// Only what nothing uses, surest first.
+    pub unused: bool,
+}
+
+/// What an outline is of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A file, or all Lisp files below a folder, relative to the project.
+    Path(String),
+    /// The definitions in a package, in all files that are loaded.
+    Package(String),
+    /// The files of a system.
+    System(String),
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OutlineError {
+    /// The file cannot be read.
+    #[error("{path} cannot be read: {why}")]
+    File {
+        /// The path as it was given.
+        path: String,
+        /// What the system said.
+        why: String,
+    },
+    /// The path leads out of the project.
+    #[error("{path} is outside of the project. Give a path relative to it.")]
+    Outside {
+        /// The path as it was given.
+        path: String,
+    },
+    /// There is no such package.
+    #[error("Package {package} not found. Load the system that defines it, or give a path.")]
+    Package {
+        /// What was asked for.
+        package: String,
+    },
+    /// The files of the system are not known.
+    #[error(
+        "The files of the system {system} are not known: it is not loaded, or not the project's. Load it with load-system, or give a path."
+    )]
+    System {
+        /// What was asked for.
+        system: String,
+    },
+    /// An unknown kind.
+    #[error("There is no kind {kind:?}. The kinds are {}.", Kind::all().map(Kind::name).collect::<Vec<_>>().join(", "))]
+    Kind {
+        /// What was given.
+        kind: String,
+    },
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct OutlineAnswer {
+    /// The definitions, by file and place; with `unused`, the surest first.
+    pub definitions: Vec<Outlined>,
+    /// How many definitions were looked at.
+    pub looked_at: usize,
+    /// Files whose text is not what was loaded: their definitions are read off the text, and their uses are not counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_loaded: Vec<String>,
+}
+
+/// One definition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Outlined {
+    /// Its name with its home package, if that is known: `PKG::NAME`, `(SETF PKG::NAME)`.
+    pub name: String,
+    /// What it is: function, macro, method, class, …
+    pub kind: String,
+    /// `file:line:column` of the name.
+    pub place: String,
+    /// The last line.
+    pub end: u32,
+    /// The beginning of the text, where the name alone says too little: methods, and definitions by operators of the
+    /// project.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Whether its package exports it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub exported: bool,
+    /// How many lines use it; absent where that is not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uses: Option<UseCount>,
+    /// With `unused`: what might still reach it. None means that it can go.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reached_by: Vec<String>,
+}
+
+/// How many lines use a definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+pub struct UseCount {
+    /// By other definitions, tests apart.
+    pub others: usize,
+    /// By tests.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub tests: usize,
+    /// By itself.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub itself: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// A definition, and the file that it is in.
+pub(super) struct Known {
+    pub(super) path: String,
+    pub(super) definition: LispDefinition,
+    /// The symbol's home package, if the image has the symbol.
+    pub(super) home: Option<String>,
+    pub(super) exported: bool,
+    /// Whether the file is loaded as it is.
+    pub(super) loaded: bool,
+}
+
+impl Known {
+    /// The name as answers show it.
+    pub(super) fn shown(&self) -> String {
+        let package = self.home.as_deref().or(self.definition.package.as_deref());
+        let name = match (package, self.definition.kind) {
+            (_, Kind::PACKAGE | Kind::SYSTEM) | (None, _) => self.definition.name.clone(),
+            (Some(package), _) => format!("{package}::{}", self.definition.name),
+        };
+        if self.definition.setf { format!("(SETF {name})") } else { name }
+    }
+
+    pub(super) fn place(&self) -> String {
+        format!("{}:{}:{}", self.path, self.definition.place.0, self.definition.place.1)
+    }
+}
+
+impl OutlineRequest {
+    /// The answer. `text` is the index of the project's text, which knows names in strings and in files that are not
+    /// loaded.
+    ///
+    /// # Errors
+    /// The target does not exist, or the question was called off.
+    pub fn answer(
+        &self,
+        context: &Context<'_>,
+        text: Option<&TextIndex>,
+        control: &Control,
+    ) -> Result<OutlineAnswer, Error> {
+        let mut kinds = Vec::new();
+        for kind in &self.kinds {
+            kinds.push(Kind::named(kind).ok_or_else(|| OutlineError::Kind { kind: kind.clone() })?);
+        }
+        let wanted_package = match &self.of {
+            Target::Package(package) => {
+                let unknown = || OutlineError::Package { package: package.to_uppercase() };
+                let found = find_package(&context.index, package).ok_or_else(unknown)?;
+                Some(context.index.package_name(found).into_owned())
+            }
+            _ => None,
+        };
+        let mut answer = OutlineAnswer { definitions: Vec::new(), looked_at: 0, not_loaded: Vec::new() };
+        let counter = Counter::new(context);
+        let mut all = Vec::new();
+        for path in self.files(context)? {
+            control.check()?;
+            let (known, loaded) = definitions_in(context, &path)?;
+            let before = all.len();
+            all.extend(known.into_iter().filter(|known| {
+                let packages = [known.home.as_ref(), known.definition.package.as_ref()];
+                let kind = known.definition.kind;
+                wanted_package.as_ref().is_none_or(|wanted| packages.contains(&Some(wanted)))
+                    && (kinds.is_empty() || kinds.iter().any(|wanted| kind.answers(*wanted)))
+            }));
+            if !loaded && all.len() > before {
+                answer.not_loaded.push(context.project.shown(&path));
+            }
+        }
+        answer.looked_at = all.len();
+        for known in &all {
+            control.check()?;
+            let definition = &known.definition;
+            let counts =
+                known.loaded && !matches!(definition.kind, Kind::PACKAGE | Kind::SYSTEM | Kind::TEST);
+            let lines = match &known.home {
+                Some(home) if counts => Some(counter.lines(&definition.name, home)),
+                _ => None,
+            };
+            let count = lines.as_ref().map(|lines| count(known, lines));
+            let telling = matches!(definition.kind, Kind::METHOD | Kind::DEFINITION);
+            let mut outlined = Outlined {
+                name: known.shown(),
+                kind: definition.kind.name().to_owned(),
+                place: known.place(),
+                end: definition.end,
+                text: telling.then(|| shortened(&definition.line)),
+                exported: known.exported,
+                uses: count,
+                reached_by: Vec::new(),
+            };
+            if self.unused {
+                let (Some(lines), Some(count)) = (lines, count) else { continue };
+                if count.others > 0 || definition.declaration {
+                    continue;
+                }
+                let Some(reached_by) = reach(context, &counter, text, known, &lines, count, &all)? else {
+                    continue;
+                };
+                outlined.reached_by = reached_by;
+            }
+            answer.definitions.push(outlined);
+        }
+        if self.unused {
+            answer.definitions.sort_by_key(|outlined| outlined.reached_by.len());
+        }
+        Ok(answer)
+    }
+
+    /// The files to read.
+    fn files(&self, context: &Context<'_>) -> Result<Vec<PathBuf>, OutlineError> {
+        match &self.of {
+            Target::Path(path) => files_at(context, path),
+            Target::Package(_) => Ok(context.project.loaded().into_iter().map(|(path, _)| path).collect()),
+            Target::System(system) => {
+                let unknown = || OutlineError::System { system: system.clone() };
+                let name = system.trim_start_matches([':', '#', '"']).trim_end_matches('"').to_lowercase();
+                let systems = context.project.image_systems();
+                systems.get(&name).and_then(|system| system.files.clone()).ok_or_else(unknown)
+            }
+        }
+    }
+}
+
+/// The Lisp files at `path`, relative to the project: itself, or all below it. What is hidden is left out.
+pub(super) fn files_at(context: &Context<'_>, path: &str) -> Result<Vec<PathBuf>, OutlineError> {
+    let failed = |error: std::io::Error| OutlineError::File { path: path.to_owned(), why: error.to_string() };
+    let root = context.project.root().map(Path::to_owned).unwrap_or_default();
+    let real = root.join(path).canonicalize().map_err(failed)?;
+    let known = context.project.loaded_date(&real).is_some();
+    if !root.as_os_str().is_empty() && !real.starts_with(&root) && !known {
+        return Err(OutlineError::Outside { path: path.to_owned() });
+    }
+    if real.is_file() {
+        return Ok(vec![real]);
+    }
+    let mut found = BTreeSet::new();
+    let mut folders = vec![real];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).map_err(failed)?.flatten() {
+            let path = entry.path();
+            let hidden = entry.file_name().to_string_lossy().starts_with('.');
+            let Ok(kind) = entry.file_type() else { continue };
+            match () {
+                () if hidden => (),
+                () if kind.is_dir() => folders.push(path),
+                () if kind.is_file() && is_lisp(&path) => drop(found.insert(path)),
+                () => (),
+            }
+        }
+    }
+    Ok(found.into_iter().collect())
+}
+
+fn is_lisp(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| {
+        ["lisp", "lsp", "cl", "asd"].iter().any(|known| extension.eq_ignore_ascii_case(known))
+    })
+}
+
+/// The definitions in the file at `path`, and whether it is loaded as it is.
+pub(super) fn definitions_in(context: &Context<'_>, path: &Path) -> Result<(Vec<Known>, bool), OutlineError> {
+    let shown = context.project.shown(path);
+    let octets = std::fs::read(path)
+        .map_err(|error| OutlineError::File { path: shown.clone(), why: error.to_string() })?;
+    let loaded = context.project.loaded_date(path).is_some() && !context.project.has_changed(path);
+    let index = &context.index;
+    let known = lisp_definitions(&octets).into_iter().map(|definition| {
+        let package = definition.prefix.as_deref().or(definition.package.as_deref());
+        let found = package
+            .and_then(|package| index.find_package(package, None))
+            .and_then(|package| index.find_symbol(&definition.name, package));
+        let home = found.and_then(|(symbol, _)| index.symbol_package(symbol));
+        let exported = home.is_some_and(|home| {
+            index.find_symbol(&definition.name, home).is_some_and(|(_, access)| access == Access::External)
+        });
+        let home = home.map(|home| index.package_name(home).into_owned());
+        Known { path: shown.clone(), definition, home, exported, loaded }
+    });
+    Ok((known.collect(), loaded))
+}
+
+/// Whether a line runs, or names what runs: definitions, exports and data apart.
+pub(super) fn is_live(line: &Counted) -> bool {
+    !line.is_declaration && !matches!(line.use_type, UseType::Quoted | UseType::Slot)
+}
+
+fn count(known: &Known, lines: &[Counted]) -> UseCount {
+    let mut count = UseCount::default();
+    for line in lines.iter().filter(|line| is_live(line)) {
+        if line.path == known.path && line.form == Some(known.definition.form) {
+            count.itself += 1;
+        } else if line.in_tests && !is_test_path(&known.path) {
+            count.tests += 1;
+        } else {
+            count.others += 1;
+        }
+    }
+    count
+}
+
+/// What might still reach a definition that no other uses; `None` if something certainly does.
+fn reach(
+    context: &Context<'_>,
+    counter: &Counter<'_>,
+    text: Option<&TextIndex>,
+    known: &Known,
+    lines: &[Counted],
+    count: UseCount,
+    all: &[Known],
+) -> Result<Option<Vec<String>>, Error> {
+    let definition = &known.definition;
+    let home = known.home.as_deref().unwrap_or_default();
+    let mut reasons = Vec::new();
+    let elsewhere = |line: &&Counted| line.path != known.path || line.form != Some(definition.form);
+    match definition.kind {
+        // A method runs when its generic function is called, by whomever that was defined.
+        Kind::METHOD => {
+            let own = all.iter().any(|other| {
+                other.definition.kind == Kind::GENERIC_FUNCTION && other.definition.name == definition.name
+            });
+            if !own {
+                return Ok(None);
+            }
+            reasons.push("a method of a generic function that nothing calls".to_owned());
+        }
+        // What else the form defines may be used.
+        Kind::STRUCT if is_structure_used(context, counter, known) => return Ok(None),
+        Kind::DEFINITION => {
+            reasons.push(format!(
+                "{} may make something of it that is used by another name",
+                definition.operator
+            ));
+        }
+        Kind::COMPILER_MACRO | Kind::SETF | Kind::METHOD_COMBINATION => return Ok(None),
+        _ => (),
+    }
+    if known.exported {
+        reasons.push(format!("exported from {home}"));
+    }
+    if count.tests > 0 {
+        let plural = if count.tests == 1 { "line" } else { "lines" };
+        reasons.push(format!("used by tests ({} {plural})", count.tests));
+    }
+    if let Some(quoted) = lines.iter().filter(elsewhere).find(|line| line.use_type == UseType::Quoted) {
+        reasons.push(format!("quoted in {}", place(quoted)));
+    }
+    if let Some(text) = text {
+        let (strings, unloaded) = textual(context, text, known)?;
+        if let Some(place) = strings {
+            reasons.push(format!("named in a string in {place}"));
+        }
+        if let Some(place) = unloaded {
+            reasons.push(format!("named in {place}, which is not loaded"));
+        }
+    }
+    Ok(Some(reasons))
+}
+
+fn place(line: &Counted) -> String {
+    match line.line {
+        Some(number) => format!("{}:{number}", line.path),
+        None => line.path.clone(),
+    }
+}
+
+/// Whether a function that DEFSTRUCT made for `known` is used by another form.
+fn is_structure_used(context: &Context<'_>, counter: &Counter<'_>, known: &Known) -> bool {
+    let index = &context.index;
+    let name = &known.definition.name;
+    let Some(home) = known.home.as_deref().and_then(|home| index.find_package(home, None)) else {
+        return false;
+    };
+    let made: Vec<String> = index
+        .symbols()
+        .filter(|symbol| index.symbol_package(*symbol) == Some(home))
+        .map(|symbol| index.symbol_name(symbol).into_owned())
+        .filter(|other| {
+            other.starts_with(&format!("{name}-"))
+                || [format!("MAKE-{name}"), format!("COPY-{name}"), format!("{name}P")].contains(other)
+        })
+        .collect();
+    let package = index.package_name(home);
+    made.iter().any(|other| {
+        counter.lines(other, &package).iter().any(|line| {
+            is_live(line) && (line.path != known.path || line.form != Some(known.definition.form))
+        })
+    })
+}
+
+/// A string that names the definition, and an occurrence in a Lisp file that is not loaded, as `file:line`.
+fn textual(
+    context: &Context<'_>,
+    text: &TextIndex,
+    known: &Known,
+) -> Result<(Option<String>, Option<String>), Error> {
+    let pattern = Pattern::new(&known.definition.name.to_lowercase());
+    let (Some(pattern), Ok(globs)) = (pattern, Globs::new(&[], &[])) else { return Ok((None, None)) };
+    let search = Search {
+        pattern,
+        kind: None,
+        language: steelbank_text::Language::named("commonlisp"),
+        globs,
+        offset: 0,
+        limit: 1_000,
+        bound: 100_000,
+    };
+    let Ok(found) = text.search(&search, &steelbank_text::Control::none()) else { return Ok((None, None)) };
+    let (mut string, mut unloaded) = (None, None);
+    for each in found.references {
+        let path = text.root().join(&each.path);
+        let shown = format!("{}:{}", context.project.shown(&path), each.line);
+        let own = context.project.shown(&path) == known.path
+            && (known.definition.start..=known.definition.end).contains(&each.line);
+        let loaded = context.project.loaded_date(&path).is_some();
+        match each.role {
+            Some(Role::String) if !own => string = string.or(Some(shown)),
+            Some(Role::Comment) | None => (),
+            _ if !loaded && path.extension().is_none_or(|extension| extension != "asd") => {
+                unloaded = unloaded.or(Some(shown));
+            }
+            _ => (),
+        }
+    }
+    Ok((string, unloaded))
+}
+
+fn shortened(line: &str) -> String {
+    match line.char_indices().nth(100) {
+        Some((at, _)) => format!("{}...", &line[..at]),
+        None => line.to_owned(),
+    }
+}

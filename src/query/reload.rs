@@ -1,0 +1,55 @@
+//! reload: the image is brought up to the disk.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::load_system::LoadAnswer;
+
+/// What is to be brought up to the disk.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct ReloadRequest {
+    /// Files, relative to the project's root; none: all that have changed.
+    pub paths: Vec<String>,
+    /// Whether definitions are removed that their file does not have any more.
+    pub remove: bool,
+}
+
+impl ReloadRequest {
+    /// A reload of `paths`, or of all that has changed.
+    pub fn new(paths: impl IntoIterator<Item = String>, remove: bool) -> Self {
+        Self { paths: paths.into_iter().collect(), remove }
+    }
+}
+
+/// A definition that the image has and its file does not have any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Leftover {
+    /// `function`, `macro`, `generic-function`, `method`, `compiler-macro`, `variable`, `class`, `structure` or
+    /// `condition`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// The file that it stood in, relative to the project's root.
+    pub path: String,
+    /// Whether it was removed from the image.
+    pub removed: bool,
+}
+
+/// What was loaded again, and what is left over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ReloadAnswer {
+    /// The files that had changed since they were loaded, relative to the project's root.
+    pub changed: Vec<String>,
+    /// Definitions that the image has and their files do not.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub left: Vec<Leftover>,
+    /// True if nothing of the project was loaded, so that there was nothing to bring up to date.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub nothing_loaded: bool,
+    /// The load, as load-system tells it.
+    #[serde(flatten)]
+    pub load: LoadAnswer,
+}

@@ -1,0 +1,657 @@
+//! rename_plan: every edit that gives a symbol another name, and what must be known before they are made. It writes
+//! nothing.
+//!
+//! There are two sets of places. The *narrow* one has the places where the symbol means what is renamed; it is taken
+//! when each of them is exact. The *symbol's* set has every token that reads as the symbol, whatever it means there: local
+//! variables, blocks, slots, quoted data. Which symbol a token is, SBCL's reader has told; so that set is whole also where
+//! roles are in doubt, and replacing all of it leaves the program what it was.
+
+mod edits;
+mod makers;
+mod plan;
+
+pub use plan::{
+    Answer, Caution, CautionKind, Conflict, ConflictKind, Derived, Doubt, Edit, FileEdits, Scope,
+};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use edits::Editor;
+pub use makers::Names;
+
+use super::code_find_references::{self, Certainty, Error, code_find_references, missing, not_found};
+use super::designator::{Designator, DesignatorError};
+use super::find_definition::{ImageDefinition, ImageDefinitions, find_definition, resolve};
+use super::lookup::{DEFAULT_PACKAGE, Lookup};
+use super::text::{Meaning, Resolver, Target};
+use super::uses::SymbolUses;
+use crate::project::{Context, Look, Project, TextState};
+use crate::source::positions::Token;
+use crate::source::sbcl::SbclSources;
+use crate::source::tap::roles::Role;
+use steelbank_xref::{Access, Index, Symbol};
+
+/// The question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The name, as [`crate::query::designator`] reads it.
+    pub name: String,
+    /// The package in which it is looked up.
+    pub package: String,
+    /// The new name, without a package: upcased unless it is written between bars.
+    pub new_name: String,
+    /// Which places to take.
+    pub scope: Scope,
+    /// Also the words of comments that spell the name.
+    pub comments: bool,
+    /// Also the words of strings that name it with its package, or that code reads.
+    pub strings: bool,
+    /// Also the names that macros make from it. Those of structures are always renamed along.
+    pub derived: bool,
+}
+
+impl Request {
+    /// The question how `name`, looked up in CL-USER, becomes `new_name`.
+    pub fn new(name: impl Into<String>, new_name: impl Into<String>) -> Request {
+        Request {
+            name: name.into(),
+            package: DEFAULT_PACKAGE.to_owned(),
+            new_name: new_name.into(),
+            scope: Scope::Auto,
+            comments: false,
+            strings: false,
+            derived: false,
+        }
+    }
+}
+
+/// What the image says of a symbol's definitions, by name and home package.
+pub type Definitions<'a> = dyn Fn(&str, &str) -> Result<ImageDefinitions, super::Error> + 'a;
+
+/// Everything that a plan is made from.
+pub struct Sources<'a> {
+    /// The index.
+    pub index: &'a Index,
+    /// The project.
+    pub(crate) project: &'a Project,
+    /// SBCL's sources.
+    pub(crate) sbcl: &'a SbclSources,
+    /// The names of the project's symbols.
+    pub names: &'a Names,
+    /// What the image says.
+    pub definitions: &'a Definitions<'a>,
+}
+
+/// Plans a rename.
+///
+/// # Errors
+/// There is no such symbol or no project, the new name cannot be read, or Lisp cannot answer.
+pub fn rename_plan(sources: &Sources<'_>, request: &Request) -> Result<Answer, super::Error> {
+    let (index, project) = (sources.index, sources.project);
+    let lookup = Lookup::new(index, &request.name, &request.package)?;
+    if project.root().is_none() {
+        return Err(Error::NoProject.into());
+    }
+    let (symbol, _) = lookup.found.map_err(|status| {
+        let unseen = missing(index, project, &lookup.asked, lookup.package);
+        not_found(lookup.asked.clone(), status, unseen)
+    })?;
+    let new = new_name(&request.new_name)?;
+    let uses = SymbolUses::new(index, symbol, None);
+    let mut planner = Planner { sources, request, symbol, uses, new, plan: Answer::default() };
+    planner.plan.symbol = planner.uses.text();
+    planner.plan.new_name = planner.new.clone();
+    planner.conflicts();
+    planner.plan()?;
+    Ok(planner.plan)
+}
+
+/// The symbol's name that `text` means.
+fn new_name(text: &str) -> Result<String, DesignatorError> {
+    let designator = Designator::parse(text)?;
+    match (designator.package, designator.of) {
+        (None, None) => Ok(designator.name),
+        _ => Err(DesignatorError::Colons(text.to_owned())),
+    }
+}
+
+/// Path, line and column.
+type ExactPlace = (String, u32, u32);
+
+struct Planner<'a> {
+    sources: &'a Sources<'a>,
+    request: &'a Request,
+    symbol: Symbol,
+    uses: SymbolUses<'a>,
+    new: String,
+    plan: Answer,
+}
+
+/// A file's tokens that read as the symbol.
+struct Tapped {
+    path: PathBuf,
+    tokens: Vec<Token>,
+}
+
+impl<'a> Planner<'a> {
+    fn conflict(&mut self, kind: ConflictKind, message: String) {
+        self.plan.conflicts.push(Conflict { kind, message });
+    }
+
+    /// What makes the new name impossible, as far as packages tell.
+    fn conflicts(&mut self) {
+        let index = self.sources.index;
+        let name = self.uses.sought().name.clone();
+        let Some(home) = index.symbol_package(self.symbol) else { return };
+        let home_name = index.package_name(home).into_owned();
+        if home_name.starts_with("SB-") || matches!(home_name.as_str(), "COMMON-LISP" | "KEYWORD") {
+            let message = format!("{} is SBCL's own: its package is locked.", self.plan.symbol);
+            return self.conflict(ConflictKind::Locked, message);
+        }
+        if self.new == name {
+            return self.conflict(ConflictKind::Same, format!("{name} is its name already."));
+        }
+        let new = self.new.clone();
+        for package in
+            index.packages().filter(|package| Some(*package) != index.find_package("KEYWORD", None))
+        {
+            // Where the bare name means the symbol, the bare new name must be free.
+            if index.find_symbol(&name, package).is_none_or(|(found, _)| found != self.symbol) {
+                continue;
+            }
+            let Some((taken, access)) = index.find_symbol(&new, package) else { continue };
+            let text = index.symbol_text(taken);
+            let package_name = index.package_name(package).into_owned();
+            let kind = match access {
+                Access::Inherited if text.starts_with("COMMON-LISP::") => ConflictKind::Standard,
+                Access::Inherited => ConflictKind::Inherited,
+                Access::Internal | Access::External => ConflictKind::Exists,
+            };
+            if kind == ConflictKind::Exists && !self.is_used(taken) {
+                continue;
+            }
+            let message = match kind {
+                ConflictKind::Standard => {
+                    format!("{new} is a symbol of the standard in package {package_name}: {text}.")
+                }
+                ConflictKind::Inherited => format!("In package {package_name}, {new} is inherited: {text}."),
+                _ => format!("{text} exists."),
+            };
+            self.conflict(kind, message);
+        }
+        self.plan.conflicts.dedup();
+    }
+
+    /// Whether a symbol is more than a name that was read once.
+    fn is_used(&self, symbol: Symbol) -> bool {
+        let uses = SymbolUses::new(self.sources.index, symbol, None);
+        let recorded = uses.recorded(|_, _| true);
+        let project = self.sources.project;
+        let names = || project.naming(&uses.sought().name);
+        !recorded.kinds.is_empty()
+            || names().into_iter().any(|(path, date)| {
+                let file = project.positions(&path, date);
+                file.is_ok_and(|file| !file.tokens(uses.sought(), &|package| uses.means(package)).is_empty())
+            })
+            || (self.sources.definitions)(&uses.sought().name, &uses.sought().package)
+                .is_ok_and(|found| !found.definitions.is_empty())
+    }
+
+    fn plan(&mut self) -> Result<(), super::Error> {
+        let project = self.sources.project;
+        let sought = self.uses.sought().clone();
+        let mut files: Vec<Tapped> = Vec::new();
+        let mut stale: BTreeSet<PathBuf> = BTreeSet::new();
+        for (path, date) in project.naming(&sought.name) {
+            let Ok(file) = project.positions(&path, date) else { continue };
+            let tokens = file.tokens(&sought, &|package| self.uses.means(package));
+            if tokens.is_empty() {
+                continue;
+            }
+            if !project.contains(&path) {
+                let message = format!("{} names it, and is not of this project.", path.display());
+                self.caution(CautionKind::UsedOutside, message, Vec::new());
+            } else if file.is_fresh() {
+                files.push(Tapped { path, tokens });
+            } else {
+                stale.insert(path);
+            }
+        }
+        let image = (self.sources.definitions)(&sought.name, &sought.package)?;
+        self.defined_elsewhere(&image);
+        let text = self.text_tokens();
+        let places = files.iter().map(|file| file.tokens.len()).sum::<usize>() + text.certain.len();
+        self.made(&image, &files, &text);
+        let asked = code_find_references::Request {
+            limit: usize::MAX,
+            ..code_find_references::Request::new(self.plan.symbol.as_str())
+        };
+        let found = code_find_references(self.sources.index, project, self.sources.sbcl, &asked)?;
+        let narrow = match self.request.scope {
+            Scope::Symbol => Err("The symbol's set was asked for.".to_owned()),
+            Scope::Auto | Scope::Narrow => self.narrow(&found, &files, &image, &text)?,
+        };
+        match narrow {
+            Ok(exact) => {
+                self.plan.scope = Scope::Narrow;
+                self.plan.reason = "Every place is exact.".to_owned();
+                for file in &mut files {
+                    let shown = project.shown(&file.path);
+                    file.tokens.retain(|token| {
+                        exact.contains(&(shown.clone(), token.place.line, token.place.column))
+                    });
+                }
+            }
+            Err(reason) => {
+                if self.request.scope == Scope::Narrow {
+                    self.conflict(ConflictKind::NotNarrow, reason.clone());
+                }
+                self.plan.scope = Scope::Symbol;
+                self.plan.reason = reason;
+                self.symbol_cautions(&found, &files, &text);
+            }
+        }
+        let mut editor = Editor::new(project, &sought.name, &self.new);
+        for file in &files {
+            editor.tapped(file.path.as_path(), &file.tokens);
+        }
+        editor.text(&text.certain);
+        let derived = self.derived(&files, &mut editor)?;
+        self.plan.derived = derived;
+        self.doubts(&text, &mut editor);
+        self.plan.places = places;
+        let (edited, unreadable) = editor.finish();
+        self.plan.edits = edited.iter().map(|file| file.edits.len()).sum();
+        self.plan.files = edited;
+        self.plan.doubtful.extend(unreadable);
+        self.plan.cautions.sort_by_key(|caution| caution.kind);
+        if places == 0 {
+            let message = format!("{} stands nowhere in the project's files.", self.plan.symbol);
+            self.plan.conflicts.insert(0, Conflict { kind: ConflictKind::NoPlace, message });
+        }
+        Ok(())
+    }
+
+    fn caution(&mut self, kind: CautionKind, message: String, names: Vec<String>) {
+        if !self.plan.cautions.iter().any(|caution| caution.kind == kind && caution.message == message) {
+            self.plan.cautions.push(Caution { kind, message, names });
+        }
+    }
+
+    /// A symbol that is another project's.
+    fn defined_elsewhere(&mut self, image: &ImageDefinitions) {
+        let project = self.sources.project;
+        let mut sources = image.definitions.iter().flat_map(|definition| &definition.sources).peekable();
+        if sources.peek().is_some() && !sources.any(|source| project.contains(&PathBuf::from(&source.file))) {
+            let message = format!("{} is defined outside of this project.", self.plan.symbol);
+            self.conflict(ConflictKind::Outside, message);
+        }
+    }
+
+    fn text_tokens(&self) -> TextTokens {
+        let (index, project) = (self.sources.index, self.sources.project);
+        let target = Target::of(&self.uses);
+        let all = self.request.comments || self.request.strings;
+        let look = if all { Look::All } else { Look::Unseen };
+        let found = project.texts_naming(&target.name, look, true);
+        let packages = if found.files.is_empty() { Vec::new() } else { project.unseen_packages() };
+        let resolver = Resolver { index, packages: &packages, target: &target };
+        let mut tokens = TextTokens { unreadable: found.unreadable, ..TextTokens::default() };
+        for file in found.files {
+            let is_system = file.path.extension().is_some_and(|ending| ending == "asd");
+            for token in file.tokens.named(&target.name) {
+                let entry = || edits::TextPlace { file: file.clone(), token: token.clone() };
+                let seen = file.standing == TextState::LeftOut;
+                match (&token.context, resolver.meaning(token, is_system)) {
+                    (Context::Comment, _) if self.request.comments => {
+                        if resolver.of_comment(token) {
+                            tokens.prose.push(entry());
+                        }
+                    }
+                    (Context::Prose, Some(_)) if self.request.strings => tokens.prose.push(entry()),
+                    (Context::Comment | Context::Prose, _) | (_, None) => {}
+                    (Context::Read, Some(_)) => tokens.strings.push(entry()),
+                    _ if seen && token.in_seen_file().is_none() => {}
+                    (_, Some(Meaning::Certain)) => tokens.certain.push(entry()),
+                    (_, Some(Meaning::Possible)) => tokens.possible.push(entry()),
+                }
+            }
+        }
+        tokens
+    }
+
+    /// The exact places by path, line and column; or why the narrow set does not do.
+    fn narrow(
+        &self,
+        found: &code_find_references::Answer,
+        files: &[Tapped],
+        image: &ImageDefinitions,
+        text: &TextTokens,
+    ) -> Result<Result<BTreeSet<ExactPlace>, String>, super::Error> {
+        let (index, project) = (self.sources.index, self.sources.project);
+        let asked = self.plan.symbol.clone();
+        let resolved = resolve(index, project, &asked, DEFAULT_PACKAGE)?;
+        let definitions = find_definition(project, &resolved, image).definitions;
+        let warned = |word: &str| found.cautions.iter().any(|caution| caution.contains(word));
+        let unsure = found
+            .refs
+            .iter()
+            .filter(|found| found.evidence == Certainty::Approximate || !found.approximate_columns.is_empty())
+            .count();
+        let made = definitions
+            .iter()
+            .filter(|found| found.evidence != Certainty::Exact && found.kind != "declaration")
+            .count();
+        let exact_definitions = definitions.iter().filter(|found| found.evidence == Certainty::Exact).count();
+        let unsure_text = text
+            .certain
+            .iter()
+            .filter(|place| {
+                !place.token.calls && place.token.context == Context::Code && !place.token.defines
+            })
+            .count();
+        let keys =
+            files.iter().flat_map(|file| &file.tokens).filter(|token| token.key_parameter && !token.local);
+        let reason = if exact_definitions == 0 {
+            "No definition has an exact place.".to_owned()
+        } else if made > 0 {
+            format!("{made} definitions are made by forms in which the name does not stand alone.")
+        } else if unsure > 0 {
+            format!("What {unsure} lines with the symbol mean is not certain.")
+        } else if warned("structure") || warned("slot") {
+            "It names a structure or a slot.".to_owned()
+        } else if warned("uninterned") {
+            "Names of other packages, or names that code makes, may mean it.".to_owned()
+        } else if unsure_text > 0 || !text.possible.is_empty() {
+            "It stands in text that is not loaded.".to_owned()
+        } else if keys.count() > 0 {
+            "It is a keyword parameter.".to_owned()
+        } else {
+            let exact = found
+                .refs
+                .iter()
+                .flat_map(|found| {
+                    let line = found.line.unwrap_or(0);
+                    found.columns.iter().map(move |&column| (found.path.clone(), line, column))
+                })
+                .chain(
+                    definitions
+                        .iter()
+                        .filter(|found| found.evidence == Certainty::Exact)
+                        .filter_map(|found| Some((found.path.clone(), found.line?, found.column?))),
+                )
+                .collect();
+            return Ok(Ok(exact));
+        };
+        Ok(Err(reason))
+    }
+
+    /// A name that forms make from others, and that stands in none of them: it changes only with what it is made from.
+    fn made(&mut self, image: &ImageDefinitions, files: &[Tapped], text: &TextTokens) {
+        let project = self.sources.project;
+        let own: Vec<(&str, Option<u32>)> = image
+            .definitions
+            .iter()
+            .filter(|found| found.kind != "declaration")
+            .flat_map(|definition| &definition.sources)
+            .filter(|source| project.contains(&PathBuf::from(&source.file)))
+            .map(|source| (source.file.as_str(), source.form_path.first().copied()))
+            .collect();
+        let defines = |token: &Token| matches!(token.role, Role::Definition | Role::Structure);
+        // Of some definitions the image knows the file and no form.
+        let stands = |(file, form): &(&str, Option<u32>)| {
+            files.iter().filter(|tapped| tapped.path.as_os_str() == *file).any(|tapped| {
+                tapped.tokens.iter().any(|token| match form {
+                    Some(form) => token.form == *form && self.may_define(&tapped.path, token),
+                    None => defines(token),
+                })
+            })
+        };
+        if own.is_empty() || own.iter().any(stands) || text.certain.iter().any(|place| place.token.defines) {
+            return;
+        }
+        let (file, _) = own.first().copied().unwrap_or_default();
+        let message = format!(
+            "{} is made by a form in {} in which it does not stand: rename what it is made from.",
+            self.plan.symbol,
+            project.shown(&PathBuf::from(file))
+        );
+        self.conflict(ConflictKind::Made, message);
+    }
+
+    /// Whether the form in which a token stands may define it: not where it is called, in a form that has others in it.
+    fn may_define(&self, path: &Path, token: &Token) -> bool {
+        let project = self.sources.project;
+        if matches!(token.role, Role::Definition | Role::Structure) {
+            return true;
+        }
+        let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
+        let operator = file.as_ref().and_then(|file| file.form_operator(token.form));
+        match operator {
+            Some("DEFSTRUCT") => false,
+            Some("PROGN" | "EVAL-WHEN" | "LOCALLY" | "MACROLET" | "LET" | "FLET" | "LABELS") => {
+                !matches!(token.role, Role::Operator | Role::Function | Role::Block)
+            }
+            _ => true,
+        }
+    }
+
+    fn symbol_cautions(&mut self, found: &code_find_references::Answer, files: &[Tapped], text: &TextTokens) {
+        let keys: usize =
+            files.iter().flat_map(|file| &file.tokens).filter(|token| token.key_parameter).count();
+        self.plan.key_parameters = keys;
+        let iterate_word = makers::is_iterate_word(&self.uses.sought().name);
+        let words =
+            files.iter().flat_map(|file| &file.tokens).filter(|token| token.role == Role::LoopKeyword);
+        if words.count() > 0 && iterate_word {
+            let message = "It is a word of LOOP or ITERATE, which compare names.".to_owned();
+            self.caution(CautionKind::LoopWord, message, Vec::new());
+        }
+        self.uses_made(found, files);
+        self.initargs(files);
+        self.symbol_names(files);
+        if !text.unreadable.is_empty() {
+            let names = text.unreadable.iter().map(|path| self.sources.project.shown(path)).collect();
+            self.caution(CautionKind::Unread, "Some files could not be searched.".to_owned(), names);
+        }
+    }
+
+    /// Uses that a macro makes, in whose definition the name does not stand either: it makes the name from parts.
+    fn uses_made(&mut self, found: &code_find_references::Answer, files: &[Tapped]) {
+        let in_template = files
+            .iter()
+            .flat_map(|file| &file.tokens)
+            .any(|token| matches!(token.role, Role::Template | Role::Quoted | Role::Function));
+        let vias: BTreeSet<String> = found
+            .refs
+            .iter()
+            .filter(|found| found.evidence == Certainty::Via)
+            .filter_map(|found| found.via.clone())
+            .collect();
+        if !vias.is_empty() && !in_template {
+            let names: Vec<String> = vias.into_iter().collect();
+            let message = "Its uses by these operators are made, and the name stands in no template: it may be made from parts.";
+            self.caution(CautionKind::UseMade, message.to_owned(), names);
+        }
+    }
+
+    /// A slot or a component's class, whose keyword is written somewhere.
+    fn initargs(&mut self, files: &[Tapped]) {
+        let project = self.sources.project;
+        let name = self.uses.sought().name.clone();
+        // A structure's slot is a keyword of its constructor.
+        let is_slot = |operator: &str, token: &Token| {
+            (matches!(operator, "DEFSTRUCT" | "PROGN" | "EVAL-WHEN") && token.role == Role::Slot)
+                || (makers::makes_slots(operator) && token.role != Role::Binding)
+        };
+        let slots = files.iter().any(|file| {
+            let Some(date) = project.loaded_date(&file.path) else { return false };
+            let Ok(positioned) = project.positions(&file.path, date) else { return false };
+            let of = |token: &Token| positioned.form_operator(token.form);
+            file.tokens.iter().any(|token| of(token).is_some_and(|operator| is_slot(operator, token)))
+        });
+        // ASDF finds the classes of components by keywords.
+        let is_system = |path: &Path| path.extension().is_some_and(|ending| ending == "asd");
+        let of_system = files.iter().any(|file| is_system(&file.path));
+        if !slots && !of_system {
+            return;
+        }
+        let written = project.texts_naming(&name, Look::All, true).files.iter().any(|file| {
+            (slots || is_system(&file.path))
+                && file.tokens.named(&name).iter().any(|token| {
+                    token.marker == steelbank_reader::Marker::Keyword && token.context == Context::Code
+                })
+        });
+        if written {
+            let message = format!(
+                "The keyword :{} is written, and may be made from it: an initarg, or a component's class in a system definition.",
+                name.to_lowercase()
+            );
+            self.caution(CautionKind::Initarg, message, Vec::new());
+        }
+    }
+
+    /// Quoted names that code turns into strings.
+    fn symbol_names(&mut self, files: &[Tapped]) {
+        let project = self.sources.project;
+        for file in files {
+            let quoted = || file.tokens.iter().filter(|token| token.role == Role::Quoted);
+            if quoted().next().is_none() {
+                continue;
+            }
+            let Some(date) = project.loaded_date(&file.path) else { continue };
+            let Ok(positioned) = project.positions(&file.path, date) else { continue };
+            for token in quoted() {
+                if makers::is_taken_apart(&positioned.line_text(token.place.line), token.place.column) {
+                    let at = format!("{}:{}", project.shown(&file.path), token.place.line);
+                    let message =
+                        "Code makes a string of the name: other names may be made from it.".to_owned();
+                    self.caution(CautionKind::UseMade, message, vec![at]);
+                }
+            }
+        }
+    }
+
+    /// The names that are made from it by forms in which it stands. Those of structures are renamed along.
+    fn derived(&mut self, files: &[Tapped], editor: &mut Editor<'a>) -> Result<Vec<Derived>, super::Error> {
+        let (index, project) = (self.sources.index, self.sources.project);
+        let sought = self.uses.sought().clone();
+        let mut forms: BTreeMap<(PathBuf, u32), Role> = BTreeMap::new();
+        for file in files {
+            for token in &file.tokens {
+                let entry = forms.entry((file.path.clone(), token.form)).or_insert(token.role);
+                if matches!(token.role, Role::Structure | Role::Slot) {
+                    *entry = token.role;
+                }
+            }
+        }
+        let mut derived = Vec::new();
+        let mut unsure = Vec::new();
+        for (symbol, name) in self.sources.names.containing(index, &sought.name) {
+            let other = SymbolUses::new(index, symbol, None);
+            let tapped: Vec<Tapped> = project
+                .naming(&name)
+                .into_iter()
+                .filter(|(path, _)| project.contains(path))
+                .filter_map(|(path, date)| {
+                    let file = project.positions(&path, date).ok().filter(|file| file.is_fresh())?;
+                    let tokens = file.tokens(other.sought(), &|package| other.means(package));
+                    (!tokens.is_empty()).then_some(Tapped { path, tokens })
+                })
+                .collect();
+            // A name that stands in a definition of its own is made by nobody.
+            let defined = |token: &Token| matches!(token.role, Role::Definition | Role::Structure);
+            if tapped.is_empty() || tapped.iter().flat_map(|file| &file.tokens).any(defined) {
+                continue;
+            }
+            let image = (self.sources.definitions)(&name, &other.sought().package)?;
+            let Some(form) = made_in(&image.definitions, &forms) else { continue };
+            let stands = tapped.iter().filter(|file| file.path == form.0).any(|file| {
+                file.tokens.iter().any(|token| token.form == form.1 && self.may_define(&file.path, token))
+            });
+            if stands {
+                continue;
+            }
+            let places: usize = tapped.iter().map(|file| file.tokens.len()).sum();
+            let role = forms.get(&form).copied();
+            let date = project.loaded_date(&form.0);
+            let structure = date
+                .and_then(|date| project.positions(&form.0, date).ok())
+                .and_then(|file| {
+                    file.form_operator(form.1)
+                        .map(|operator| matches!(operator, "DEFSTRUCT" | "PROGN" | "EVAL-WHEN"))
+                })
+                .unwrap_or(false)
+                && matches!(role, Some(Role::Slot))
+                || role == Some(Role::Structure);
+            let new = makers::replaced(&name, &sought.name, &self.new);
+            let renamed = structure || self.request.derived;
+            if renamed {
+                let mut along = Editor::new(project, &name, &new);
+                for file in &tapped {
+                    along.tapped(&file.path, &file.tokens);
+                }
+                editor.absorb(along);
+            } else {
+                unsure.push(name.clone());
+            }
+            derived.push(Derived { name: other.text(), new_name: new, places, renamed });
+        }
+        if !unsure.is_empty() {
+            let message = "These names are made from it by the forms in which it stands, and are written elsewhere: rename them too, with `derived`.";
+            self.caution(CautionKind::Maker, message.to_owned(), unsure);
+        }
+        Ok(derived)
+    }
+
+    fn doubts(&mut self, text: &TextTokens, editor: &mut Editor<'_>) {
+        let project = self.sources.project;
+        for place in &text.possible {
+            self.plan.doubtful.push(place.doubt(project, "the package is not known there"));
+        }
+        if !text.possible.is_empty() {
+            let message =
+                "It stands in text whose package is not known: another symbol may be meant.".to_owned();
+            self.caution(CautionKind::UnknownPackage, message, place_names(project, &text.possible));
+        }
+        if self.request.strings {
+            editor.text(&text.strings);
+        } else if !text.strings.is_empty() {
+            for place in &text.strings {
+                self.plan.doubtful.push(place.doubt(project, "a string that is read when the code runs"));
+            }
+            let message = "Strings that are read when the code runs name it.".to_owned();
+            self.caution(CautionKind::InString, message, place_names(project, &text.strings));
+        }
+        editor.text(&text.prose);
+    }
+}
+
+fn place_names(project: &Project, places: &[edits::TextPlace]) -> Vec<String> {
+    places.iter().map(|place| place.shown(project)).collect()
+}
+
+/// The first of `forms` in which one of `definitions` is made.
+fn made_in(
+    definitions: &[ImageDefinition],
+    forms: &BTreeMap<(PathBuf, u32), Role>,
+) -> Option<(PathBuf, u32)> {
+    let sources = definitions.iter().filter(|found| found.kind != "declaration");
+    sources.flat_map(|definition| &definition.sources).find_map(|source| {
+        let key = (PathBuf::from(&source.file), *source.form_path.first()?);
+        forms.contains_key(&key).then_some(key)
+    })
+}
+
+/// Where the name stands in text, by what is known there.
+#[derive(Default)]
+struct TextTokens {
+    certain: Vec<edits::TextPlace>,
+    possible: Vec<edits::TextPlace>,
+    /// Strings that are read when the code runs.
+    strings: Vec<edits::TextPlace>,
+    /// Comments and words of prose, if they were asked for.
+    prose: Vec<edits::TextPlace>,
+    unreadable: Vec<PathBuf>,
+}

@@ -1,0 +1,420 @@
+//! From tokens to edits: where in the file's bytes the name stands, and how the new one is written there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use steelbank_reader::lines::Lines;
+use steelbank_reader::{Dialect, Features, LispText, upcase};
+
+use super::plan::{Doubt, Edit, FileEdits};
+use crate::project::{Context, Project, TextToken, UnseenText};
+use crate::source::positions::{Token, Written};
+use crate::source::tap::roles::Role;
+use crate::source::tap::sidecar::fnv_1a;
+
+/// A place of the name in text.
+#[derive(Clone)]
+pub(super) struct TextPlace {
+    pub(super) file: UnseenText,
+    pub(super) token: TextToken,
+}
+
+impl TextPlace {
+    fn position(&self) -> (u32, u32, String) {
+        let bytes = self.file.text.as_bytes();
+        let lines = Lines::new(bytes);
+        let (line, column) = lines.position(bytes, self.token.name_start);
+        (line, column, String::from_utf8_lossy(lines.bytes(bytes, line)).trim().to_owned())
+    }
+
+    pub(super) fn shown(&self, project: &Project) -> String {
+        let (line, column, _) = self.position();
+        format!("{}:{line}:{column}", project.shown(&self.file.path))
+    }
+
+    pub(super) fn doubt(&self, project: &Project, reason: &str) -> Doubt {
+        let (line, column, context) = self.position();
+        Doubt { path: project.shown(&self.file.path), line, column, context, reason: reason.to_owned() }
+    }
+}
+
+/// Gathers the edits by file.
+pub(super) struct Editor<'a> {
+    project: &'a Project,
+    name: String,
+    new: String,
+    files: BTreeMap<PathBuf, BTreeSet<Edit>>,
+    hashes: BTreeMap<PathBuf, u64>,
+    doubtful: Vec<Doubt>,
+}
+
+impl<'a> Editor<'a> {
+    pub(super) fn new(project: &'a Project, name: &str, new: &str) -> Self {
+        Editor {
+            project,
+            name: name.to_owned(),
+            new: new.to_owned(),
+            files: BTreeMap::new(),
+            hashes: BTreeMap::new(),
+            doubtful: Vec::new(),
+        }
+    }
+
+    /// Adds the edits of another name's editor.
+    pub(super) fn absorb(&mut self, other: Editor<'a>) {
+        for (path, edits) in other.files {
+            self.files.entry(path).or_default().extend(edits);
+        }
+        self.hashes.extend(other.hashes);
+        self.doubtful.extend(other.doubtful);
+    }
+
+    /// Adds the tokens that SBCL's reader reported in a file.
+    pub(super) fn tapped(&mut self, path: &Path, tokens: &[Token]) {
+        let Some(date) = self.project.loaded_date(path) else { return };
+        let (Ok(bytes), Ok(file)) = (std::fs::read(path), self.project.positions(path, date)) else { return };
+        let Some(map) = ByteMap::new(&bytes, file.external_format()) else {
+            for token in tokens {
+                self.doubt(
+                    path,
+                    token,
+                    &file.line_text(token.place.line),
+                    "the file's encoding is not known",
+                );
+            }
+            return;
+        };
+        self.hashes.insert(path.to_path_buf(), fnv_1a(&bytes));
+        for token in tokens {
+            // LOOP compares names.
+            if token.role == Role::LoopKeyword {
+                continue;
+            }
+            let range = (map.byte(token.range.start as usize), map.byte(token.range.end as usize));
+            let (Some(start), Some(end)) = range else { continue };
+            let written = bytes.get(start..end).unwrap_or_default();
+            let kind = match token.written {
+                Written::Text => Kind::Text,
+                _ => Kind::Symbol,
+            };
+            let key = token.key_parameter.then(|| key_form(&bytes[..start]));
+            match self.edit(written, kind, key) {
+                Some((from, to, new)) => {
+                    let old = map.decoded(&written[from..to]);
+                    let (Some(encoded), Some(old)) = (map.can_encode(&new).then_some(new), old) else {
+                        let why = "the new name cannot be written in the file's encoding";
+                        self.doubt(path, token, &file.line_text(token.place.line), why);
+                        continue;
+                    };
+                    self.files.entry(path.to_path_buf()).or_default().insert(Edit {
+                        start: start + from,
+                        end: start + to,
+                        line: token.place.line,
+                        column: token.place.column,
+                        old,
+                        new: encoded,
+                    });
+                }
+                None => {
+                    let why = "the text there does not read as the name";
+                    self.doubt(path, token, &file.line_text(token.place.line), why);
+                }
+            }
+        }
+    }
+
+    fn doubt(&mut self, path: &Path, token: &Token, context: &str, reason: &str) {
+        self.doubtful.push(Doubt {
+            path: self.project.shown(path),
+            line: token.place.line,
+            column: token.place.column,
+            context: context.trim().to_owned(),
+            reason: reason.to_owned(),
+        });
+    }
+
+    /// Adds places in text.
+    pub(super) fn text(&mut self, places: &[TextPlace]) {
+        for place in places {
+            let path = &place.file.path;
+            let Ok(bytes) = std::fs::read(path) else { continue };
+            // Offsets count bytes of the decoded text.
+            let (Ok(text), true) = (std::str::from_utf8(&bytes), place.file.text.as_bytes() == bytes) else {
+                self.doubtful.push(place.doubt(self.project, "the file is not UTF-8, or has just changed"));
+                continue;
+            };
+            let span = place.token.span.range();
+            let Some(written) = bytes.get(span.clone()) else { continue };
+            let kind = match place.token.context {
+                Context::Package { .. } | Context::Lookup(_) if written.starts_with(b"\"") => Kind::Text,
+                Context::Prose | Context::Read | Context::Comment => Kind::Word,
+                _ => Kind::Symbol,
+            };
+            let key =
+                is_key_parameter(&bytes, place.token.span.start).then(|| key_form(&bytes[..span.start]));
+            let key = key.filter(|_| kind == Kind::Symbol && place.token.context == Context::Code);
+            let lines = Lines::new(&bytes);
+            let (line, column) = lines.position(&bytes, place.token.span.start);
+            match self.edit(written, kind, key) {
+                Some((from, to, new)) => {
+                    self.hashes.insert(path.clone(), fnv_1a(&bytes));
+                    self.files.entry(path.clone()).or_default().insert(Edit {
+                        start: span.start + from,
+                        end: span.start + to,
+                        line,
+                        column,
+                        old: text[span.start + from..span.start + to].to_owned(),
+                        new,
+                    });
+                }
+                None => {
+                    self.doubtful.push(place.doubt(self.project, "the text there does not read as the name"));
+                }
+            }
+        }
+    }
+
+    /// The part of a token that is replaced, and by what. None if it does not read as the name.
+    fn edit(&self, written: &[u8], kind: Kind, key: Option<KeyForm>) -> Option<(usize, usize, String)> {
+        if kind == Kind::Text {
+            let inside = written.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+            let same = String::from_utf8_lossy(inside).replace('\\', "") == self.name;
+            let new = self.new.replace('\\', "\\\\").replace('"', "\\\"");
+            return same.then_some((1, written.len() - 1, new));
+        }
+        let read = LispText::read(written, Dialect::CommonLisp, &Features::sbcl());
+        let [token] = read.tokens() else { return None };
+        if !token.is_named(written, &self.name) {
+            return None;
+        }
+        let (from, to) = (token.name_start as usize, token.span.end as usize);
+        let old = &written[from..to];
+        let new = self.spelled(old);
+        match key {
+            None => Some((from, to, new)),
+            // The keyword stays what it was, spelt as before.
+            Some(form) => {
+                let keyword = String::from_utf8_lossy(old);
+                let whole = match form {
+                    KeyForm::Bare => format!("((:{keyword} {new}))"),
+                    KeyForm::InList => format!("(:{keyword} {new})"),
+                };
+                Some((0, written.len(), whole))
+            }
+        }
+    }
+
+    /// The new name as it is written in place of `old`: in its case, or with bars.
+    fn spelled(&self, old: &[u8]) -> String {
+        let plain = !self.new.is_empty()
+            && self.new.chars().all(|char| upcase(char) == char)
+            && !self.new.contains(|char: char| char.is_whitespace() || "|\\\"'(),;`:#".contains(char))
+            && self.new.chars().any(char::is_alphabetic);
+        if !plain {
+            return format!("|{}|", self.new.replace('\\', "\\\\").replace('|', "\\|"));
+        }
+        let upper = old.iter().any(u8::is_ascii_uppercase) && !old.iter().any(u8::is_ascii_lowercase);
+        if upper { self.new.clone() } else { self.new.to_lowercase() }
+    }
+
+    /// The files with their edits, in order; and what could not be edited.
+    pub(super) fn finish(self) -> (Vec<FileEdits>, Vec<Doubt>) {
+        let mut files = Vec::new();
+        for (path, edits) in self.files {
+            let mut kept: Vec<Edit> = Vec::with_capacity(edits.len());
+            for edit in edits {
+                if kept.last().is_none_or(|last| last.end <= edit.start) {
+                    kept.push(edit);
+                }
+            }
+            let hash = self.hashes.get(&path).copied().unwrap_or_default();
+            files.push(FileEdits {
+                path: self.project.shown(&path),
+                hash: format!("{hash:016x}"),
+                edits: kept,
+            });
+        }
+        (files, self.doubtful)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A symbol, with or without its package.
+    Symbol,
+    /// A string, quotes included.
+    Text,
+    /// A word in a string or comment.
+    Word,
+}
+
+/// How a `&key` parameter is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeyForm {
+    /// `name`
+    Bare,
+    /// `(name default)`
+    InList,
+}
+
+fn key_form(before: &[u8]) -> KeyForm {
+    match before.trim_ascii_end().last() {
+        Some(b'(') => KeyForm::InList,
+        _ => KeyForm::Bare,
+    }
+}
+
+/// Whether the token at `offset` is a parameter after `&key`, without a keyword of its own.
+fn is_key_parameter(text: &[u8], offset: u32) -> bool {
+    let before = &text[..offset as usize];
+    // Most texts have none nearby.
+    let near = &before[before.len().saturating_sub(4096)..];
+    if memchr::memmem::rfind(&near.to_ascii_lowercase(), b"&key").is_none() {
+        return false;
+    }
+    let read = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+    let Some(token) = read.token_at(offset) else { return false };
+    let Some(inner) = token.form else { return false };
+    let after_key = |list, at: u32| {
+        let mut key = false;
+        for datum in read.elements(list) {
+            let span = read.span(datum);
+            if span.start >= at {
+                break;
+            }
+            if let steelbank_reader::Datum::Token(index) = datum {
+                let element = &read.tokens()[index];
+                if element.is_named(text, "&KEY") {
+                    key = true;
+                } else if ["&AUX", "&BODY", "&OPTIONAL", "&ENVIRONMENT", "&REST"]
+                    .iter()
+                    .any(|name| element.is_named(text, name))
+                {
+                    key = false;
+                }
+            }
+        }
+        key
+    };
+    if after_key(inner, offset) {
+        return true;
+    }
+    let Some(form) = read.form(inner) else { return false };
+    let first = read.head(form).is_some_and(|head| head.span == token.span);
+    first && form.parent.is_some_and(|parent| after_key(parent, form.span.start))
+}
+
+/// From characters of a decoded text to bytes of its file.
+struct ByteMap<'a> {
+    bytes: &'a [u8],
+    encoding: Encoding,
+    /// For UTF-8: the byte at every 64th character.
+    marks: Vec<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    Ascii,
+    Utf8,
+    /// Every byte is a character.
+    Latin,
+}
+
+const STEP: usize = 64;
+
+impl<'a> ByteMap<'a> {
+    /// None if the encoding is not known here.
+    fn new(bytes: &'a [u8], format: &str) -> Option<ByteMap<'a>> {
+        let encoding = match format {
+            _ if bytes.is_ascii() => Encoding::Ascii,
+            "UTF-8" | "UTF8" => Encoding::Utf8,
+            "LATIN-1" | "ISO-8859-1" | "LATIN1" | "ISO8859-1" => Encoding::Latin,
+            _ => return None,
+        };
+        let mut marks = Vec::new();
+        if encoding == Encoding::Utf8 {
+            let text = std::str::from_utf8(bytes).ok()?;
+            marks = text.char_indices().step_by(STEP).map(|(at, _)| at).collect();
+        }
+        Some(ByteMap { bytes, encoding, marks })
+    }
+
+    /// The byte at which the character with number `at` starts.
+    fn byte(&self, at: usize) -> Option<usize> {
+        if self.encoding != Encoding::Utf8 {
+            return (at <= self.bytes.len()).then_some(at);
+        }
+        let Some(&mark) = self.marks.get(at / STEP) else {
+            return (self.marks.len() * STEP == at).then_some(self.bytes.len());
+        };
+        let text = std::str::from_utf8(&self.bytes[mark..]).ok()?;
+        let mut starts = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+        Some(mark + starts.nth(at % STEP)?)
+    }
+
+    fn decoded(&self, bytes: &[u8]) -> Option<String> {
+        match self.encoding {
+            Encoding::Latin => Some(bytes.iter().map(|&byte| char::from(byte)).collect()),
+            Encoding::Ascii | Encoding::Utf8 => String::from_utf8(bytes.to_vec()).ok(),
+        }
+    }
+
+    fn can_encode(&self, text: &str) -> bool {
+        match self.encoding {
+            // What an edit adds must read in the encoding that the file may be taken for.
+            Encoding::Latin => text.is_ascii(),
+            Encoding::Ascii | Encoding::Utf8 => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_are_counted_in_their_encoding() {
+        let text = format!("ä{}é(x)", "ü".repeat(200));
+        let map = ByteMap::new(text.as_bytes(), "UTF-8").unwrap();
+        assert_eq!(map.byte(0), Some(0));
+        assert_eq!(map.byte(202), text.find('('));
+        assert_eq!(map.byte(205), Some(text.len()));
+        let map = ByteMap::new(b"\xe4(x)", "LATIN-1").unwrap();
+        assert_eq!(map.byte(1), Some(1));
+        assert!(ByteMap::new(b"\xe4", "EUC-JP").is_none());
+    }
+
+    #[test]
+    fn keyword_parameters_are_seen() {
+        let text = b"(defun f (a &key b (c 1) ((:d e) 2) &aux (g 1)) (list b c))";
+        let at = |needle: &[u8]| memchr::memmem::find(text, needle).unwrap() as u32;
+        assert!(is_key_parameter(text, at(b"b (c")));
+        assert!(is_key_parameter(text, at(b"c 1")));
+        for needle in [&b"a &key"[..], b"e) 2", b"g 1", b"b c))"] {
+            assert!(!is_key_parameter(text, at(needle)), "{}", String::from_utf8_lossy(needle));
+        }
+        assert_eq!(key_form(b"(&key "), KeyForm::Bare);
+        assert_eq!(key_form(b"(&key ("), KeyForm::InList);
+    }
+
+    #[test]
+    fn names_are_spelt_as_the_old_one_was() {
+        let project = Project::new(None);
+        let editor = Editor::new(&project, "OLD", "NEW-NAME");
+        let check = |written: &str, kind, key, expected: &str| {
+            let (from, to, new) = editor.edit(written.as_bytes(), kind, key).unwrap();
+            assert_eq!(format!("{}{new}{}", &written[..from], &written[to..]), expected);
+        };
+        check("old", Kind::Symbol, None, "new-name");
+        check("OLD", Kind::Symbol, None, "NEW-NAME");
+        check("p::Old", Kind::Symbol, None, "p::new-name");
+        check("#:old", Kind::Symbol, None, "#:new-name");
+        check("|OLD|", Kind::Symbol, None, "NEW-NAME");
+        check("\"OLD\"", Kind::Text, None, "\"NEW-NAME\"");
+        check("old", Kind::Symbol, Some(KeyForm::Bare), "((:old new-name))");
+        check("old", Kind::Symbol, Some(KeyForm::InList), "(:old new-name)");
+        assert!(editor.edit(b"older", Kind::Symbol, None).is_none());
+        let editor = Editor::new(&project, "OLD", "Mixed");
+        assert_eq!(editor.spelled(b"old"), "|Mixed|");
+    }
+}

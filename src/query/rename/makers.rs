@@ -1,0 +1,193 @@
+//! Names that are made from other names.
+
+use steelbank_xref::{Index, Symbol};
+
+/// The names of the project's symbols, for finding those that contain another.
+#[derive(Debug, Default)]
+pub struct Names {
+    /// All names, each before a line feed.
+    text: Vec<u8>,
+    /// Where each name starts, with its symbol.
+    starts: Vec<(usize, Symbol)>,
+}
+
+impl Names {
+    /// The names of all symbols in `index` but SBCL's own.
+    pub fn new(index: &Index) -> Names {
+        let mut names = Names::default();
+        for symbol in index.symbols() {
+            let own = index.symbol_package(symbol).is_some_and(|package| {
+                let name = index.package_name(package);
+                !name.starts_with("SB-")
+                    && !["COMMON-LISP", "KEYWORD", "UIOP", "ASDF"].contains(&name.as_ref())
+            });
+            if own {
+                names.starts.push((names.text.len(), symbol));
+                names.text.extend_from_slice(index.symbol_name(symbol).replace('\n', " ").as_bytes());
+                names.text.push(b'\n');
+            }
+        }
+        names
+    }
+
+    /// The symbols with longer names in which `name` stands as a part.
+    pub(super) fn containing(&self, index: &Index, name: &str) -> Vec<(Symbol, String)> {
+        let mut found: Vec<(Symbol, String)> = Vec::new();
+        if name.is_empty() {
+            return found;
+        }
+        for at in memchr::memmem::find_iter(&self.text, name.as_bytes()) {
+            let place = self.starts.partition_point(|(start, _)| *start <= at);
+            let Some(&(_, symbol)) = place.checked_sub(1).and_then(|place| self.starts.get(place)) else {
+                continue;
+            };
+            let other = index.symbol_name(symbol);
+            if other.len() > name.len()
+                && part(&other, name).is_some()
+                && found.last().is_none_or(|last| last.0 != symbol)
+            {
+                found.push((symbol, other.into_owned()));
+            }
+        }
+        found
+    }
+}
+
+/// Where `name` stands in `other` as a part: not inside of a word.
+fn part(other: &str, name: &str) -> Option<usize> {
+    let is_word = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
+    let bounded = |at: &usize| {
+        let (before, after) = (&other[..*at], &other[*at + name.len()..]);
+        let starts = !is_word(before.chars().next_back()) || !is_word(name.chars().next());
+        let ends = !is_word(after.chars().next()) || !is_word(name.chars().next_back());
+        // FOOP is made from FOO, as FOO-P is.
+        starts && (ends || after == "P")
+    };
+    let mut all = other.match_indices(name).map(|(at, _)| at).filter(bounded);
+    let first = all.next()?;
+    // Accessors end with the slot, and begin with the structure.
+    Some(if other.starts_with(name) { first } else { all.last().unwrap_or(first) })
+}
+
+/// `other` with its part `name` replaced by `new`.
+pub(super) fn replaced(other: &str, name: &str, new: &str) -> String {
+    match part(other, name) {
+        Some(at) => format!("{}{new}{}", &other[..at], &other[at + name.len()..]),
+        None => other.to_owned(),
+    }
+}
+
+/// Whether a top-level operator, not the standard's, makes classes: it may make initargs from slots.
+pub(super) fn makes_slots(operator: &str) -> bool {
+    operator.starts_with("DEF")
+        && !matches!(
+            operator,
+            "DEFCLASS" | "DEFSTRUCT" | "DEFUN" | "DEFMETHOD" | "DEFMACRO" | "DEFVAR" | "DEFGENERIC"
+        )
+        && ["CLASS", "RECORD", "STRUCT", "MESSAGE", "CONDITION"].iter().any(|word| operator.contains(word))
+        && operator != "DEFINE-CONDITION"
+}
+
+/// Whether the code before `column` of `line` makes a string of the quoted name there.
+pub(super) fn is_taken_apart(line: &str, column: u32) -> bool {
+    let before: String = line.chars().take(column.saturating_sub(1) as usize).collect();
+    let before = before.to_ascii_lowercase();
+    let before = before.trim_end_matches('\'').trim_end();
+    ["(symbol-name", "(string", "symbolicate", "format-symbol", "concat-symbol"]
+        .iter()
+        .any(|operator| before.ends_with(operator))
+        || (before.contains("(intern ") && before.ends_with("~a\""))
+}
+
+/// Whether the name is a word of LOOP or ITERATE.
+pub(super) fn is_iterate_word(name: &str) -> bool {
+    const WORDS: [&str; 60] = [
+        "FOR",
+        "AS",
+        "WITH",
+        "AND",
+        "THEN",
+        "FROM",
+        "UPFROM",
+        "DOWNFROM",
+        "TO",
+        "DOWNTO",
+        "UPTO",
+        "BELOW",
+        "ABOVE",
+        "BY",
+        "IN",
+        "ON",
+        "ACROSS",
+        "BEING",
+        "EACH",
+        "THE",
+        "OF",
+        "USING",
+        "HASH-KEY",
+        "HASH-VALUE",
+        "WHILE",
+        "UNTIL",
+        "ALWAYS",
+        "NEVER",
+        "THEREIS",
+        "COLLECT",
+        "COLLECTING",
+        "INTO",
+        "SUM",
+        "SUMMING",
+        "COUNT",
+        "COUNTING",
+        "MAXIMIZE",
+        "MINIMIZE",
+        "MAXIMIZING",
+        "MINIMIZING",
+        "NCONC",
+        "NCONCING",
+        "APPEND",
+        "APPENDING",
+        "NAMED",
+        "INITIALLY",
+        "FINALLY",
+        "DO",
+        "DOING",
+        "RETURN",
+        "REPEAT",
+        "WHEN",
+        "UNLESS",
+        "IF",
+        "ELSE",
+        "END",
+        "IT",
+        "INDEX",
+        "REDUCING",
+        "ACCUMULATE",
+    ];
+    WORDS.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_whole_words() {
+        for (other, name, expected) in [
+            ("MAKE-POINT", "POINT", "MAKE-DOT"),
+            ("POINT-X", "POINT", "DOT-X"),
+            ("POINT-P", "POINT", "DOT-P"),
+            ("POINTP", "POINT", "DOTP"),
+            ("%POINT", "POINT", "%DOT"),
+            ("POINT-POINT", "POINT", "DOT-POINT"),
+        ] {
+            assert_eq!(replaced(other, name, "DOT"), expected);
+        }
+        assert!(part("APPOINTED", "POINT").is_none() && part("POINTS", "POINT").is_none());
+    }
+
+    #[test]
+    fn names_that_become_strings_are_seen() {
+        assert!(is_taken_apart("(intern (concatenate 'string (symbol-name 'request) \"-\"))", 44));
+        assert!(!is_taken_apart("(list 'request)", 8));
+    }
+}

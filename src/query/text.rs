@@ -1,0 +1,384 @@
+//! Uses in text that the image does not have as it stands on disk: the place is known, the meaning is not.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use steelbank_reader::Marker;
+use steelbank_reader::lines::Lines;
+use steelbank_xref::{Access, Index, Package, Symbol};
+
+use super::lookup::Asked;
+use super::uses::SymbolUses;
+pub use crate::project::TextState;
+use crate::project::{Context, Look, PackageText, Project, TextToken, UnseenText};
+use crate::source::positions::Sought;
+
+/// One line in which the name stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TextUse {
+    /// The file, relative to the project's root if it is below it.
+    pub path: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The columns at which the name's tokens start, from 1, in characters.
+    pub columns: Vec<u32>,
+    /// The line's text.
+    pub context: String,
+    /// How the image relates to the text.
+    pub state: TextState,
+    /// The name's package is not known there: another symbol of this name may be meant.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub possible: bool,
+}
+
+/// How often a name stands in text that the image does not have as it stands on disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Unseen {
+    /// In all.
+    pub count: usize,
+    /// File by file.
+    pub files: Vec<UnseenFile>,
+}
+
+/// How often a name stands in one file's text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UnseenFile {
+    /// The file, relative to the project's root if it is below it.
+    pub path: String,
+    /// How often.
+    pub count: usize,
+}
+
+impl Unseen {
+    fn new(files: BTreeMap<&str, usize>) -> Unseen {
+        let files: Vec<UnseenFile> =
+            files.into_iter().map(|(path, count)| UnseenFile { path: path.to_owned(), count }).collect();
+        Unseen { count: files.iter().map(|file| file.count).sum(), files }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// A sentence for people: how often, and in which files.
+    pub fn sentence(&self) -> String {
+        const SHOWN: usize = 8;
+        let mut names: Vec<String> =
+            self.files.iter().take(SHOWN).map(|file| format!("{} ({})", file.path, file.count)).collect();
+        if self.files.len() > SHOWN {
+            names.push(format!("{} more files", self.files.len() - SHOWN));
+        }
+        let places = if self.count == 1 { "1 place" } else { &format!("{} places", self.count) };
+        format!(
+            "The name stands in {places} of text that the image does not have: {}. What it means there is known once that is loaded.",
+            names.join(", ")
+        )
+    }
+}
+
+/// All places in text that the image does not have.
+#[derive(Debug, Default)]
+pub(super) struct TextUses {
+    /// By path and line.
+    pub(super) lines: Vec<TextUse>,
+    /// How often a definition of the name stands in each file.
+    definitions: Vec<(String, usize)>,
+    /// What could not be searched.
+    pub(super) cautions: Vec<String>,
+}
+
+impl TextUses {
+    /// How often the name stands in the text.
+    pub(super) fn count(&self) -> usize {
+        self.lines.iter().map(|line| line.columns.len()).sum()
+    }
+
+    /// How often the name stands in each file, definitions left out.
+    pub(super) fn unseen(&self) -> Unseen {
+        let mut files: BTreeMap<&str, usize> = BTreeMap::new();
+        for line in &self.lines {
+            *files.entry(line.path.as_str()).or_default() += line.columns.len();
+        }
+        Unseen::new(files)
+    }
+
+    /// The same, definitions included.
+    pub(super) fn unseen_with_definitions(&self) -> Unseen {
+        let mut files: BTreeMap<&str, usize> = BTreeMap::new();
+        for (path, count) in self
+            .lines
+            .iter()
+            .map(|line| (&line.path, line.columns.len()))
+            .chain(self.definitions.iter().map(|(path, count)| (path, *count)))
+        {
+            *files.entry(path.as_str()).or_default() += count;
+        }
+        Unseen::new(files)
+    }
+}
+
+/// The symbol that is looked for, whether or not the image has it.
+#[derive(Debug, Clone)]
+pub(super) struct Target {
+    pub(super) name: String,
+    /// Its home package, or the one that it was asked for in.
+    pub(super) package: String,
+    pub(super) symbol: Option<Symbol>,
+}
+
+impl Target {
+    /// The symbol that was asked for and is not in the image, in `package` if that exists.
+    pub(super) fn missing(index: &Index, asked: &Asked, package: Option<Package>) -> Target {
+        let home = package.map(|package| index.package_name(package).into_owned());
+        Target {
+            name: asked.name.clone(),
+            package: home.unwrap_or_else(|| asked.package.clone()),
+            symbol: None,
+        }
+    }
+
+    /// The symbol of `uses`.
+    pub(super) fn of(uses: &SymbolUses<'_>) -> Target {
+        let Sought { package, name } = uses.sought().clone();
+        Target { name, package, symbol: Some(uses.symbol()) }
+    }
+}
+
+/// Whether a token is the symbol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// As far as the text tells, it is.
+    Certain,
+    /// It may be.
+    Possible,
+}
+
+/// Finds where `target` stands in text that the image does not have.
+pub(super) fn text_uses(index: &Index, project: &Project, target: &Target, own_only: bool) -> TextUses {
+    let found = project.texts_naming(&target.name, Look::Unseen, own_only);
+    let mut uses = TextUses::default();
+    if !found.files.is_empty() {
+        let packages = project.unseen_packages();
+        let resolver = Resolver { index, packages: &packages, target };
+        for file in &found.files {
+            resolver.add(project, file, &mut uses);
+        }
+    }
+    if !found.unreadable.is_empty() {
+        let files: Vec<String> = found.unreadable.iter().map(|path| project.shown(path)).collect();
+        uses.cautions.push(format!("Files that are not loaded could not be searched: {}.", files.join(", ")));
+    }
+    if found.cut {
+        uses.cautions.push(
+            "The project's folder has more files than are searched: uses in text that is not loaded may be missing."
+                .to_owned(),
+        );
+    }
+    uses
+}
+
+/// Tells which tokens of a text are the symbol: by the packages of the image, and by those that unseen text defines.
+pub(super) struct Resolver<'a> {
+    pub(super) index: &'a Index,
+    pub(super) packages: &'a [PackageText],
+    pub(super) target: &'a Target,
+}
+
+impl Resolver<'_> {
+    /// Adds the lines of `file` with uses of the symbol.
+    fn add(&self, project: &Project, file: &UnseenText, uses: &mut TextUses) {
+        let mut definitions = 0;
+        let bytes = file.text.as_bytes();
+        let starts = Lines::new(bytes);
+        let mut last: Option<TextUse> = None;
+        for token in file.tokens.named(&self.target.name) {
+            let state = match file.standing {
+                TextState::LeftOut => token.in_seen_file(),
+                state => Some(state),
+            };
+            let Some(state) = state else { continue };
+            let is_system = file.path.extension().is_some_and(|ending| ending == "asd");
+            let Some(meaning) = self.meaning(token, is_system) else { continue };
+            if token.defines {
+                definitions += 1;
+                continue;
+            }
+            let (line, column) = starts.position(bytes, token.span.start);
+            match &mut last {
+                Some(last) if last.line == line => {
+                    last.columns.push(column);
+                    last.possible &= meaning == Meaning::Possible;
+                }
+                _ => {
+                    let context = String::from_utf8_lossy(starts.bytes(bytes, line)).trim().to_owned();
+                    let found = TextUse {
+                        path: project.shown(&file.path),
+                        line,
+                        columns: vec![column],
+                        context,
+                        state,
+                        possible: meaning == Meaning::Possible,
+                    };
+                    uses.lines.extend(last.replace(found));
+                }
+            }
+        }
+        uses.lines.extend(last);
+        if definitions > 0 {
+            uses.definitions.push((project.shown(&file.path), definitions));
+        }
+    }
+
+    /// Whether a word of a comment may be taken for the symbol.
+    pub(super) fn of_comment(&self, token: &TextToken) -> bool {
+        let current = token.package.as_deref();
+        let found = match (&token.prefix, token.marker) {
+            (Some(prefix), _) => self.in_package(prefix, current),
+            (None, Marker::None) => current.and_then(|current| self.in_package(current, None)),
+            _ => None,
+        };
+        found == Some(Meaning::Certain)
+    }
+
+    /// Whether `token`, whose name is the symbol's, is the symbol. Comments and words of prose are not.
+    pub(super) fn meaning(&self, token: &TextToken, is_system: bool) -> Option<Meaning> {
+        let current = token.package.as_deref().or(is_system.then_some("ASDF-USER"));
+        let named = |package: &str| self.in_package(package, current);
+        let weaker = |meaning: Option<Meaning>| meaning.map(|_| Meaning::Possible);
+        match &token.context {
+            Context::Comment => None,
+            Context::Prose => weaker(token.prefix.as_deref().and_then(named)),
+            Context::Read => match (&token.prefix, token.marker) {
+                (Some(prefix), _) => weaker(named(prefix)),
+                (None, Marker::None) => weaker(self.here(current)),
+                _ => None,
+            },
+            Context::Package { package, from } => named(from.as_deref().unwrap_or(package)),
+            Context::Lookup(Some(package)) => named(package),
+            // The package is found only when the code runs.
+            Context::Lookup(None) => Some(Meaning::Possible),
+            Context::Code => match (token.marker, &token.prefix) {
+                (Marker::None, _) => self.here(current),
+                // Another implementation's package, of which nothing is known here.
+                (Marker::External | Marker::Internal, Some(prefix))
+                    if !token.active && self.is_unknown(prefix, current) =>
+                {
+                    None
+                }
+                (Marker::External | Marker::Internal, Some(prefix)) => named(prefix),
+                (Marker::Keyword, _) => (self.target.package == "KEYWORD").then_some(Meaning::Certain),
+                _ => None,
+            },
+        }
+    }
+
+    /// Whether neither the image nor any text has a package called `package`.
+    fn is_unknown(&self, package: &str, current: Option<&str>) -> bool {
+        let within = current.and_then(|current| self.index.find_package(current, None));
+        let nickname = current
+            .into_iter()
+            .flat_map(|current| self.defined(current))
+            .any(|defined| defined.local_nicknames.iter().any(|(nickname, _)| nickname == package));
+        !nickname
+            && package != self.target.package
+            && self.index.find_package(package, within).is_none()
+            && self.defined(package).next().is_none()
+    }
+
+    /// What the bare name means where package `current` is current, as far as that is known.
+    fn here(&self, current: Option<&str>) -> Option<Meaning> {
+        match current {
+            Some(current) => self.in_package(current, None),
+            None => Some(Meaning::Possible),
+        }
+    }
+
+    /// Whether the name is the symbol in the package that is called `package` where `current` is current.
+    fn in_package(&self, package: &str, current: Option<&str>) -> Option<Meaning> {
+        let index = self.index;
+        let within = current.and_then(|current| index.find_package(current, None));
+        let nickname = current.into_iter().flat_map(|current| self.defined(current)).find_map(|defined| {
+            let pair = defined.local_nicknames.iter().find(|(nickname, _)| nickname == package)?;
+            Some(pair.1.as_str())
+        });
+        let package = nickname.unwrap_or(package);
+        let mut by_text = self.defined(package).peekable();
+        let has_text = by_text.peek().is_some();
+        let by_text = || {
+            self.defined(package).filter_map(|defined| self.by_definition(defined)).min_by_key(|m| *m as u8)
+        };
+        let is_home = package == self.target.package;
+        let Some(found) = index.find_package(package, within) else {
+            return match (is_home, has_text) {
+                (true, _) => Some(Meaning::Certain),
+                (false, true) => by_text(),
+                (false, false) => Some(Meaning::Possible),
+            };
+        };
+        match index.find_symbol(&self.target.name, found) {
+            Some((symbol, _)) if Some(symbol) == self.target.symbol => Some(Meaning::Certain),
+            // The symbol does not exist yet, or its package's definition has changed.
+            _ if self.target.symbol.is_none() && self.is_home(found) => Some(Meaning::Certain),
+            _ if has_text => by_text(),
+            _ => None,
+        }
+    }
+
+    /// Whether the package that is called `used` exports the symbol, in the image as it is.
+    fn exports(&self, used: &str) -> bool {
+        let found = self.index.find_package(used, None);
+        let found = found.and_then(|package| self.index.find_symbol(&self.target.name, package));
+        found.is_some_and(|(symbol, access)| Some(symbol) == self.target.symbol && access == Access::External)
+    }
+
+    /// Whether the package that is called `used` exports the symbol, or may do so by text that the image does not have.
+    fn may_export(&self, used: &str) -> bool {
+        let defined = || self.defined(used);
+        if defined().any(|defined| defined.names.contains(&self.target.package) || defined.is_open) {
+            return true;
+        }
+        match self.index.find_package(used, None) {
+            Some(package) => match self.index.find_symbol(&self.target.name, package) {
+                Some((symbol, access)) if Some(symbol) == self.target.symbol => access == Access::External,
+                _ => self.target.symbol.is_none() && self.is_home(package),
+            },
+            // Neither loaded nor defined in any text that is known, or it hands on what it uses.
+            None => used == self.target.package || defined().any(|defined| !defined.imports.is_empty()),
+        }
+    }
+
+    fn is_home(&self, package: Package) -> bool {
+        self.index.find_package(&self.target.package, None) == Some(package)
+    }
+
+    /// The definitions of `package` in unseen text.
+    fn defined<'b>(&'b self, package: &'b str) -> impl Iterator<Item = &'b PackageText> {
+        self.packages.iter().filter(move |defined| defined.names.iter().any(|name| name == package))
+    }
+
+    /// Whether a package as `defined` has the symbol.
+    fn by_definition(&self, defined: &PackageText) -> Option<Meaning> {
+        let (name, home) = (&self.target.name, &self.target.package);
+        if defined.names.contains(home) {
+            return Some(Meaning::Certain);
+        }
+        if defined.shadows.contains(name) {
+            return None;
+        }
+        let same = |package: &String| {
+            package == home
+                || self.index.find_package(package, None).is_some_and(|package| self.is_home(package))
+                || self.defined(package).any(|defined| defined.names.contains(home))
+        };
+        if defined.imports.iter().any(|(imported, from)| imported == name && same(from)) {
+            return Some(Meaning::Certain);
+        }
+        if defined.uses.iter().any(|used| self.exports(used)) {
+            return Some(Meaning::Certain);
+        }
+        (defined.uses.iter().any(|used| self.may_export(used)) || defined.is_open)
+            .then_some(Meaning::Possible)
+    }
+}

@@ -1,0 +1,162 @@
+//! How often a symbol is used, by whom: the same lines as code-find-references tells, counted.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::code_find_references::{Request, UseType, code_find_references};
+use super::context::Context;
+use steelbank_reader::lines::Lines;
+use steelbank_reader::{Dialect, Features, LispText};
+
+/// Counts uses. Reads each file once for the packages of its forms.
+pub(super) struct Counter<'a> {
+    context: &'a Context<'a>,
+    files: RefCell<HashMap<String, Rc<Option<Forms>>>>,
+}
+
+/// A file's top-level forms: first and last line, and the package that they are in.
+pub(super) struct Forms {
+    forms: Vec<(u32, u32, Option<String>)>,
+}
+
+impl Forms {
+    fn read(path: &Path) -> Option<Self> {
+        let octets = std::fs::read(path).ok()?;
+        let text = LispText::read(&octets, Dialect::CommonLisp, &Features::sbcl());
+        let lines = Lines::new(&octets);
+        let forms = text.toplevel().iter().map(|form| {
+            let package = form.package.as_deref().map(String::from);
+            (lines.line(form.span.start), lines.line(form.span.end.saturating_sub(1)), package)
+        });
+        Some(Self { forms: forms.collect() })
+    }
+
+    /// The number of the top-level form on `line`, and its package.
+    pub(super) fn at(&self, line: u32) -> Option<(usize, Option<&str>)> {
+        let number = self.forms.iter().position(|(first, last, _)| (*first..=*last).contains(&line))?;
+        Some((number, self.forms[number].2.as_deref()))
+    }
+}
+
+/// A line that uses a symbol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Counted {
+    pub(super) path: String,
+    pub(super) line: Option<u32>,
+    pub(super) column: Option<u32>,
+    pub(super) use_type: UseType,
+    pub(super) caller: Option<String>,
+    pub(super) context: Option<String>,
+    /// The number of the top-level form that it is in.
+    pub(super) form: Option<usize>,
+    /// The package of that form, or of the function that contains the use.
+    pub(super) package: Option<String>,
+    /// Whether the line only exports, imports or declares the symbol.
+    pub(super) is_declaration: bool,
+    /// Whether it stands in quoted data, from which it may be called.
+    pub(super) is_quoted: bool,
+    /// Whether it is in a file of tests.
+    pub(super) in_tests: bool,
+}
+
+impl<'a> Counter<'a> {
+    pub(super) fn new(context: &'a Context<'a>) -> Self {
+        Self { context, files: RefCell::default() }
+    }
+
+    /// The file's top-level forms; `path` as answers show it.
+    pub(super) fn forms(&self, path: &str) -> Rc<Option<Forms>> {
+        let mut files = self.files.borrow_mut();
+        let entry = files.entry(path.to_owned()).or_insert_with(|| Rc::new(Forms::read(&self.native(path))));
+        Rc::clone(entry)
+    }
+
+    fn native(&self, path: &str) -> PathBuf {
+        match self.context.project.root() {
+            Some(root) => root.join(path),
+            None => PathBuf::from(path),
+        }
+    }
+
+    /// All lines that use the symbol called `name`, exactly as written, of `package`.
+    pub(super) fn lines(&self, name: &str, package: &str) -> Vec<Counted> {
+        let quoted = |text: &str| format!("|{}|", text.replace('\\', "\\\\").replace('|', "\\|"));
+        let request = Request {
+            package: quoted(package),
+            project_only: false,
+            limit: usize::MAX,
+            ..Request::new(quoted(name))
+        };
+        let Context { index, project, sbcl, .. } = self.context;
+        let Ok(answer) = code_find_references(index, project, sbcl, &request) else { return Vec::new() };
+        let lines = answer.refs.into_iter().map(|found| {
+            let forms = self.forms(&found.path);
+            let at = found.line.and_then(|line| forms.as_ref().as_ref()?.at(line));
+            let package = at.and_then(|(_, package)| package.map(String::from));
+            let by_caller = || found.caller.as_deref().and_then(package_of_name);
+            Counted {
+                form: at.map(|(form, _)| form),
+                package: package.or_else(by_caller),
+                is_declaration: matches!(
+                    found.use_type,
+                    UseType::Export | UseType::Import | UseType::Declaration | UseType::Block
+                ),
+                is_quoted: matches!(found.use_type, UseType::Quoted | UseType::Mention),
+                in_tests: is_test_path(&found.path),
+                path: found.path,
+                line: found.line,
+                column: found.column,
+                use_type: found.use_type,
+                caller: found.caller,
+                context: found.context,
+            }
+        });
+        lines.collect()
+    }
+}
+
+/// The package in a printed name such as `P::F`, `(SETF P::F)` or `(METHOD P::F (P::C))`.
+fn package_of_name(name: &str) -> Option<String> {
+    let start = name.trim_start_matches('(');
+    let start = start.split_once(' ').filter(|_| name.starts_with('(')).map_or(start, |(_, rest)| rest);
+    Some(start.trim_start_matches('(').split_once("::")?.0.to_owned())
+}
+
+/// Whether a path is of tests, as projects name them: a folder `t`, `test` or `tests`, or a file with `test` in its name.
+pub(super) fn is_test_path(path: &str) -> bool {
+    let mut parts = path.split('/').rev();
+    let file = parts.next().unwrap_or_default().to_lowercase();
+    let stem = file.rsplit_once('.').map_or(file.as_str(), |(stem, _)| stem);
+    let named = stem.split(['-', '_', '.']).any(|part| part.starts_with("test"));
+    named
+        || parts.any(|folder| {
+            matches!(folder.to_lowercase().as_str(), "t" | "test" | "tests" | "testing" | "spec")
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_known_by_their_paths() {
+        for path in
+            ["t/a.lisp", "src/tests/b.lisp", "test.lisp", "app-tests.lisp", "foo-test.lisp", "Test/x.lisp"]
+        {
+            assert!(is_test_path(path), "{path}");
+        }
+        for path in ["src/latest.lisp", "attest/a.lisp", "main.lisp", "contest.lisp"] {
+            assert!(!is_test_path(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn names_tell_their_package() {
+        assert_eq!(package_of_name("P::F").as_deref(), Some("P"));
+        assert_eq!(package_of_name("(METHOD P::F (Q::C))").as_deref(), Some("P"));
+        assert_eq!(package_of_name("(SETF P::F)").as_deref(), Some("P"));
+        assert_eq!(package_of_name("#:G1"), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! Uses that a macro makes: whether the symbol stands in the macro's definition, so that a rename there moves them, or
+//! is made from parts of names, so that no rename does.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use crate::project::Project;
+use crate::source::positions::{Expander, Sought};
+use crate::source::tap::roles::Role;
+
+/// Where the symbol comes from that a macro's expansion uses.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Origin {
+    /// It stands here, in the definition of the macro or of what that calls: path and line.
+    Stands(String),
+    /// It stands in none of them: the macro makes it, from these names among its arguments if from any.
+    Made(Vec<String>),
+}
+
+/// Finds out for one symbol where the uses come from that macros make.
+pub(super) struct Origins<'a> {
+    project: &'a Project,
+    /// By package and name of the macro.
+    known: HashMap<(String, String), Option<Option<String>>>,
+}
+
+/// How many definitions are looked through for one macro.
+const MOST: usize = 200;
+
+impl<'a> Origins<'a> {
+    pub(super) fn new(project: &'a Project) -> Origins<'a> {
+        Origins { project, known: HashMap::new() }
+    }
+
+    /// Where `sought` comes from when `expander` expands into its use; None if the definition of `expander` is not
+    /// known. `parts`: the names in the form that are parts of the symbol's.
+    pub(super) fn of(
+        &mut self,
+        sought: &Sought,
+        means: &dyn Fn(&str) -> bool,
+        expander: &Expander,
+        parts: Vec<String>,
+    ) -> Option<Origin> {
+        let key = (expander.package.clone(), expander.name.clone());
+        let found = match self.known.get(&key) {
+            Some(found) => found.clone(),
+            None => {
+                let found = self.stands(sought, means, expander);
+                self.known.insert(key, found.clone());
+                found
+            }
+        };
+        Some(match found? {
+            Some(place) => Origin::Stands(place),
+            None => Origin::Made(parts),
+        })
+    }
+
+    /// Where `sought` stands in the definition of `expander`, or of what that names; None if it has no definition here.
+    fn stands(
+        &self,
+        sought: &Sought,
+        means: &dyn Fn(&str) -> bool,
+        expander: &Expander,
+    ) -> Option<Option<String>> {
+        let first = Sought { package: expander.package.clone(), name: expander.name.clone() };
+        let mut seen = BTreeSet::from([(first.package.clone(), first.name.clone())]);
+        let mut queue = VecDeque::from([first]);
+        let mut defined = false;
+        while let Some(next) = queue.pop_front() {
+            for (path, date) in self.project.naming(&next.name) {
+                let Ok(file) = self.project.positions(&path, date) else { continue };
+                let definitions = file.occurrences(&next, &|_| false);
+                let defines = |role| matches!(role, Role::Definition | Role::Structure);
+                for form in definitions.iter().filter(|found| defines(found.role)).map(|found| found.form) {
+                    defined = true;
+                    let inside = file.occurrences(sought, means).into_iter().find(|found| found.form == form);
+                    if let Some(inside) = inside {
+                        let place = format!("{}:{}", self.project.shown(&path), inside.place.line);
+                        return Some(Some(place));
+                    }
+                    for (package, name) in file.symbols_in(form) {
+                        let own =
+                            !matches!(package, "COMMON-LISP" | "KEYWORD") && !package.starts_with("SB-");
+                        if own && seen.len() < MOST && seen.insert((package.to_owned(), name.to_owned())) {
+                            queue.push_back(Sought { package: package.to_owned(), name: name.to_owned() });
+                        }
+                    }
+                }
+            }
+        }
+        defined.then_some(None)
+    }
+}

@@ -1,0 +1,53 @@
+//! check's answer as text.
+
+use std::fmt::Write as _;
+
+use crate::query::check::CheckAnswer;
+use crate::query::load_system::{Diagnostic, Severity};
+
+/// Whether it loads, what stopped it, and what was said.
+pub fn check(answer: &CheckAnswer) -> String {
+    let what = match answer.systems.as_slice() {
+        [] => "What was asked about".to_owned(),
+        [system] => format!("System {system}"),
+        systems => format!("Not all of {}", systems.join(", ")),
+    };
+    let mut text = match (answer.loads, answer.systems.len()) {
+        (true, 2..) => format!("{} load", answer.systems.join(", ")),
+        (true, _) => format!("{what} loads"),
+        (false, 2..) => format!("{what} load"),
+        (false, _) => format!("{what} does not load"),
+    };
+    // Writing to a string cannot fail.
+    let _ = write!(
+        text,
+        " ({} compiled, {:.1} s). It was tried in a copy: the image and the files are as they were.",
+        answer.compiled.len(),
+        answer.duration_ms as f64 / 1000.0
+    );
+    for failure in &answer.failures {
+        let _ = write!(text, "\n{}", failure.message);
+        for remedy in &failure.remedies {
+            let _ = write!(text, "\n  Try: {remedy}");
+        }
+    }
+    for said in &answer.diagnostics {
+        diagnostic(&mut text, said);
+    }
+    if let Some(total) = answer.diagnostics_total {
+        let _ = write!(text, "\n… {} more", total.saturating_sub(answer.diagnostics.len()));
+    }
+    text
+}
+
+fn diagnostic(text: &mut String, said: &Diagnostic) {
+    text.push('\n');
+    if let Some(path) = &said.path {
+        text.push_str(path);
+        for place in [said.line, said.column].into_iter().flatten() {
+            let _ = write!(text, ":{place}");
+        }
+        text.push_str(": ");
+    }
+    let _ = write!(text, "{}: {}", Severity::name(said.severity), said.message);
+}

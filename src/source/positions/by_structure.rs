@@ -1,0 +1,102 @@
+//! Places by the structural reader, for files that have no sidecar: it numbers the forms as SBCL does, and knows where
+//! it cannot be sure.
+
+use std::collections::HashSet;
+
+use steelbank_reader::{Form, LispText, TopLevelForm as TopLevelText};
+
+use super::{Evidence, Expander, Placement, PositionedFile, Recorded, Sought, UseKind};
+
+/// What the structural reader knows of a recorded use.
+struct Structured<'a> {
+    top: &'a TopLevelText,
+    /// The sub-form with the recorded number.
+    form: Option<&'a Form>,
+    /// Whether the numbers are SBCL's for certain.
+    sure: bool,
+    /// The form's operator, if that is the symbol: no other record can mean that token.
+    operator: Option<usize>,
+    /// The symbol's tokens inside the form.
+    inside: Vec<usize>,
+}
+
+impl PositionedFile {
+    pub(super) fn place_by_structure(
+        &self,
+        text: &LispText,
+        sought: &Sought,
+        recorded: &[Recorded],
+        means: &dyn Fn(&str) -> bool,
+    ) -> Vec<Vec<Placement>> {
+        let found: Vec<Option<Structured<'_>>> =
+            recorded.iter().map(|&recorded| self.structured(text, sought, recorded, means)).collect();
+        let taken: HashSet<usize> = found.iter().flatten().filter_map(|found| found.operator).collect();
+        found
+            .into_iter()
+            .map(|found| {
+                found.map_or_else(Vec::new, |found| vec![self.place_structured(text, found, &taken)])
+            })
+            .collect()
+    }
+
+    /// What the structural reader knows of a recorded use; None if the file has no such top-level form any more.
+    fn structured<'a>(
+        &self,
+        text: &'a LispText,
+        sought: &Sought,
+        recorded: Recorded,
+        means: &dyn Fn(&str) -> bool,
+    ) -> Option<Structured<'a>> {
+        let octets = self.text.as_bytes();
+        // SBCL recorded where the top-level form starts, too: better than a count.
+        let by_start = recorded
+            .octets
+            .filter(|_| self.decoded_as_is)
+            .and_then(|octets| text.toplevel_from(octets).filter(|top| top.span.start >= octets));
+        let (top, counted) = match (by_start, recorded.octets) {
+            (Some(top), _) => (top, true),
+            (None, octets) => {
+                let top = text.toplevel().get(recorded.form as usize)?;
+                (top, top.counted && (octets.is_none() || !self.decoded_as_is))
+            }
+        };
+        let form = text.numbered(top, recorded.number);
+        let names = |index: &usize| {
+            let token = &text.tokens()[*index];
+            token.active && token.is_named(octets, &sought.name) && {
+                let prefix = token.symbol(octets).package;
+                let package = prefix.as_deref().or(top.package.as_deref());
+                package.is_none_or(|package| package == sought.package || means(package))
+            }
+        };
+        let inside: Vec<usize> = form.into_iter().flat_map(Form::tokens).filter(names).collect();
+        let calls = matches!(recorded.kind, UseKind::Calls | UseKind::Macroexpands);
+        let head = form.filter(|_| calls).and_then(|form| text.head(form));
+        let operator = inside
+            .first()
+            .copied()
+            .filter(|&first| head.is_some_and(|head| head.span == text.tokens()[first].span));
+        Some(Structured { top, form, sure: top.exact && counted, operator, inside })
+    }
+
+    fn place_structured(&self, text: &LispText, found: Structured<'_>, taken: &HashSet<usize>) -> Placement {
+        let Structured { top, form, sure, operator, inside } = found;
+        let whole = form.map_or(top.span, |form| form.span);
+        let token = |index: usize| text.tokens()[index].span;
+        let free: Vec<usize> = inside.into_iter().filter(|index| !taken.contains(index)).collect();
+        let (span, evidence) = match (operator, &free[..]) {
+            (Some(only), _) | (None, &[only]) if sure => (token(only), Evidence::Exact),
+            (Some(first), _) | (None, &[first, ..]) => (token(first), Evidence::Approximate),
+            (None, []) => match form.filter(|_| sure) {
+                Some(form) => {
+                    let octets = self.text.as_bytes();
+                    let head = text.head(form).map(|token| token.symbol(octets).name.to_lowercase());
+                    let name = head.unwrap_or_else(|| "the form".to_owned());
+                    (whole, Evidence::Via(Expander { package: String::new(), name, symbol_macro: false }))
+                }
+                None => (whole, Evidence::Approximate),
+            },
+        };
+        Placement { place: self.byte_place(span.start, span.end), evidence }
+    }
+}

@@ -1,0 +1,418 @@
+//! From SBCL's form numbers to lines and columns, with the evidence for each.
+//!
+//! A file is read through its sidecar where there is one (what SBCL's own reader reported), else through the
+//! structural reader. Either way the symbol must be found where the record says, or the answer says that it was not.
+
+mod by_structure;
+mod by_tap;
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use steelbank_reader::lines::Lines;
+use steelbank_reader::{Dialect, Features, LispText};
+
+use self::by_tap::Tapped;
+use super::tap::operators::Defined;
+use super::tap::roles::Role;
+use super::tap::sidecar::{Event, EventKind, Sidecar, UseKind};
+pub use super::tap::walk::Standing;
+
+/// How sure a position is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Evidence {
+    /// The symbol stands in the text at this very place.
+    Exact,
+    /// The form is right, but which of several places in it is meant, or where it stands by now, is not known.
+    Approximate,
+    /// The symbol does not stand there: the use comes from what this operator expands into.
+    Via(Expander),
+}
+
+/// What makes a use where the symbol does not stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expander {
+    /// The home package of the operator; empty if it is none that has a name.
+    pub package: String,
+    /// Its name.
+    pub name: String,
+    /// It is a symbol macro.
+    pub symbol_macro: bool,
+}
+
+/// A stretch of one line, or the start of a longer one. Lines and columns count from 1, columns in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The line.
+    pub line: u32,
+    /// The column of the first character.
+    pub column: u32,
+    /// The column after the last character, if that is on the same line; else equal to `column`.
+    pub end_column: u32,
+}
+
+/// Where a use stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// The place.
+    pub place: Place,
+    /// How sure it is.
+    pub evidence: Evidence,
+}
+
+/// The symbol asked for.
+#[derive(Debug, Clone)]
+pub struct Sought {
+    /// Name of the home package.
+    pub package: String,
+    /// The symbol's name, in its own case.
+    pub name: String,
+}
+
+/// A use as the compiler recorded it: `kind` at sub-form `number` of top-level form `form`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recorded {
+    /// What is done with the symbol.
+    pub kind: UseKind,
+    /// SBCL's number of the top-level form.
+    pub form: u32,
+    /// SBCL's number of the sub-form.
+    pub number: u32,
+    /// Where the top-level form starts, in octets, counted before the white space in front of it.
+    pub octets: Option<u32>,
+}
+
+/// An occurrence of a symbol in live text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occurrence {
+    /// Where.
+    pub place: Place,
+    /// What for.
+    pub role: Role,
+    /// The top-level form it stands in.
+    pub form: u32,
+    /// Whether a local variable or function of this name is bound in that form, so that it may be meant.
+    pub local: bool,
+    /// Whether the text itself shows what binds it around there. A special variable is bound, too.
+    pub bound: bool,
+    /// Whether it is looked up among variables, or may be.
+    pub variable: bool,
+    /// What the text tells of an operator or argument.
+    pub standing: Standing,
+    /// In a template: what it is in the code that the template becomes.
+    pub becomes: Role,
+    /// Whether the symbol stands nowhere in the top-level form where a variable or a binding of it could be meant.
+    pub never_variable: bool,
+    /// For a definition: what it makes of the name.
+    pub defined: Option<Defined>,
+    /// For a definition by a macro of the program's own: what that is called.
+    pub definer: Option<String>,
+}
+
+/// A token that reads as a symbol, or names it in a package definition, whatever it means there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// Where.
+    pub place: Place,
+    /// The same in characters of the decoded text, from 0: the first, and the one after the last.
+    pub range: std::ops::Range<u32>,
+    /// How it is written.
+    pub written: Written,
+    /// What it is there for.
+    pub role: Role,
+    /// The top-level form it stands in.
+    pub form: u32,
+    /// Whether a local variable or function of this name is bound in that form.
+    pub local: bool,
+    /// Whether it is a `&key` parameter without a keyword of its own: renaming it changes the keyword.
+    pub key_parameter: bool,
+}
+
+/// How a symbol is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Written {
+    /// As the symbol, with or without its package.
+    Symbol,
+    /// As an uninterned symbol, `#:name`.
+    Uninterned,
+    /// As a keyword.
+    Keyword,
+    /// As a symbol of another package that has its name.
+    Namesake,
+    /// As a string, quotes included.
+    Text,
+}
+
+/// Which reader a file's positions come from.
+#[derive(Debug)]
+enum Reading {
+    Tap(Box<Tapped>),
+    Structure(Box<LispText>),
+}
+
+/// What the sidecar of a file tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SidecarState {
+    /// There is none: the file was not compiled or loaded as source here.
+    Missing,
+    /// It is there, and cannot be used.
+    Damaged,
+    /// It ends where the reading of the file was stopped: nothing is known of what comes after.
+    Incomplete,
+    /// Everything in the file.
+    Complete,
+}
+
+/// A source file together with what is known of the positions in it.
+#[derive(Debug)]
+pub struct PositionedFile {
+    path: PathBuf,
+    text: String,
+    lines: Lines,
+    has_mark: bool,
+    /// Whether octets of the file are octets of the text.
+    decoded_as_is: bool,
+    fresh: bool,
+    /// A sidecar is there that cannot be used.
+    damaged: bool,
+    reading: Reading,
+}
+
+impl PositionedFile {
+    /// Reads the file at `path`, of which the image holds the version written at `write_date` (universal time), and
+    /// the file `sidecar`, if it exists and is of that file and version.
+    ///
+    /// # Errors
+    /// If the file at `path` cannot be read. A sidecar that cannot be read counts as none.
+    pub fn open(path: &Path, write_date: u64, sidecar: Option<&Path>) -> std::io::Result<PositionedFile> {
+        let octets = std::fs::read(path)?;
+        let truename = std::fs::canonicalize(path)?;
+        let sidecar = sidecar.map_or(Ok(None), |sidecar| match Sidecar::read(sidecar) {
+            Ok(sidecar) => Ok(Some(sidecar)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        });
+        let damaged = sidecar.is_err();
+        let sidecar = sidecar
+            .unwrap_or_default()
+            .filter(|sidecar| sidecar.path == truename && sidecar.write_date == write_date);
+        let fresh = match &sidecar {
+            Some(sidecar) => sidecar.matches(&octets),
+            None => universal_write_date(&truename).is_none_or(|date| date == write_date),
+        };
+        Ok(PositionedFile { damaged, ..PositionedFile::new(path.to_path_buf(), &octets, sidecar, fresh) })
+    }
+
+    /// As [`PositionedFile::open`], when the text that the image was made from is not on disk at `path` but in the file `text`.
+    ///
+    /// # Errors
+    /// If `text` cannot be read.
+    pub fn open_overlaid(
+        path: &Path,
+        text: &Path,
+        write_date: u64,
+        sidecar: Option<&Path>,
+    ) -> std::io::Result<PositionedFile> {
+        let octets = std::fs::read(text)?;
+        let sidecar = sidecar
+            .and_then(|sidecar| Sidecar::read(sidecar).ok())
+            .filter(|sidecar| sidecar.path == path && sidecar.write_date == write_date);
+        let fresh = sidecar.as_ref().is_some_and(|sidecar| sidecar.matches(&octets));
+        Ok(PositionedFile::new(path.to_path_buf(), &octets, sidecar, fresh))
+    }
+
+    /// The file at `path` with the content `octets`. `fresh` tells whether the image was made from this content.
+    pub fn new(path: PathBuf, octets: &[u8], sidecar: Option<Sidecar>, fresh: bool) -> PositionedFile {
+        let format = sidecar.as_ref().map_or("UTF-8", |sidecar| sidecar.external_format.as_str());
+        let text = decode_as(octets, format);
+        let decoded_as_is = matches!(text, Cow::Borrowed(_));
+        let text = text.into_owned();
+        let lines = Lines::new(text.as_bytes());
+        let has_mark = text.starts_with('\u{feff}');
+        let reading = match sidecar {
+            Some(sidecar) => Reading::Tap(Box::new(Tapped::new(sidecar))),
+            None => Reading::Structure(Box::new(LispText::read(
+                text.as_bytes(),
+                Dialect::CommonLisp,
+                &Features::sbcl(),
+            ))),
+        };
+        PositionedFile { path, text, lines, has_mark, decoded_as_is, fresh, damaged: false, reading }
+    }
+
+    /// The file's path, as it was asked for.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// About how much memory this takes, in octets.
+    pub fn size(&self) -> usize {
+        let read = match &self.reading {
+            Reading::Tap(tapped) => {
+                let events: usize = tapped.sidecar.forms.iter().map(|form| form.events.len()).sum();
+                events * (size_of::<Event>() + size_of::<(u32, u32)>()) + tapped.sidecar.names.len() * 128
+            }
+            Reading::Structure(text) => size_of_val(text.tokens()) + size_of_val(text.forms()),
+        };
+        self.text.len() + read
+    }
+
+    /// Whether the image was made from what the file holds now.
+    pub fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// Whether SBCL's own reader reported the positions.
+    pub fn is_tapped(&self) -> bool {
+        matches!(self.reading, Reading::Tap(_))
+    }
+
+    /// What the file's sidecar tells.
+    pub fn sidecar_state(&self) -> SidecarState {
+        match &self.reading {
+            Reading::Tap(tapped) if tapped.sidecar.complete => SidecarState::Complete,
+            Reading::Tap(_) => SidecarState::Incomplete,
+            Reading::Structure(_) if self.damaged => SidecarState::Damaged,
+            Reading::Structure(_) => SidecarState::Missing,
+        }
+    }
+
+    /// The external format in which SBCL read the file; UTF-8 if that is not known.
+    pub fn external_format(&self) -> &str {
+        match &self.reading {
+            Reading::Tap(tapped) => &tapped.sidecar.external_format,
+            Reading::Structure(_) => "UTF-8",
+        }
+    }
+
+    /// The name, without its package, of the operator of top-level form `form`. From a sidecar only.
+    pub fn form_operator(&self, form: u32) -> Option<&str> {
+        let Reading::Tap(tapped) = &self.reading else { return None };
+        let form = tapped.sidecar.form(form)?;
+        let operator = form.child(form.events.len().checked_sub(1)?, 1)?;
+        match form.events[operator].kind {
+            EventKind::Symbol(name) => Some(tapped.sidecar.names.get(name as usize)?.name()),
+            _ => None,
+        }
+    }
+
+    /// The decoded text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The names, without their packages, of all symbols and package designators in live text. From a sidecar only.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let by_name = match &self.reading {
+            Reading::Tap(tapped) => Some(&tapped.by_name),
+            Reading::Structure(_) => None,
+        };
+        by_name.into_iter().flat_map(|by_name| by_name.keys().map(String::as_str))
+    }
+
+    /// The text of `line`, from 1, without its ending.
+    pub fn line_text(&self, line: u32) -> Cow<'_, str> {
+        let bytes = self.lines.bytes(self.text.as_bytes(), line);
+        let text = String::from_utf8_lossy(bytes);
+        match (line, self.has_mark, text) {
+            (1, true, Cow::Borrowed(text)) => Cow::Borrowed(text.trim_start_matches('\u{feff}')),
+            (_, _, text) => text,
+        }
+    }
+
+    /// Whether a token on `line` of the file as it stands now spells the name of `sought`, whatever its package.
+    pub fn has_name_on(&self, sought: &Sought, line: u32) -> bool {
+        let text = self.lines.bytes(self.text.as_bytes(), line);
+        let read = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+        read.tokens().iter().any(|token| token.is_named(text, &sought.name))
+    }
+
+    /// Where the recorded uses of `sought` stand, in their order. Several places for one only if all of them are that
+    /// use; none if the file has no such form any more.
+    ///
+    /// All records of the file together, so that what one of them surely means is not taken for another's. `means`
+    /// tells whether `sought` is what its name means in the package that it is given, by name or nickname.
+    pub fn place(
+        &self,
+        sought: &Sought,
+        recorded: &[Recorded],
+        means: &dyn Fn(&str) -> bool,
+    ) -> Vec<Vec<Placement>> {
+        let mut placements: Vec<Vec<Placement>> = match &self.reading {
+            Reading::Tap(tapped) => self.place_by_tap(tapped, tapped.symbol(sought, means), recorded),
+            Reading::Structure(text) => self.place_by_structure(text, sought, recorded, means),
+        };
+        if !self.fresh {
+            placements.iter_mut().flatten().for_each(outdate);
+        }
+        placements
+    }
+
+    /// Where sub-form `number` of top-level form `form` starts.
+    pub fn form_place(&self, form: u32, number: u32) -> Option<Place> {
+        match &self.reading {
+            Reading::Tap(tapped) => {
+                let sidecar = &tapped.sidecar;
+                let top = sidecar.form(form)?;
+                let (_, event) = top.nearest_sub_form(number)?;
+                Some(self.tap_place(sidecar, top.events[event].start, top.events[event].end))
+            }
+            Reading::Structure(text) => {
+                let top = text.toplevel().get(form as usize)?;
+                let span = text.numbered(top, number).map_or(top.span, |form| form.span);
+                Some(self.byte_place(span.start, span.end))
+            }
+        }
+    }
+
+    fn tap_place(&self, sidecar: &Sidecar, start: u32, end: u32) -> Place {
+        let before = sidecar.newlines.partition_point(|&newline| newline < start);
+        let line_start = if before == 0 { 0 } else { sidecar.newlines[before - 1] + 1 };
+        let same_line = sidecar.newlines.get(before).is_none_or(|&newline| newline >= end);
+        self.columns(before as u32 + 1, start - line_start + 1, same_line.then_some(end - start))
+    }
+
+    fn byte_place(&self, start: u32, end: u32) -> Place {
+        let text = self.text.as_bytes();
+        let (line, column) = self.lines.position(text, start);
+        let (end_line, end_column) = self.lines.position(text, end);
+        self.columns(line, column, (line == end_line).then(|| end_column - column))
+    }
+
+    /// Editors show no byte order mark, so the first line's columns do not count it.
+    fn columns(&self, line: u32, column: u32, length: Option<u32>) -> Place {
+        let column = if line == 1 && self.has_mark { column.max(2) - 1 } else { column };
+        Place { line, column, end_column: column + length.unwrap_or(0) }
+    }
+}
+
+fn outdate(placement: &mut Placement) {
+    if placement.evidence == Evidence::Exact {
+        placement.evidence = Evidence::Approximate;
+    }
+}
+
+/// `octets` as the external format called `name` decodes them, as far as positions and text are concerned.
+fn decode_as<'a>(octets: &'a [u8], name: &str) -> Cow<'a, str> {
+    let wide = |pair: fn([u8; 2]) -> u16| {
+        let units = octets.chunks_exact(2).map(|unit| pair([unit[0], unit[1]]));
+        char::decode_utf16(units).map(|unit| unit.unwrap_or('\u{fffd}')).collect::<String>()
+    };
+    match name {
+        "UTF-8" | "UTF8" | "US-ASCII" | "ASCII" => String::from_utf8_lossy(octets),
+        "UTF-16LE" | "UCS-2LE" => Cow::Owned(wide(u16::from_le_bytes)),
+        "UTF-16BE" | "UCS-2BE" => Cow::Owned(wide(u16::from_be_bytes)),
+        _ => match std::str::from_utf8(octets) {
+            Ok(text) if octets.is_ascii() => Cow::Borrowed(text),
+            _ => Cow::Owned(octets.iter().map(|&octet| char::from(octet)).collect()),
+        },
+    }
+}
+
+/// The write date of a file as Lisp counts it: seconds since 1900.
+pub fn universal_write_date(path: &Path) -> Option<u64> {
+    const UNIX_EPOCH_IN_UNIVERSAL_TIME: u64 = 2_208_988_800;
+    let modified = std::fs::metadata(path).ok()?.modified().ok()?;
+    let seconds = modified.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
+    Some(seconds + UNIX_EPOCH_IN_UNIVERSAL_TIME)
+}

@@ -1,0 +1,140 @@
+//! What a symbol in the text is there for; and what designators in package definitions and look-ups mean.
+//!
+//! [`super::walk`] tells the role of every symbol of a form. What is here looks at the neighbourhood of one token.
+
+use super::sidecar::{EventKind, Name, Sidecar, TopLevelForm};
+
+/// What a symbol occurrence is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The name being defined, accessors, constructors and the like included.
+    Definition,
+    /// The name of a structure, from which `defstruct` makes other names: `make-x`, `x-p`, `x-slot`.
+    Structure,
+    /// The name that a macro called `def…` is given first: what it defines, as far as the text can tell.
+    Named,
+    /// Named in a package definition's `:export`.
+    Export,
+    /// Named in another clause of a package definition.
+    Import,
+    /// A class, structure or condition: superclass, specializer, `make-instance 'x`, `handler-case` clause.
+    Class,
+    /// A type specifier.
+    Type,
+    /// A slot name.
+    Slot,
+    /// Part of quoted data, or another datum that is compared and not evaluated: a key of CASE, a restart's name.
+    Quoted,
+    /// `#'x`, or the name handed to `funcall` and its kin.
+    Function,
+    /// Part of a declaration.
+    Declaration,
+    /// Part of a backquoted form, outside its commas.
+    Template,
+    /// Read, but no part of the form: inside `#.`, or the test of `#+`.
+    ReadTime,
+    /// The name of a block: `(return-from x)`, which a function's name is, too; or a tag.
+    Block,
+    /// A variable that a lambda list, LET or the like binds.
+    Binding,
+    /// A keyword of the LOOP macro, which compares names and not symbols.
+    LoopKeyword,
+    /// The operator of a list.
+    Operator,
+    /// Any other element of a list.
+    Argument,
+}
+
+/// Whether `event`, a keyword, stands for a symbol of its name: where symbols are looked up by name, or as the class of
+/// a system's component.
+pub fn is_looked_up(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
+    let walk = Walk { sidecar, form };
+    let operator = |list: usize| walk.operator(list).map_or("", Name::name);
+    let Some(parent) = walk.parent(event) else { return false };
+    match operator(parent) {
+        "SYMBOL-CALL" => walk.place(event) == 3,
+        "FIND-SYMBOL" | "FIND-SYMBOL*" | "INTERN" | "INTERN*" => walk.place(event) == 2,
+        _ => walk.place(event) == 1 && form.ancestors(parent).any(|list| operator(list) == "DEFSYSTEM"),
+    }
+}
+
+/// Whether `event` is a parameter after `&key` that gives its keyword its name.
+pub fn is_key_parameter(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
+    let walk = Walk { sidecar, form };
+    let after_key = |parameter: usize| {
+        let Some(list) = walk.parent(parameter) else { return false };
+        let mut before = (1..walk.place(parameter)).rev().filter_map(|place| form.child(list, place));
+        // In any list: what a macro's arguments are, only the macro knows.
+        before.find_map(|word| walk.name(word).and_then(Name::standard).filter(|word| word.starts_with('&')))
+            == Some("&KEY")
+    };
+    let in_list = || {
+        walk.place(event) == 1 && walk.parent(event).is_some_and(|list| walk.is_list(list) && after_key(list))
+    };
+    walk.place(event) > 0 && (after_key(event) || in_list())
+}
+
+/// The role that `event`, a string, keyword or uninterned symbol in a package definition, has for a symbol of the same
+/// name; None when it does not mean that symbol. `means` tells whether the symbol of that name that is accessible in
+/// the package it is given (as a designator's text) is the symbol.
+pub fn package_role(
+    sidecar: &Sidecar,
+    form: &TopLevelForm,
+    event: usize,
+    means: &dyn Fn(&str) -> bool,
+) -> Option<Role> {
+    let walk = Walk { sidecar, form };
+    let list = form.events[event].parent? as usize;
+    // (:export . #1=(#:name)): a list that is no element is the rest of the one around.
+    let is_rest = form.events[list].place == 0 && walk.is_list(list);
+    let clause = if is_rest { form.events[list].parent? as usize } else { list };
+    let definition = form.events[clause].parent? as usize;
+    let operator = walk.operator(definition)?.name();
+    if form.events[event].place < if is_rest { 1 } else { 2 }
+        || !matches!(operator, "DEFPACKAGE" | "DEFINE-PACKAGE")
+    {
+        return None;
+    }
+    let means = |list: usize| {
+        form.child(list, 2).and_then(|package| walk.name(package)).is_some_and(|n| means(n.name()))
+    };
+    match walk.operator(clause)?.name() {
+        "EXPORT" if means(definition) => Some(Role::Export),
+        "SHADOW" | "INTERN" if means(definition) => Some(Role::Import),
+        "IMPORT-FROM" | "SHADOWING-IMPORT-FROM" if form.events[event].place > 2 && means(clause) => {
+            Some(Role::Import)
+        }
+        _ => None,
+    }
+}
+
+struct Walk<'a> {
+    sidecar: &'a Sidecar,
+    form: &'a TopLevelForm,
+}
+
+impl<'a> Walk<'a> {
+    fn name(&self, event: usize) -> Option<&'a Name> {
+        match self.form.events[event].kind {
+            EventKind::Symbol(name) | EventKind::Text(name) => self.sidecar.names.get(name as usize),
+            _ => None,
+        }
+    }
+
+    fn operator(&self, list: usize) -> Option<&'a Name> {
+        self.name(self.form.child(list, 1)?)
+    }
+
+    fn place(&self, event: usize) -> u32 {
+        self.form.events[event].place
+    }
+
+    fn parent(&self, event: usize) -> Option<usize> {
+        self.form.events[event].parent.map(|parent| parent as usize)
+    }
+
+    /// True for lists, false for commas, vectors and the like.
+    fn is_list(&self, event: usize) -> bool {
+        matches!(self.form.events[event].kind, EventKind::Form(_) | EventKind::List)
+    }
+}

@@ -1,0 +1,548 @@
+//! Sidecars: what the tap in `lisp/tap.lisp` recorded of one file while SBCL compiled or loaded it.
+//!
+//! The format is described at the top of `lisp/tap.lisp`.
+
+use std::path::{Path, PathBuf};
+
+/// The version of the format that this reader understands.
+pub const SIDECAR_VERSION: u8 = 3;
+
+/// What SBCL's reader and compiler reported of one file.
+#[derive(Debug, Clone)]
+pub struct Sidecar {
+    /// FNV-1a hash of the file's octets when it was read.
+    pub content_hash: u64,
+    /// Size of the file in octets.
+    pub size: u64,
+    /// The file's write date (universal time), as the image's debug sources carry it.
+    pub write_date: u64,
+    /// The file, as the operating system names it.
+    pub path: PathBuf,
+    /// Name of the external format the file was decoded with, such as `UTF-8` or `LATIN-1`.
+    pub external_format: String,
+    /// False when reading stopped before the end of the file.
+    pub complete: bool,
+    /// Positions of the newlines, in characters.
+    pub newlines: Vec<u32>,
+    /// The symbols and strings that events refer to.
+    pub names: Vec<Name>,
+    /// What each of these named when the file had been read.
+    pub kinds: Vec<NameKind>,
+    /// The top-level forms, in the order of reading.
+    pub forms: Vec<TopLevelForm>,
+    /// What top-level code uses; SBCL keeps no record of these.
+    pub uses: Vec<TopLevelUse>,
+    /// Names bound locally: (top-level form, index of the name, true for a function), sorted.
+    pub locals: Vec<(u32, u32, bool)>,
+}
+
+/// What a symbol named as an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum NameKind {
+    /// A global function.
+    Function,
+    /// A macro or special operator.
+    Macro,
+    /// A symbol macro, and no operator.
+    SymbolMacro,
+    /// Neither.
+    Other,
+}
+
+/// A symbol or string in the text of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Name {
+    /// An interned symbol: its home package and its name.
+    Symbol {
+        /// The home package's name.
+        package: String,
+        /// The symbol's name, in its own case.
+        name: String,
+    },
+    /// An uninterned symbol such as `#:foo`.
+    Uninterned(String),
+    /// A string in a package definition.
+    Text(String),
+}
+
+impl Name {
+    /// The name without its package.
+    pub fn name(&self) -> &str {
+        match self {
+            Name::Symbol { name, .. } | Name::Uninterned(name) | Name::Text(name) => name,
+        }
+    }
+
+    /// True for the symbol `name` whose home is `package`.
+    pub fn is(&self, package: &str, name: &str) -> bool {
+        matches!(self, Name::Symbol { package: p, name: n } if n == name && p == package)
+    }
+
+    /// The name, if this is a symbol of package COMMON-LISP.
+    pub fn standard(&self) -> Option<&str> {
+        match self {
+            Name::Symbol { package, name } if package == "COMMON-LISP" => Some(name),
+            _ => None,
+        }
+    }
+}
+
+/// One top-level form with everything the reader reported inside it, children before their parent.
+#[derive(Debug, Clone)]
+pub struct TopLevelForm {
+    /// SBCL's number of this form in the file.
+    pub number: u32,
+    /// The events, in the reader's order.
+    pub events: Vec<Event>,
+    /// The events of forms with numbers: (number, index of the event), sorted.
+    numbered: Vec<(u32, u32)>,
+}
+
+/// What an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// A form that the compiler numbered.
+    Form(u32),
+    /// A list that it did not number: quoted data.
+    List,
+    /// A symbol, by index into [`Sidecar::names`].
+    Symbol(u32),
+    /// A string in a package definition, by index into [`Sidecar::names`].
+    Text(u32),
+    /// Another object with events inside it, such as a vector, a comma or `#.`.
+    Other,
+}
+
+/// The operators that SBCL's reader makes from abbreviations, and that decide what the text inside them is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operator {
+    /// Any other operator, or none.
+    Any,
+    /// `(quote x)` or `'x`.
+    Quote,
+    /// `(function x)` or `#'x`.
+    Function,
+    /// A backquoted form.
+    Backquote,
+    /// A comma within one.
+    Comma,
+}
+
+/// One object in the text, from `start` to before `end`, in characters.
+#[derive(Debug, Clone, Copy)]
+pub struct Event {
+    /// What it is.
+    pub kind: EventKind,
+    /// Its operator, where that is one of the reader's own.
+    pub operator: Operator,
+    /// Position of its first character.
+    pub start: u32,
+    /// Position after its last character.
+    pub end: u32,
+    /// Its place in the parent, from 1 (the operator); 0 when it is no element of the object around it.
+    pub place: u32,
+    /// Index of the innermost event around it.
+    pub parent: Option<u32>,
+    /// Index of the first event directly inside it, or [`NO_EVENT`].
+    first_child: u32,
+    /// Index of the next event with the same parent, or [`NO_EVENT`].
+    next_sibling: u32,
+}
+
+/// In place of an event's index: there is none.
+const NO_EVENT: u32 = u32::MAX;
+
+/// One use by top-level code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopLevelUse {
+    /// What is done with the name.
+    pub kind: UseKind,
+    /// Index of the name in [`Sidecar::names`].
+    pub name: u32,
+    /// True when `(setf name)` is meant.
+    pub setf: bool,
+    /// The top-level form.
+    pub form: u32,
+    /// The number of the sub-form within it.
+    pub number: u32,
+}
+
+/// The kinds of use that SBCL's compiler records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UseKind {
+    /// A special variable is bound.
+    Binds,
+    /// A function is called or referred to.
+    Calls,
+    /// A global variable is assigned to.
+    Sets,
+    /// A global variable or constant is read.
+    References,
+    /// A macro is expanded.
+    Macroexpands,
+}
+
+/// Why a sidecar could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SidecarError {
+    /// The octets do not start as a sidecar does.
+    #[error("this is no steelbank sidecar; delete it and load the system again")]
+    NotASidecar,
+    /// A version this program does not know.
+    #[error(
+        "the sidecar has version {found}, this program reads version {SIDECAR_VERSION}; load the system again"
+    )]
+    Version {
+        /// The version found.
+        found: u8,
+    },
+    /// The octets end early or hold an impossible number.
+    #[error("the sidecar is damaged at octet {offset}; delete it and load the system again")]
+    Damaged {
+        /// Where.
+        offset: usize,
+    },
+    /// The file could not be read.
+    #[error("the sidecar {} could not be read: {source}", path.display())]
+    Unreadable {
+        /// The sidecar's path.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+}
+
+impl SidecarError {
+    /// Whether there simply is no such file.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, SidecarError::Unreadable { source, .. } if source.kind() == std::io::ErrorKind::NotFound)
+    }
+}
+
+impl Sidecar {
+    /// Reads the sidecar at `path`.
+    pub fn read(path: &Path) -> Result<Sidecar, SidecarError> {
+        let octets = std::fs::read(path)
+            .map_err(|source| SidecarError::Unreadable { path: path.to_path_buf(), source })?;
+        Sidecar::parse(&octets)
+    }
+
+    /// Decodes `octets`. Damaged input gives an error, never a panic or an endless loop.
+    pub fn parse(octets: &[u8]) -> Result<Sidecar, SidecarError> {
+        if octets.len() < 7 || &octets[..6] != b"SBTAP\0" {
+            return Err(SidecarError::NotASidecar);
+        }
+        if octets[6] != SIDECAR_VERSION {
+            return Err(SidecarError::Version { found: octets[6] });
+        }
+        let Some((octets, checksum)) = octets.split_last_chunk::<8>() else {
+            return Err(SidecarError::NotASidecar);
+        };
+        if octets.len() < 7 || fnv_1a(octets) != u64::from_le_bytes(*checksum) {
+            return Err(SidecarError::Damaged { offset: octets.len() });
+        }
+        let mut input = Input { octets, offset: 7 };
+        let complete = input.octet()? == 1;
+        let content_hash = input.word()?;
+        let size = input.unsigned()?;
+        let write_date = input.unsigned()?;
+        let path = PathBuf::from(input.text()?);
+        let external_format = input.text()?;
+        let mut next = 0;
+        let newlines = input.many(|input| {
+            let newline = input.advance(next)?;
+            next = i64::from(newline) + 1;
+            Ok(newline)
+        })?;
+        let named = input.many(|input| {
+            let octet = input.octet()?;
+            let kind = match octet {
+                3 => NameKind::Function,
+                4 => NameKind::Macro,
+                5 => NameKind::SymbolMacro,
+                _ => NameKind::Other,
+            };
+            let name = match octet {
+                0 | 3..=5 => Name::Symbol { package: input.text()?, name: input.text()? },
+                1 => Name::Uninterned(input.text()?),
+                2 => Name::Text(input.text()?),
+                _ => return Err(input.damaged()),
+            };
+            Ok((name, kind))
+        })?;
+        let (names, kinds): (Vec<Name>, Vec<NameKind>) = named.into_iter().unzip();
+        let name_count = names.len() as u64;
+        let mut start = 0;
+        let forms = input.many(|input| {
+            let number = input.small()?;
+            let mut events = input.many(|input| input.event(&mut start, name_count))?;
+            link(&mut events);
+            Ok(TopLevelForm { number, numbered: numbered(&events), events })
+        })?;
+        let uses = input.many(|input| {
+            let kind = match input.octet()? {
+                0 => UseKind::Binds,
+                1 => UseKind::Calls,
+                2 => UseKind::Sets,
+                3 => UseKind::References,
+                4 => UseKind::Macroexpands,
+                _ => return Err(input.damaged()),
+            };
+            let (name, setf) = input.name_and_bit(name_count)?;
+            Ok(TopLevelUse { kind, name, setf, form: input.small()?, number: input.small()? })
+        })?;
+        let mut locals = input.many(|input| {
+            let form = input.small()?;
+            let (name, function) = input.name_and_bit(name_count)?;
+            Ok((form, name, function))
+        })?;
+        locals.sort_unstable();
+        Ok(Sidecar {
+            content_hash,
+            size,
+            write_date,
+            path,
+            external_format,
+            complete,
+            newlines,
+            names,
+            kinds,
+            forms,
+            uses,
+            locals,
+        })
+    }
+
+    /// The top-level form that SBCL numbered `number`.
+    pub fn form(&self, number: u32) -> Option<&TopLevelForm> {
+        self.form_index(number).map(|index| &self.forms[index])
+    }
+
+    /// The index in [`Sidecar::forms`] of the top-level form that SBCL numbered `number`.
+    pub fn form_index(&self, number: u32) -> Option<usize> {
+        self.forms.binary_search_by_key(&number, |form| form.number).ok()
+    }
+
+    /// What the symbol at index `name` named as an operator.
+    pub fn kind(&self, name: u32) -> NameKind {
+        self.kinds.get(name as usize).copied().unwrap_or(NameKind::Other)
+    }
+
+    /// True when the symbol at index `name` is bound as a local variable in top-level form `form`.
+    pub fn is_local_variable(&self, form: u32, name: u32) -> bool {
+        self.locals.binary_search(&(form, name, false)).is_ok()
+    }
+
+    /// True when the symbol at index `name` is bound as a local function in top-level form `form`.
+    pub fn is_local_function(&self, form: u32, name: u32) -> bool {
+        self.locals.binary_search(&(form, name, true)).is_ok()
+    }
+
+    /// True when `octets` are what SBCL read.
+    pub fn matches(&self, octets: &[u8]) -> bool {
+        octets.len() as u64 == self.size && fnv_1a(octets) == self.content_hash
+    }
+}
+
+impl TopLevelForm {
+    /// The event of sub-form `number`.
+    pub fn sub_form(&self, number: u32) -> Option<usize> {
+        self.nearest_sub_form(number).filter(|(found, _)| *found == number).map(|(_, event)| event)
+    }
+
+    /// The sub-form with the largest number up to `number`, and its event.
+    pub fn nearest_sub_form(&self, number: u32) -> Option<(u32, usize)> {
+        let after = self.numbered.partition_point(|(found, _)| *found <= number);
+        let (found, event) = self.numbered[after.checked_sub(1)?];
+        Some((found, event as usize))
+    }
+
+    /// The events directly inside `parent`, in order.
+    pub fn children(&self, parent: usize) -> impl Iterator<Item = usize> + '_ {
+        let index = |event: u32| (event != NO_EVENT).then_some(event as usize);
+        std::iter::successors(index(self.events[parent].first_child), move |&child| {
+            index(self.events[child].next_sibling)
+        })
+    }
+
+    /// The event that is an element of `parent` at `place`, from 1.
+    pub fn child(&self, parent: usize, place: u32) -> Option<usize> {
+        self.children(parent).find(|&child| self.events[child].place == place && place > 0)
+    }
+
+    /// The events around `index`, innermost first.
+    pub fn ancestors(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
+        std::iter::successors(self.events[index].parent, |&parent| self.events[parent as usize].parent)
+            .map(|parent| parent as usize)
+    }
+}
+
+/// The name of the sidecar of the file `truename`, as it was at `write_date` (universal time).
+pub fn sidecar_name(truename: &Path, write_date: u64) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    format!("{:016x}-{}.tap", fnv_1a(truename.as_os_str().as_bytes()), write_date)
+}
+
+/// The FNV-1a hash of `octets`, 64 bits.
+pub fn fnv_1a(octets: &[u8]) -> u64 {
+    octets
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &octet| (hash ^ u64::from(octet)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// Tells each event its parent, its first child and its next sibling: children stand before their parent.
+fn link(events: &mut [Event]) {
+    let mut open: Vec<u32> = Vec::new();
+    for index in 0..events.len() {
+        let (start, mut next) = (events[index].start, NO_EVENT);
+        while let Some(&child) = open.last() {
+            let event = &mut events[child as usize];
+            if event.start < start {
+                break;
+            }
+            event.parent = Some(index as u32);
+            event.next_sibling = next;
+            next = child;
+            open.pop();
+        }
+        events[index].first_child = next;
+        open.push(index as u32);
+    }
+}
+
+/// The numbers of the forms among `events`, sorted, each with its first event.
+fn numbered(events: &[Event]) -> Vec<(u32, u32)> {
+    let mut numbered: Vec<(u32, u32)> = (0..)
+        .zip(events)
+        .filter_map(|(index, event)| match event.kind {
+            EventKind::Form(number) => Some((number, index)),
+            _ => None,
+        })
+        .collect();
+    numbered.sort_unstable();
+    numbered.dedup_by_key(|(number, _)| *number);
+    numbered
+}
+
+struct Input<'a> {
+    octets: &'a [u8],
+    offset: usize,
+}
+
+impl Input<'_> {
+    fn damaged(&self) -> SidecarError {
+        SidecarError::Damaged { offset: self.offset }
+    }
+
+    fn octet(&mut self) -> Result<u8, SidecarError> {
+        let octet = *self.octets.get(self.offset).ok_or_else(|| self.damaged())?;
+        self.offset += 1;
+        Ok(octet)
+    }
+
+    fn word(&mut self) -> Result<u64, SidecarError> {
+        (0..8).try_fold(0, |word, index| Ok(word | u64::from(self.octet()?) << (8 * index)))
+    }
+
+    fn unsigned(&mut self) -> Result<u64, SidecarError> {
+        let mut value = 0;
+        for shift in (0..63).step_by(7) {
+            let octet = self.octet()?;
+            value |= u64::from(octet & 127) << shift;
+            if octet < 128 {
+                return Ok(value);
+            }
+        }
+        Err(self.damaged())
+    }
+
+    fn signed(&mut self) -> Result<i64, SidecarError> {
+        let value = self.unsigned()?;
+        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    fn checked(&self, value: i64) -> Result<u32, SidecarError> {
+        u32::try_from(value).map_err(|_| self.damaged())
+    }
+
+    /// The position that is a signed distance from the one before, which is `lowest` - 1, and not before `lowest`.
+    fn advance(&mut self, lowest: i64) -> Result<u32, SidecarError> {
+        let base = if lowest == 0 { 0 } else { lowest - 1 };
+        let value = base.checked_add(self.signed()?).filter(|&value| value >= lowest);
+        value.ok_or_else(|| self.damaged()).and_then(|value| self.checked(value))
+    }
+
+    fn small(&mut self) -> Result<u32, SidecarError> {
+        let value = self.unsigned()?;
+        u32::try_from(value).map_err(|_| self.damaged())
+    }
+
+    fn text(&mut self) -> Result<String, SidecarError> {
+        let length = self.unsigned()? as usize;
+        let end = self.offset.checked_add(length).filter(|&end| end <= self.octets.len());
+        let end = end.ok_or_else(|| self.damaged())?;
+        let text = std::str::from_utf8(&self.octets[self.offset..end]).map_err(|_| self.damaged())?;
+        self.offset = end;
+        Ok(text.to_owned())
+    }
+
+    fn many<T>(
+        &mut self,
+        mut one: impl FnMut(&mut Self) -> Result<T, SidecarError>,
+    ) -> Result<Vec<T>, SidecarError> {
+        let count = self.unsigned()?;
+        // Every entry takes an octet at least, so a damaged count cannot ask for more memory than the input.
+        if count > (self.octets.len() - self.offset) as u64 {
+            return Err(self.damaged());
+        }
+        (0..count).map(|_| one(self)).collect()
+    }
+
+    fn name_and_bit(&mut self, name_count: u64) -> Result<(u32, bool), SidecarError> {
+        let value = self.small()?;
+        if u64::from(value >> 1) >= name_count {
+            return Err(self.damaged());
+        }
+        Ok((value >> 1, value & 1 == 1))
+    }
+
+    fn event(&mut self, previous: &mut i64, name_count: u64) -> Result<Event, SidecarError> {
+        let kind = self.octet()?;
+        *previous = previous.checked_add(self.signed()?).ok_or_else(|| self.damaged())?;
+        let start = self.checked(*previous)?;
+        let length = self.small()?;
+        let end = start.checked_add(length).ok_or_else(|| self.damaged())?;
+        let place = self.small()?;
+        let operator = match kind >> 4 {
+            0 => Operator::Any,
+            1 => Operator::Quote,
+            2 => Operator::Function,
+            3 => Operator::Backquote,
+            4 => Operator::Comma,
+            _ => return Err(self.damaged()),
+        };
+        let kind = match kind & 15 {
+            0 => EventKind::Form(self.small()?),
+            1 => EventKind::List,
+            2 | 3 => {
+                let name = self.small()?;
+                if u64::from(name) >= name_count {
+                    return Err(self.damaged());
+                }
+                if kind & 15 == 2 { EventKind::Symbol(name) } else { EventKind::Text(name) }
+            }
+            4 => EventKind::Other,
+            _ => return Err(self.damaged()),
+        };
+        Ok(Event {
+            kind,
+            operator,
+            start,
+            end,
+            place,
+            parent: None,
+            first_child: NO_EVENT,
+            next_sibling: NO_EVENT,
+        })
+    }
+}

@@ -1,0 +1,244 @@
+//! LOOP, whose clauses are told by words and not by places.
+
+use super::{Binding, Mode, Role, Space, Standing, Walk};
+
+const BY: &str = "LOOP";
+
+/// What the next element of a LOOP is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// A word.
+    Word,
+    /// A form, then a word.
+    Form,
+    /// Forms up to the next word.
+    Forms,
+    /// A variable, then perhaps its type.
+    Variable,
+    /// A variable that results are collected in.
+    Into,
+    /// The type of the variable before, or a word.
+    TypeOrWord,
+    /// A type.
+    Type,
+    /// The loop's name.
+    Name,
+    /// `each` or `the`, and what is gone through.
+    Being,
+    /// The word `in` or `of` after that.
+    Of,
+    /// `(hash-value variable)`.
+    Using,
+}
+
+impl Walk<'_> {
+    /// Walks the LOOP around `event`, if that is its first element.
+    pub(super) fn loop_form(&mut self, event: usize, mode: Mode, pending: &mut Vec<Binding>) {
+        let Some(list) = self.form.events[event].parent.map(|list| list as usize) else { return };
+        let elements: Vec<usize> = self.children(list).filter(|&child| self.place(child) >= 2).collect();
+        if elements.first() != Some(&event) {
+            return;
+        }
+        if self.symbol(event).is_none() && self.place(event) == 2 {
+            return elements.into_iter().for_each(|form| self.form(form, mode));
+        }
+        let mut next = Next::Word;
+        let mut place = 2;
+        // What AND goes on with.
+        let mut clause = Next::Word;
+        for child in elements {
+            // Numbers and strings have no event: they are forms, or (from …) nothing that matters.
+            if self.place(child) > place && !matches!(next, Next::Forms | Next::Word) {
+                next = Next::Word;
+            }
+            place = self.place(child) + 1;
+            let word = self.name(child).map(|name| name.name());
+            next = match (next, word) {
+                (Next::Form, _) => {
+                    // (return it)
+                    if word == Some("IT") {
+                        self.datum_role(child, Role::LoopKeyword, mode);
+                    } else {
+                        self.form(child, mode);
+                    }
+                    Next::Word
+                }
+                (Next::Variable | Next::Into, _) => {
+                    self.variable(child, BY, mode, pending);
+                    Next::TypeOrWord
+                }
+                (Next::Type, _) => {
+                    self.type_specifier(child, mode);
+                    Next::Word
+                }
+                (Next::Name, _) => {
+                    self.note(child, Role::Block, Standing::Open, Space::Block, mode);
+                    self.seen[child].bound = Some(BY);
+                    if let Some(name) = self.symbol(child) {
+                        self.env.push(Binding {
+                            space: Space::Block,
+                            name,
+                            level: mode.level,
+                            by: BY,
+                            is_macro: false,
+                        });
+                    }
+                    Next::Word
+                }
+                (Next::Using, _) => {
+                    self.children_as(child, |walk, part| match walk.place(part) {
+                        1 => walk.datum_role(part, Role::LoopKeyword, mode),
+                        _ => walk.variable(part, BY, mode, pending),
+                    });
+                    Next::Word
+                }
+                (Next::Of, Some(word)) if !matches!(word, "IN" | "OF") => {
+                    self.word(child, word, mode, &mut clause, pending)
+                }
+                (Next::Being | Next::Of, Some(word)) => {
+                    self.datum_role(child, Role::LoopKeyword, mode);
+                    match (next, word) {
+                        (Next::Being, "EACH" | "THE") => Next::Being,
+                        (Next::Being, _) => Next::Of,
+                        _ => Next::Form,
+                    }
+                }
+                (Next::TypeOrWord, Some(word)) if !is_word(word) => {
+                    self.type_specifier(child, mode);
+                    Next::Word
+                }
+                (Next::TypeOrWord, None) => {
+                    self.type_specifier(child, mode);
+                    Next::Word
+                }
+                (Next::Word | Next::Being | Next::Of | Next::Forms, None) => {
+                    // A list, or a comma, where a word is due: forms of DO, or something of an extension.
+                    self.form(child, mode);
+                    next
+                }
+                (Next::Word | Next::TypeOrWord | Next::Forms, Some(word)) => {
+                    self.word(child, word, mode, &mut clause, pending)
+                }
+            };
+        }
+        self.env.append(pending);
+    }
+
+    /// A word of LOOP: what comes after it.
+    fn word(
+        &mut self,
+        child: usize,
+        word: &str,
+        mode: Mode,
+        clause: &mut Next,
+        pending: &mut Vec<Binding>,
+    ) -> Next {
+        if !is_word(word) {
+            // A word of an extension, or a form where none is expected.
+            self.note(child, Role::Argument, Standing::Open, Space::Unknown, mode);
+            return Next::Form;
+        }
+        self.datum_role(child, Role::LoopKeyword, mode);
+        let next = match word {
+            "NAMED" => Next::Name,
+            "FOR" | "AS" | "WITH" => Next::Variable,
+            "INTO" => Next::Into,
+            "OF-TYPE" => Next::Type,
+            "BEING" => Next::Being,
+            "USING" => Next::Using,
+            "AND" => *clause,
+            "ELSE" | "END" => Next::Word,
+            "DO" | "DOING" | "INITIALLY" | "FINALLY" => Next::Forms,
+            _ => Next::Form,
+        };
+        let prepositions = matches!(
+            word,
+            "IN" | "ON"
+                | "ACROSS"
+                | "FROM"
+                | "TO"
+                | "BELOW"
+                | "ABOVE"
+                | "BY"
+                | "="
+                | "THEN"
+                | "UPTO"
+                | "DOWNTO"
+                | "UPFROM"
+                | "DOWNFROM"
+                | "BEING"
+                | "USING"
+                | "OF-TYPE"
+                | "INTO"
+        );
+        if !prepositions {
+            *clause = if next == Next::Variable { Next::Variable } else { Next::Word };
+            self.env.append(pending);
+        } else if word == "THEN" {
+            self.env.append(pending);
+        }
+        next
+    }
+}
+
+/// Whether LOOP knows a word by this name.
+fn is_word(name: &str) -> bool {
+    WORDS.contains(&name)
+}
+
+/// The words of LOOP that can stand where a form cannot.
+const WORDS: &[&str] = &[
+    "=",
+    "ABOVE",
+    "ACROSS",
+    "ALWAYS",
+    "AND",
+    "APPEND",
+    "APPENDING",
+    "AS",
+    "BEING",
+    "BELOW",
+    "BY",
+    "COLLECT",
+    "COLLECTING",
+    "COUNT",
+    "COUNTING",
+    "DO",
+    "DOING",
+    "DOWNFROM",
+    "DOWNTO",
+    "ELSE",
+    "END",
+    "FINALLY",
+    "FOR",
+    "FROM",
+    "IF",
+    "IN",
+    "INITIALLY",
+    "INTO",
+    "MAXIMIZE",
+    "MAXIMIZING",
+    "MINIMIZE",
+    "MINIMIZING",
+    "NAMED",
+    "NCONC",
+    "NCONCING",
+    "NEVER",
+    "OF-TYPE",
+    "ON",
+    "REPEAT",
+    "RETURN",
+    "SUM",
+    "SUMMING",
+    "THEN",
+    "THEREIS",
+    "TO",
+    "UNLESS",
+    "UNTIL",
+    "UPFROM",
+    "UPTO",
+    "USING",
+    "WHEN",
+    "WHILE",
+    "WITH",
+];

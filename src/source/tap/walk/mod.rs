@@ -1,0 +1,772 @@
+//! Walks a top-level form from its beginning as the compiler does, by the table of operators, and tells of every symbol
+//! what it is there for and what binds it.
+//!
+//! What macros do with their arguments nobody knows: in there, standard operators are taken for what they look like, and
+//! nothing is certain. A template is read as the code that it becomes, one level up; its commas lead back.
+
+mod definitions;
+mod lists;
+mod loops;
+
+use super::operators::{Defined, Named, Operator as Known, OperatorKind, Part, Shape, operator};
+use super::roles::Role;
+use super::sidecar::{EventKind, Name, NameKind, Operator, Sidecar, TopLevelForm};
+
+/// What is known of the symbol at one event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Context {
+    /// What it is there for.
+    pub role: Role,
+    /// In a template: what it is there for in the code that the template becomes.
+    pub becomes: Role,
+    /// How it stands among the operators around it.
+    pub standing: Standing,
+    /// Where its name is looked up.
+    pub space: Space,
+    /// The operator around it that binds the name in that space, if the text shows one.
+    pub bound: Option<&'static str>,
+    /// What it makes of the name, if it is a definition.
+    pub defined: Option<Defined>,
+    /// It is declared special.
+    pub special: bool,
+    /// It is a place that a standard macro writes to.
+    pub written: bool,
+    /// How many templates deep it stands.
+    pub level: u8,
+    /// It is no token: the symbol was made by a reader macro such as `#.`.
+    pub made: bool,
+}
+
+/// How a symbol stands among the operators around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// It is called: it is the operator of a list that is evaluated.
+    Called,
+    /// It is a variable: it stands where a form is evaluated.
+    Variable,
+    /// It stands where a form would be evaluated, in a template or in the arguments of a macro.
+    Argument,
+    /// It is the operator of a list in a template or in the arguments of a macro.
+    Operator,
+    /// It starts the list that is the first argument of a macro, or a list in a list of lists there: bindings look so.
+    Head,
+    /// It is a type, class, slot or datum in a template; or a datum that stands by itself.
+    Name,
+    /// Anything else.
+    Open,
+}
+
+/// Where a name is looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Space {
+    /// Among functions and macros.
+    Function,
+    /// Among functions called `(setf name)`.
+    Setf,
+    /// Among variables and symbol macros.
+    Variable,
+    /// Among blocks.
+    Block,
+    /// Among tags.
+    Tag,
+    /// That depends on a macro.
+    Unknown,
+    /// Nowhere: data, types, classes, slots.
+    Nowhere,
+}
+
+const NOTHING: Context = Context {
+    role: Role::Argument,
+    becomes: Role::Argument,
+    standing: Standing::Open,
+    space: Space::Unknown,
+    bound: None,
+    defined: None,
+    special: false,
+    written: false,
+    level: 0,
+    made: false,
+};
+
+/// A name that is bound around.
+#[derive(Debug, Clone, Copy)]
+struct Binding {
+    space: Space,
+    name: u32,
+    /// How many templates deep.
+    level: u8,
+    /// The operator that binds it.
+    by: &'static str,
+    /// For functions: it is a macro.
+    is_macro: bool,
+}
+
+/// What is known of a place in the code.
+#[derive(Debug, Clone, Copy)]
+struct Mode {
+    /// Nothing but known operators stands around.
+    certain: bool,
+    /// How many templates deep.
+    level: u8,
+    /// Whether the code around the outermost template was certain.
+    outside: bool,
+    /// It is a place that is written to.
+    place: bool,
+    /// The first argument of a macro, or a list of lists there.
+    head: bool,
+}
+
+impl Mode {
+    fn uncertain(self) -> Mode {
+        Mode { certain: false, place: false, head: false, ..self }
+    }
+
+    fn plain(self) -> Mode {
+        Mode { place: false, head: false, ..self }
+    }
+}
+
+/// The contexts of all events of `form`. Those of events that are no symbols mean nothing.
+pub fn contexts(sidecar: &Sidecar, form: &TopLevelForm) -> Box<[Context]> {
+    let mut walk = Walk { sidecar, form, seen: vec![NOTHING; form.events.len()], env: Vec::new(), depth: 0 };
+    let mode = Mode { certain: true, level: 0, outside: true, place: false, head: false };
+    for event in 0..form.events.len() {
+        if form.events[event].parent.is_none() {
+            walk.form(event, mode);
+        }
+    }
+    walk.seen.into_boxed_slice()
+}
+
+struct Walk<'a> {
+    sidecar: &'a Sidecar,
+    form: &'a TopLevelForm,
+    seen: Vec<Context>,
+    env: Vec<Binding>,
+    depth: u32,
+}
+
+/// What binds a variable that stands for the slot of its name.
+pub(crate) const SLOT: &str = "slot";
+
+/// Deeper forms are not looked at: they are data that somebody printed.
+const DEEPEST: u32 = 2_000;
+
+impl<'a> Walk<'a> {
+    fn children(&self, list: usize) -> impl Iterator<Item = usize> + use<'a> {
+        self.form.children(list)
+    }
+
+    fn child(&self, list: usize, place: u32) -> Option<usize> {
+        self.form.child(list, place)
+    }
+
+    fn place(&self, event: usize) -> u32 {
+        self.form.events[event].place
+    }
+
+    fn is_list(&self, event: usize) -> bool {
+        matches!(self.form.events[event].kind, EventKind::Form(_) | EventKind::List)
+    }
+
+    fn operator_of(&self, event: usize) -> Operator {
+        self.form.events[event].operator
+    }
+
+    /// The index of the symbol that stands at `event`.
+    fn symbol(&self, event: usize) -> Option<u32> {
+        match self.form.events[event].kind {
+            EventKind::Symbol(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    fn name(&self, event: usize) -> Option<&'a Name> {
+        self.symbol(event).and_then(|name| self.sidecar.names.get(name as usize))
+    }
+
+    fn standard(&self, event: usize) -> &'a str {
+        self.name(event).and_then(Name::standard).unwrap_or("")
+    }
+
+    fn keyword(&self, event: usize) -> Option<&'a str> {
+        match self.name(event) {
+            Some(Name::Symbol { package, name }) if package == "KEYWORD" => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The name of the operator of `list`, if that is a symbol.
+    fn head(&self, list: usize) -> Option<&'a Name> {
+        self.child(list, 1).and_then(|head| self.name(head))
+    }
+
+    fn head_is(&self, list: usize, standard: &str) -> bool {
+        self.head(list).and_then(Name::standard) == Some(standard)
+    }
+
+    fn lookup(&self, space: Space, name: u32, level: u8) -> Option<&Binding> {
+        self.env
+            .iter()
+            .rev()
+            .find(|binding| binding.space == space && binding.name == name && binding.level == level)
+    }
+
+    /// Notes what the symbol at `event` is there for. In a template it is part of the template first.
+    fn note(&mut self, event: usize, role: Role, standing: Standing, space: Space, mode: Mode) {
+        let Some(name) = self.symbol(event) else { return };
+        let found = match space {
+            Space::Unknown => self
+                .lookup(Space::Function, name, mode.level)
+                .or_else(|| self.lookup(Space::Variable, name, mode.level)),
+            _ => self.lookup(space, name, mode.level),
+        };
+        let bound = found.map(|binding| binding.by).filter(|by| !by.is_empty());
+        let made = self.children(event).next().is_some();
+        if made {
+            self.read_time_inside(event);
+        }
+        let (role, becomes, standing) = match mode.level {
+            _ if role == Role::LoopKeyword => (role, role, standing),
+            0 => (role, role, standing),
+            _ => {
+                let standing = match (role, standing) {
+                    (Role::Operator | Role::Function, Standing::Head) => Standing::Head,
+                    (Role::Operator | Role::Function, _) => Standing::Operator,
+                    (Role::Type | Role::Class | Role::Slot | Role::Definition | Role::Structure, _)
+                    | (_, Standing::Name) => Standing::Name,
+                    (_, Standing::Variable | Standing::Argument) => Standing::Argument,
+                    _ => Standing::Open,
+                };
+                (Role::Template, role, standing)
+            }
+        };
+        let role = if made { Role::ReadTime } else { role };
+        let (written, level) = (mode.place && space == Space::Variable, mode.level);
+        self.seen[event] =
+            Context { role, becomes, standing, space, bound, made, written, level, ..self.seen[event] };
+    }
+
+    /// A symbol that is looked up nowhere.
+    fn datum_role(&mut self, event: usize, role: Role, mode: Mode) {
+        self.note(event, role, Standing::Open, Space::Nowhere, mode);
+    }
+
+    /// What was read and is no part of the form.
+    fn read_time(&mut self, event: usize) {
+        if self.symbol(event).is_some() {
+            let made = self.children(event).next().is_some();
+            self.seen[event] = Context {
+                role: Role::ReadTime,
+                space: Space::Nowhere,
+                standing: Standing::Open,
+                made,
+                ..NOTHING
+            };
+        }
+        self.read_time_inside(event);
+    }
+
+    fn read_time_inside(&mut self, event: usize) {
+        let mut inside: Vec<usize> = self.children(event).collect();
+        while let Some(event) = inside.pop() {
+            if self.symbol(event).is_some() {
+                let made = self.children(event).next().is_some();
+                self.seen[event] = Context {
+                    role: Role::ReadTime,
+                    space: Space::Nowhere,
+                    standing: Standing::Open,
+                    made,
+                    ..NOTHING
+                };
+            }
+            inside.extend(self.children(event));
+        }
+    }
+
+    /// A form, wherever it stands.
+    fn form(&mut self, event: usize, mode: Mode) {
+        if self.place(event) == 0 && self.form.events[event].parent.is_some() {
+            return self.read_time(event);
+        }
+        self.depth += 1;
+        if self.depth < DEEPEST {
+            match self.form.events[event].kind {
+                EventKind::Symbol(_) => {
+                    let standing = if mode.certain { Standing::Variable } else { Standing::Argument };
+                    self.note(event, Role::Argument, standing, Space::Variable, mode);
+                }
+                EventKind::Form(_) | EventKind::List => self.list(event, mode),
+                EventKind::Other => match self.operator_of(event) {
+                    Operator::Comma => self.comma(event, mode),
+                    _ => self.children_as(event, |walk, child| walk.datum(child, Role::Quoted, mode)),
+                },
+                EventKind::Text(_) => {}
+            }
+        }
+        self.depth -= 1;
+    }
+
+    fn children_as(&mut self, list: usize, mut each: impl FnMut(&mut Self, usize)) {
+        for child in self.children(list) {
+            match self.place(child) {
+                0 => self.read_time(child),
+                _ => each(self, child),
+            }
+        }
+    }
+
+    /// A list that is a form.
+    fn list(&mut self, list: usize, mode: Mode) {
+        match self.operator_of(list) {
+            Operator::Quote => {
+                let single = self.child(list, 2).is_some_and(|datum| self.symbol(datum).is_some());
+                self.children_as(list, |walk, child| match walk.place(child) {
+                    2 if single => {
+                        walk.note(child, Role::Quoted, Standing::Name, Space::Nowhere, mode.plain());
+                    }
+                    2 => walk.datum(child, Role::Quoted, mode.plain()),
+                    _ => walk.datum_role(child, Role::Argument, mode.plain()),
+                });
+            }
+            Operator::Function => self.children_as(list, |walk, child| match walk.place(child) {
+                2 => walk.function_name(child, Role::Function, mode.plain()),
+                _ => walk.datum_role(child, Role::Argument, mode.plain()),
+            }),
+            Operator::Backquote => {
+                let outside = if mode.level == 0 { mode.certain } else { mode.outside };
+                let inner =
+                    Mode { level: mode.level.saturating_add(1), certain: false, outside, ..mode.plain() };
+                self.children_as(list, |walk, child| match walk.place(child) {
+                    2 => walk.form(child, inner),
+                    _ => walk.datum_role(child, Role::Argument, mode.plain()),
+                });
+            }
+            Operator::Comma => self.comma(list, mode),
+            Operator::Any => self.call(list, mode),
+        }
+    }
+
+    /// A comma leads one level down.
+    fn comma(&mut self, comma: usize, mode: Mode) {
+        let level = mode.level.saturating_sub(1);
+        let mode = Mode { level, certain: level == 0 && mode.outside, ..mode.plain() };
+        self.children_as(comma, |walk, child| walk.form(child, mode));
+    }
+
+    /// A list with an operator.
+    fn call(&mut self, list: usize, mode: Mode) {
+        let Some(head) = self.child(list, 1) else { return self.arguments(list, 1, mode) };
+        let Some(name) = self.symbol(head).filter(|_| self.children(head).next().is_none()) else {
+            if self.is_list(head) && self.operator_of(head) == Operator::Any && self.head_is(head, "LAMBDA") {
+                return self.children_as(list, |walk, child| walk.form(child, mode.plain()));
+            }
+            return self.arguments(list, 1, mode);
+        };
+        let space = if mode.place && self.lookup(Space::Setf, name, mode.level).is_some() {
+            Space::Setf
+        } else {
+            Space::Function
+        };
+        let standing = match mode {
+            Mode { certain: true, .. } => Standing::Called,
+            Mode { head: true, .. } => Standing::Head,
+            _ => Standing::Operator,
+        };
+        // (setf (f x) y) is no call of a local function f.
+        let hides = |binding: &Binding| !mode.place || binding.is_macro || space == Space::Setf;
+        let binding = self.lookup(space, name, mode.level).copied().filter(hides);
+        self.note(head, Role::Operator, standing, space, mode);
+        if binding.is_none() {
+            self.seen[head].bound = None;
+        }
+        let Some(found) = self.sidecar.names.get(name as usize) else { return };
+        let known = match found {
+            Name::Symbol { package, name } => operator(package, name),
+            _ => None,
+        };
+        let mode = mode.plain();
+        match (binding, known) {
+            (Some(binding), _) if binding.is_macro => self.arguments(list, 2, mode),
+            (Some(_), _) => self.children_from(list, 2, |walk, child| walk.form(child, mode)),
+            (None, Some(known)) => self.known(list, known, mode),
+            (None, None) => match self.sidecar.kind(name) {
+                _ if found.standard().is_some_and(|name| name.starts_with('&')) => {
+                    self.arguments(list, 2, mode);
+                }
+                NameKind::Function => self.function_call(list, mode),
+                NameKind::Macro => {
+                    self.arguments(list, 2, mode);
+                    if found.name().starts_with("DEF") {
+                        self.defined_by_macro(list, mode);
+                    }
+                }
+                NameKind::Other if found.standard().is_some() => self.function_call(list, mode),
+                NameKind::Other | NameKind::SymbolMacro => self.arguments(list, 2, mode),
+            },
+        }
+    }
+
+    fn children_from(&mut self, list: usize, first: u32, mut each: impl FnMut(&mut Self, usize)) {
+        for child in self.children(list) {
+            match self.place(child) {
+                0 => self.read_time(child),
+                place if place >= first => each(self, child),
+                _ => {}
+            }
+        }
+    }
+
+    /// The arguments of a function that is not in the table.
+    fn function_call(&mut self, list: usize, mode: Mode) {
+        self.children_from(list, 2, |walk, child| walk.argument(child, list, None, mode));
+    }
+
+    /// An argument of a function. `named`: what it names if it is a constant.
+    fn argument(&mut self, event: usize, list: usize, named: Option<Named>, mode: Mode) {
+        let before = self.place(event).checked_sub(1).and_then(|place| self.child(list, place));
+        let named = named.or_else(|| match before.and_then(|before| self.keyword(before))? {
+            "TEST" | "TEST-NOT" | "KEY" | "PREDICATE" => Some(Named::Function),
+            "ELEMENT-TYPE" => Some(Named::Type),
+            _ => None,
+        });
+        match named {
+            Some(named) if self.operator_of(event) == Operator::Quote => {
+                self.children_from(event, 2, |walk, child| walk.named(child, named, mode));
+            }
+            _ => self.form(event, mode),
+        }
+    }
+
+    /// The datum of a quoted constant that names something.
+    fn named(&mut self, event: usize, named: Named, mode: Mode) {
+        let single = self.symbol(event).is_some();
+        match named {
+            Named::Function if single => {
+                self.note(event, Role::Function, Standing::Name, Space::Nowhere, mode);
+            }
+            Named::Function if self.head_is(event, "SETF") => {
+                self.children_as(event, |walk, child| match walk.place(child) {
+                    2 => walk.note(child, Role::Function, Standing::Name, Space::Nowhere, mode),
+                    _ => walk.datum_role(child, Role::Quoted, mode),
+                });
+            }
+            Named::Function => self.datum(event, Role::Quoted, mode),
+            Named::Class if single => self.datum_role(event, Role::Class, mode),
+            Named::Slot if single => self.datum_role(event, Role::Slot, mode),
+            Named::Type => self.type_specifier(event, mode),
+            Named::Exported => self.datum(event, Role::Export, mode),
+            Named::Imported => self.datum(event, Role::Import, mode),
+            Named::Proclaimed if self.is_list(event) => self.declaration_specifier(event, mode),
+            _ if single => self.note(event, Role::Quoted, Standing::Name, Space::Nowhere, mode),
+            _ => self.datum(event, Role::Quoted, mode),
+        }
+    }
+
+    /// The arguments from `first` on of an operator of which nothing is known.
+    fn arguments(&mut self, list: usize, first: u32, mode: Mode) {
+        let mode = mode.uncertain();
+        self.children_from(list, first, |walk, child| match walk.form.events[child].kind {
+            EventKind::Symbol(_) => {
+                walk.note(child, Role::Argument, Standing::Open, Space::Unknown, mode);
+            }
+            _ => {
+                let head = walk.place(child) == 2 || first == 1;
+                walk.form(child, Mode { head, ..mode });
+            }
+        });
+    }
+
+    /// The name in `(define-foo name …)`, `(define-foo (name …) …)` or `(define-foo ("name" name) …)`.
+    fn defined_by_macro(&mut self, list: usize, mode: Mode) {
+        let Some(first) = self.child(list, 2) else { return };
+        let named = match self.symbol(first) {
+            Some(_) => Some(first),
+            None if self.is_list(first) && self.operator_of(first) == Operator::Any => {
+                self.children(first).find(|&child| self.place(child) > 0)
+            }
+            None => None,
+        };
+        let named = named.filter(|&named| {
+            let own = |name: &Name| !matches!(name, Name::Symbol { package, .. } if package == "KEYWORD" || package == "COMMON-LISP");
+            self.name(named).is_some_and(own)
+        });
+        if let Some(named) = named {
+            self.note(named, Role::Named, Standing::Open, Space::Unknown, mode.uncertain());
+        }
+    }
+
+    /// A form whose operator is in the table.
+    fn known(&mut self, list: usize, known: &'static Known, mode: Mode) {
+        let depth = self.env.len();
+        let mut pending = Vec::new();
+        if known.kind == OperatorKind::Function {
+            for child in self.children(list) {
+                match self.place(child) {
+                    0 => self.read_time(child),
+                    1 => {}
+                    place => {
+                        let named = match known.shape.part(place as usize - 2) {
+                            Some(Part::Names(named)) => Some(*named),
+                            _ => None,
+                        };
+                        self.argument(child, list, named, mode);
+                    }
+                }
+            }
+        } else {
+            self.parts(list, 2, &known.shape, &known.name, mode, &mut pending);
+        }
+        self.env.truncate(depth);
+    }
+
+    /// Walks the elements of `list` from place `first` on as `shape` says. What they bind waits in `pending` until a
+    /// part that sees it.
+    fn parts(
+        &mut self,
+        list: usize,
+        first: u32,
+        shape: &'static Shape,
+        by: &'static str,
+        mode: Mode,
+        pending: &mut Vec<Binding>,
+    ) {
+        if shape.rest.first() == Some(&Part::Tagbody) {
+            let from = first + shape.first.len() as u32;
+            let tags = self.form.children(list).filter(|&tag| self.form.events[tag].place >= from);
+            for tag in tags.collect::<Vec<_>>() {
+                self.bind(tag, Space::Tag, by, mode, pending);
+            }
+        }
+        for child in self.children(list) {
+            let place = self.place(child);
+            if place == 0 {
+                self.read_time(child);
+            } else if place >= first {
+                match shape.part((place - first) as usize).or(trailing(shape)) {
+                    Some(part) => self.part(child, part, by, mode, pending),
+                    None => self.form(child, mode.uncertain()),
+                }
+                if shape.sequential {
+                    self.env.append(pending);
+                }
+            }
+        }
+    }
+
+    fn bind(&mut self, event: usize, space: Space, by: &'static str, mode: Mode, pending: &mut Vec<Binding>) {
+        if let Some(name) = self.symbol(event) {
+            pending.push(Binding { space, name, level: mode.level, by, is_macro: false });
+        }
+    }
+
+    /// One element of a form.
+    fn part(
+        &mut self,
+        event: usize,
+        part: &'static Part,
+        by: &'static str,
+        mode: Mode,
+        pending: &mut Vec<Binding>,
+    ) {
+        // What a comma or #. makes of it, nobody knows.
+        if self.operator_of(event) == Operator::Comma {
+            if matches!(part, Part::Inner | Part::Tagbody) {
+                self.env.append(pending);
+            }
+            return self.form(event, mode);
+        }
+        match part {
+            Part::Form => self.form(event, mode),
+            Part::Inner => {
+                self.env.append(pending);
+                self.form(event, mode);
+            }
+            Part::RestartBody => {
+                self.env.append(pending);
+                let before = self.place(event).checked_sub(1).zip(self.form.events[event].parent);
+                let key = before.and_then(|(place, list)| self.child(list as usize, place));
+                match key.and_then(|key| self.keyword(key)) {
+                    Some("REPORT" | "INTERACTIVE" | "TEST") => {
+                        self.function_name(event, Role::Function, mode)
+                    }
+                    _ => self.form(event, mode),
+                }
+            }
+            Part::Place => self.form(event, Mode { place: true, ..mode }),
+            Part::Tagbody => {
+                self.env.append(pending);
+                match self.symbol(event) {
+                    Some(_) => self.note(event, Role::Block, Standing::Open, Space::Tag, mode),
+                    None => self.form(event, mode),
+                }
+            }
+            Part::Defines(defined) => self.defines(event, *defined, mode, pending),
+            Part::Variable => self.variable(event, by, mode, pending),
+            Part::SymbolMacro => self.variable(event, by, mode, pending),
+            Part::SlotVariable => match self.symbol(event) {
+                Some(_) => {
+                    self.datum_role(event, Role::Slot, mode);
+                    self.bind(event, Space::Variable, SLOT, mode, pending);
+                }
+                None => self.form(event, mode.uncertain()),
+            },
+            Part::SymbolMacroBinding => self.children_as(event, |walk, child| match walk.place(child) {
+                1 => walk.variable(child, by, mode, pending),
+                _ => walk.form(child, mode),
+            }),
+            Part::LocalMacro => {
+                if let Some(name) = self.symbol(event) {
+                    let (space, level) = (Space::Function, mode.level);
+                    pending.push(Binding { space, name, level, by, is_macro: true });
+                    self.note(event, Role::Binding, Standing::Open, Space::Function, mode);
+                    self.seen[event].bound = Some(by);
+                }
+            }
+            Part::Functions => self.local_functions(event, by, Local::Flet, mode),
+            Part::Labels => self.local_functions(event, by, Local::Labels, mode),
+            Part::Macros => self.local_functions(event, by, Local::Macrolet, mode),
+            Part::Block => {
+                self.note(event, Role::Block, Standing::Open, Space::Block, mode);
+                if self.symbol(event).is_some() {
+                    self.seen[event].bound = Some(by);
+                }
+                self.bind(event, Space::Block, by, mode, pending);
+            }
+            Part::ToBlock => self.note(event, Role::Block, Standing::Open, Space::Block, mode),
+            Part::ToTag => self.note(event, Role::Block, Standing::Open, Space::Tag, mode),
+            Part::LambdaList => self.lambda_list(event, by, Lambda::Ordinary, mode, pending),
+            Part::MacroLambdaList => self.lambda_list(event, by, Lambda::Destructuring, mode, pending),
+            Part::Type => self.type_specifier(event, mode),
+            Part::Condition => self.datum(event, Role::Class, mode),
+            Part::FunctionName => self.function_name(event, Role::Function, mode),
+            Part::Class => self.named_datum(event, Role::Class, mode),
+            Part::Slot => self.named_datum(event, Role::Slot, mode),
+            Part::Datum => match self.symbol(event) {
+                Some(_) => self.note(event, Role::Quoted, Standing::Name, Space::Nowhere, mode),
+                None => self.datum(event, Role::Quoted, mode),
+            },
+            Part::Keys => self.keys(event, mode),
+            Part::Declaration => self.declaration_specifier(event, mode),
+            Part::Loop => self.loop_form(event, mode, pending),
+            Part::List(shape) => match self.symbol(event) {
+                // NIL, or what only looks like a list.
+                Some(_) => self.note(event, Role::Argument, Standing::Open, Space::Unknown, mode),
+                None => self.parts(event, 1, shape, by, mode, pending),
+            },
+            Part::Either(atom, list) => {
+                let part = if self.symbol(event).is_some() { atom } else { list };
+                self.part(event, part, by, mode, pending);
+            }
+            Part::Names(named) => {
+                let list = self.form.events[event].parent.map_or(event, |parent| parent as usize);
+                self.argument(event, list, Some(*named), mode);
+            }
+            Part::Structure
+            | Part::StructureSlot
+            | Part::Slots
+            | Part::ClassOption
+            | Part::GenericOption
+            | Part::Method
+            | Part::MethodCombination
+            | Part::PackageClause
+            | Part::AlienName
+            | Part::AlienTypeName
+            | Part::AlienType
+            | Part::AlienParameter
+            | Part::AlienParameters
+            | Part::AlienBinding => self.definition_part(event, part, by, mode, pending),
+        }
+    }
+
+    /// A class or slot.
+    fn named_datum(&mut self, event: usize, role: Role, mode: Mode) {
+        match self.symbol(event) {
+            Some(_) => self.datum_role(event, role, mode),
+            None => self.datum(event, role, mode),
+        }
+    }
+
+    /// Data, down to the last symbol. Commas lead back to code.
+    fn datum(&mut self, event: usize, role: Role, mode: Mode) {
+        if self.place(event) == 0 && self.form.events[event].parent.is_some() {
+            return self.read_time(event);
+        }
+        if self.operator_of(event) == Operator::Comma && mode.level > 0 {
+            return self.comma(event, mode);
+        }
+        self.depth += 1;
+        if self.depth < DEEPEST {
+            match self.form.events[event].kind {
+                EventKind::Symbol(_) => self.datum_role(event, role, mode),
+                EventKind::Text(_) => {}
+                // Code that is quoted: what is local in it is nobody's.
+                _ => self.children_as(event, |walk, child| walk.datum(child, role, mode)),
+            }
+        }
+        self.depth -= 1;
+    }
+
+    /// `name`, `(setf name)`, or a lambda expression.
+    fn function_name(&mut self, event: usize, role: Role, mode: Mode) {
+        if self.symbol(event).is_some() {
+            let standing = if mode.level > 0 { Standing::Operator } else { Standing::Open };
+            return self.note(event, role, standing, Space::Function, mode);
+        }
+        if self.operator_of(event) == Operator::Any
+            && (self.head_is(event, "SETF") || self.head(event).is_some_and(|name| name.is("SB-EXT", "CAS")))
+        {
+            return self.children_as(event, |walk, child| match walk.place(child) {
+                2 => walk.note(child, role, Standing::Open, Space::Setf, mode),
+                _ => walk.datum_role(child, Role::Argument, mode),
+            });
+        }
+        self.form(event, mode);
+    }
+
+    /// A variable that is bound, or a list of them that destructures.
+    fn variable(&mut self, event: usize, by: &'static str, mode: Mode, pending: &mut Vec<Binding>) {
+        match self.form.events[event].kind {
+            EventKind::Symbol(_) => {
+                self.note(event, Role::Binding, Standing::Open, Space::Variable, mode);
+                self.seen[event].bound = Some(by);
+                self.bind(event, Space::Variable, by, mode, pending);
+            }
+            EventKind::Form(_) | EventKind::List if self.operator_of(event) == Operator::Any => {
+                self.children_as(event, |walk, child| walk.variable(child, by, mode, pending));
+            }
+            _ => self.form(event, mode.uncertain()),
+        }
+    }
+
+    fn keys(&mut self, event: usize, mode: Mode) {
+        match self.symbol(event) {
+            Some(_) => self.note(event, Role::Quoted, Standing::Name, Space::Nowhere, mode),
+            None => self.children_as(event, |walk, child| match walk.symbol(child) {
+                Some(_) => walk.note(child, Role::Quoted, Standing::Name, Space::Nowhere, mode),
+                None => walk.datum(child, Role::Quoted, mode),
+            }),
+        }
+    }
+}
+
+/// The part that takes all elements to the end, if the last one does.
+fn trailing(shape: &'static Shape) -> Option<&'static Part> {
+    shape.first.last().filter(|part| matches!(part, Part::Method | Part::MethodCombination | Part::Loop))
+}
+
+/// What a list of local functions is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Local {
+    Flet,
+    Labels,
+    Macrolet,
+}
+
+/// What a lambda list is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lambda {
+    Ordinary,
+    Specialized,
+    Destructuring,
+}

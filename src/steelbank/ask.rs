@@ -1,0 +1,89 @@
+//! The questions about the image that need nothing but a [`Context`].
+
+use super::Steelbank;
+use crate::query::Error;
+use crate::query::apropos::{AproposAnswer, AproposRequest};
+use crate::query::context::Context;
+use crate::query::control::Control;
+use crate::query::macroexpand::{MacroexpandAnswer, MacroexpandRequest};
+use crate::query::package_info::{PackageInfoAnswer, PackageInfoRequest};
+
+impl Steelbank {
+    /// What questions are asked of, as it is now.
+    pub fn context(&self) -> Context<'_> {
+        Context { lisp: self.lisp(), index: self.index(), project: self.project(), sbcl: self.sources() }
+    }
+
+    /// The symbols whose names match a pattern.
+    ///
+    /// # Errors
+    /// The pattern cannot be read, or Lisp cannot answer.
+    pub fn apropos(&self, request: &AproposRequest, control: &Control) -> Result<AproposAnswer, Error> {
+        request.answer(&self.context(), control)
+    }
+
+    /// What a package exports, uses and shadows.
+    ///
+    /// # Errors
+    /// Lisp cannot answer.
+    pub fn package_info(
+        &self,
+        request: &PackageInfoRequest,
+        control: &Control,
+    ) -> Result<PackageInfoAnswer, Error> {
+        request.answer(&self.context(), control)
+    }
+
+    /// The expansion of a form. Runs the macros.
+    ///
+    /// # Errors
+    /// The form cannot be read, a macro failed, or Lisp cannot answer.
+    pub fn macroexpand(
+        &self,
+        request: &MacroexpandRequest,
+        control: &Control,
+    ) -> Result<MacroexpandAnswer, Error> {
+        request.answer(&self.context(), control)
+    }
+
+    /// The definitions of a file, package or system, with their uses. `text` is the index of the project's text, if
+    /// there is one.
+    ///
+    /// # Errors
+    /// The target does not exist, or the question was called off.
+    #[cfg(feature = "text")]
+    pub fn outline(
+        &self,
+        request: &crate::query::outline::OutlineRequest,
+        text: Option<&steelbank_text::TextIndex>,
+        control: &Control,
+    ) -> Result<crate::query::outline::OutlineAnswer, Error> {
+        request.answer(&self.context(), text, control)
+    }
+
+    /// Who calls a function, or what it calls, to a depth.
+    ///
+    /// # Errors
+    /// The name cannot be read, or the question was called off.
+    #[cfg(feature = "text")]
+    pub fn call_graph(
+        &self,
+        request: &crate::query::call_graph::CallGraphRequest,
+        control: &Control,
+    ) -> Result<crate::query::call_graph::CallGraphAnswer, Error> {
+        request.answer(&self.context(), control)
+    }
+
+    /// What must be looked at when definitions change.
+    ///
+    /// # Errors
+    /// A name or file does not exist, or the question was called off.
+    #[cfg(feature = "text")]
+    pub fn impact(
+        &self,
+        request: &crate::query::impact::ImpactRequest,
+        control: &Control,
+    ) -> Result<crate::query::impact::ImpactAnswer, Error> {
+        request.answer(&self.context(), control)
+    }
+}

@@ -1,0 +1,28 @@
+//! What [`Steelbank`] does with a project's texts: reads and edits them. Lisp is not asked.
+
+use std::path::Path;
+
+use crate::Steelbank;
+use crate::project::write;
+use crate::query::edit_definition::{EditAnswer, EditError, EditRequest, edit_definition};
+
+impl Steelbank {
+    /// Edits one definition of a file of the project. Nothing is compiled or loaded by it.
+    ///
+    /// # Errors
+    /// Nothing was changed; the sentence says why.
+    pub fn edit_definition(&self, request: &EditRequest) -> Result<EditAnswer, EditError> {
+        edit_definition(&self.index(), self.project(), request)
+    }
+
+    /// The bytes of a file of the project, and its path as answers show it.
+    pub(crate) fn own_text(&self, path: &str) -> Result<(Vec<u8>, String), String> {
+        let root = self.project().root().ok_or_else(|| {
+            "There is no project whose files could be read: start steelbank with --project DIR.".to_owned()
+        })?;
+        let file = write::own_file(root, Path::new(path))?;
+        let shown = self.project().shown(&file);
+        let text = std::fs::read(&file).map_err(|error| format!("{shown} cannot be read: {error}."))?;
+        Ok((text, shown))
+    }
+}

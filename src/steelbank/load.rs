@@ -1,0 +1,525 @@
+//! What [`Steelbank`] does with a user's project: loads its systems, and answers with lines.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::flights::{Flight, Flights};
+use super::snapshot::Snapshot;
+use crate::Steelbank;
+use crate::engine::{CallError, Expired, Lane, LispError, Operation, Progress, deadline_after};
+use crate::project::systems::files_of_system;
+use crate::project::{Contents, ImageSystem, Project, ProjectSettings};
+use crate::query::code_find_references::{self, code_find_references};
+use crate::query::control::Control;
+use crate::query::find_definition::{self, ImageDefinitions, find_definition, resolve};
+use crate::query::list_systems::{SystemsAnswer, list_systems};
+use crate::query::load_system::{
+    Diagnostic, ImageContents, LoadAnswer, LoadNews, LoadStatus, LoadTarget, SetUp, Severity,
+};
+use crate::query::{Error, read_json};
+use crate::source::positions::Sought;
+
+/// Who hears which files are compiled or loaded. It must not wait.
+pub type LoadListener = Arc<dyn Fn(LoadNews) + Send + Sync>;
+
+/// What a snapshot answers to the loads of its systems.
+pub(super) struct Restored {
+    answers: HashMap<String, LoadAnswer>,
+    /// SBCL opens it by its descriptor's name while it starts.
+    _core: std::fs::File,
+}
+
+impl Restored {
+    /// From now on, ASDF looks.
+    pub(super) fn forget(&mut self) {
+        self.answers.clear();
+    }
+}
+
+/// How long after its time a load is left to end by itself between two forms, before it is interrupted.
+const PATIENCE: Duration = Duration::from_millis(300);
+/// How long after that Lisp may take to say what was loaded, before the load is answered without it.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long the index may take to hear of what was loaded.
+const REFRESH: Duration = Duration::from_secs(10);
+
+impl Steelbank {
+    /// Loads `system` through ASDF; `force` compiles its own files anew. This runs the system's code, and before the
+    /// first load the user's init file if the project's settings name one. Questions are answered meanwhile.
+    ///
+    /// A load of the same system that is under way already is joined: its news and its outcome are this load's too.
+    ///
+    /// # Errors
+    /// It was called off, or Lisp is gone. A system that does not load is an answer.
+    pub fn load_system(
+        &self,
+        system: &str,
+        force: bool,
+        control: &Control,
+        listener: Option<LoadListener>,
+    ) -> Result<LoadAnswer, Error> {
+        if !force && let Some(answer) = self.restored(system) {
+            return Ok(answer);
+        }
+        let deadline = deadline_after(control.allowed());
+        let mut first: Option<LoadAnswer> = None;
+        loop {
+            let (flight, leads) = self.flights().join(system, listener.as_ref(), force);
+            if !leads {
+                match flight.wait(control, deadline)? {
+                    // What changed since that load began must count, so a short load follows.
+                    Some(answer) => {
+                        first = first.map_or(Some(answer.clone()), |first| Some(first.followed_by(answer)))
+                    }
+                    None => {
+                        let message =
+                            "Its time was over while it waited for a load of the same system.".to_owned();
+                        let target = LoadTarget::System(system.to_owned());
+                        return Ok(LoadAnswer::timed_out(target, control.allowed(), message).finished());
+                    }
+                }
+                continue;
+            }
+            let flying = Landing { flights: self.flights(), system, flight: &flight, answer: None };
+            return self.lead_load(system, force, control, deadline, flying, first);
+        }
+    }
+
+    /// Loads `system`, for all who have joined.
+    fn lead_load(
+        &self,
+        system: &str,
+        force: bool,
+        control: &Control,
+        deadline: Instant,
+        mut landing: Landing<'_>,
+        first: Option<LoadAnswer>,
+    ) -> Result<LoadAnswer, Error> {
+        let flight = Arc::clone(landing.flight);
+        let listener: LoadListener = Arc::new(move |news: LoadNews| flight.tell(&news));
+        let word = if force { "force" } else { "" };
+        let run = |asd: &str| {
+            let control = control.until(deadline);
+            let arguments = vec![system.to_owned(), asd.to_owned(), word.to_owned()];
+            let target = LoadTarget::System(system.to_owned());
+            self.load_target(target, Operation::LoadSystem, arguments, &control, Some(Arc::clone(&listener)))
+        };
+        let mut answer = run("")?;
+        if answer.failure.as_ref().is_some_and(|failure| failure.kind == "unknown-system") {
+            // ASDF finds a system by its file's name; one that stands in a file of another name is the project's all the
+            // same.
+            match self.definition_of(system, control) {
+                Ok(asd) => answer = run(&asd)?,
+                Err(known) => answer.suggest(system, &known),
+            }
+        }
+        if answer.status == LoadStatus::Loaded {
+            self.note_system(answer.system.as_deref().unwrap_or(system));
+        }
+        landing.answer = Some(answer.clone());
+        drop(landing);
+        Ok(match first {
+            Some(first) => first.followed_by(answer).finished(),
+            None => answer,
+        })
+    }
+
+    /// Makes this the image that was saved as `snapshot`, of which only Lisp's part has been started.
+    pub(super) fn restore(&self, snapshot: Snapshot) {
+        *self.project().opened.lock() = true;
+        note(self.project(), &snapshot.image, &HashSet::new());
+        let answers =
+            snapshot.answers.into_iter().filter_map(|answer| Some((answer.system.clone()?, answer)));
+        *self.inner.restored.lock() = Some(Restored { answers: answers.collect(), _core: snapshot.core });
+    }
+
+    /// What loading `system` answers in an image that was started from a fresh snapshot, once: the next time, ASDF looks.
+    fn restored(&self, system: &str) -> Option<LoadAnswer> {
+        let begun = Instant::now();
+        let mut answer = self.inner.restored.lock().as_mut()?.answers.remove(system)?;
+        self.note_system(system);
+        answer.duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Some(answer)
+    }
+
+    /// The `.asd` file below the project's root whose text defines `system`; else the names of those that are defined.
+    fn definition_of(&self, system: &str, control: &Control) -> Result<String, Vec<String>> {
+        let systems = self.list_systems(control).map(|answer| answer.systems).unwrap_or_default();
+        let root = self.project().root();
+        match (systems.iter().find(|entry| entry.name.eq_ignore_ascii_case(system)), root) {
+            (Some(entry), Some(root)) => Ok(root.join(&entry.asd).display().to_string()),
+            _ => Err(systems.into_iter().map(|entry| entry.name).collect()),
+        }
+    }
+
+    /// Loads all systems that the project's own `.asd` files define, tests included, one after the other, and tells of
+    /// each how it ended.
+    ///
+    /// # Errors
+    /// There is no project, it was called off, or Lisp is gone. A system that does not load is an answer.
+    pub fn load_project(
+        &self,
+        force: bool,
+        control: &Control,
+        listener: Option<LoadListener>,
+    ) -> Result<LoadAnswer, Error> {
+        let deadline = deadline_after(control.allowed());
+        let systems = self.list_systems(control)?.systems;
+        let mut all = LoadAnswer::of_project();
+        for system in systems {
+            let left = control.until(deadline);
+            let answer = self.load_system(&system.name, force, &left, listener.clone())?;
+            all = all.with_system(&system.name, answer);
+        }
+        Ok(all.finished())
+    }
+
+    /// Compiles and loads the file at `path`, relative to the project's root. This runs its code.
+    ///
+    /// # Errors
+    /// It was called off, or Lisp is gone. A file that does not load is an answer.
+    pub fn load_file(
+        &self,
+        path: &str,
+        control: &Control,
+        listener: Option<LoadListener>,
+    ) -> Result<LoadAnswer, Error> {
+        let given = Path::new(path);
+        let below = self.project().root().filter(|_| !path.is_empty()).map(|root| root.join(given));
+        let absolute = match below {
+            // A person in a folder of the project names files as the shell completes them.
+            Some(below) if below.exists() || !given.exists() => below,
+            _ => std::path::absolute(given).unwrap_or_else(|_| given.to_owned()),
+        };
+        let absolute = absolute.display().to_string();
+        let target = LoadTarget::File(absolute.clone());
+        let mut answer =
+            self.load_target(target, Operation::LoadFile, vec![absolute.clone()], control, listener)?;
+        if let Some(failure) = &mut answer.failure
+            && failure.kind == "file"
+            && failure.path.as_ref().is_none_or(|path| *path == absolute)
+        {
+            failure.remedies = self.project().missing_file_advice(given);
+        }
+        Ok(answer)
+    }
+
+    /// What the project defines, what of it is loaded, and what has changed on disk since. Read from the files: it runs
+    /// nothing, and does not wait for Lisp.
+    ///
+    /// # Errors
+    /// There is no project, or it was called off.
+    pub fn list_systems(&self, control: &Control) -> Result<SystemsAnswer, Error> {
+        list_systems(self.project(), false, control)
+    }
+
+    /// The same, with the files of each system.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list_systems_with_files(&self, control: &Control) -> Result<SystemsAnswer, Error> {
+        list_systems(self.project(), true, control)
+    }
+
+    /// Where a symbol is used, line by line. Answered from the index and the files: it does not wait for Lisp.
+    ///
+    /// # Errors
+    /// There is no such symbol, or no project to limit the answer to.
+    pub fn code_find_references(
+        &self,
+        request: &code_find_references::Request,
+    ) -> Result<code_find_references::Answer, Error> {
+        let mut answer = code_find_references(&self.index(), self.project(), self.sources(), request)?;
+        answer.loading = self.is_loading();
+        Ok(answer)
+    }
+
+    /// Every place where `name`, looked up in `package`, is defined.
+    ///
+    /// # Errors
+    /// There is no such symbol, or Lisp cannot answer.
+    pub fn find_definition(
+        &self,
+        name: &str,
+        package: &str,
+        control: &Control,
+    ) -> Result<find_definition::Answer, Error> {
+        let index = self.index();
+        let resolved = resolve(&index, self.project(), name, package)?;
+        let Sought { name, package: home } = &resolved.sought;
+        let image = self.image_definitions(name, home, control)?;
+        Ok(find_definition(self.project(), &resolved, &image))
+    }
+
+    /// What the image says of the definitions of the symbol `name` of package `home`.
+    pub(crate) fn image_definitions(
+        &self,
+        name: &str,
+        home: &str,
+        control: &Control,
+    ) -> Result<ImageDefinitions, Error> {
+        let (name, home) = (name.to_owned(), home.to_owned());
+        let ticket = self.lisp().submit(Lane::Query, control.allowed(), None, move |on_lisp| {
+            on_lisp.call(Operation::FindDefinitions, &[&name, &home])
+        });
+        Ok(read_json(&control.wait(ticket)?.octets)?)
+    }
+
+    /// Whether a system or file is being loaded now, so that answers may soon be others.
+    pub fn is_loading(&self) -> bool {
+        self.project().loading.load(Ordering::SeqCst) > 0
+    }
+
+    fn load_target(
+        &self,
+        target: LoadTarget,
+        operation: Operation,
+        arguments: Vec<String>,
+        control: &Control,
+        listener: Option<LoadListener>,
+    ) -> Result<LoadAnswer, Error> {
+        let project = self.project();
+        // A load of what is loaded changes nothing until a file is compiled or loaded.
+        let settled = matches!(&target, LoadTarget::System(name) if project.is_loaded(name));
+        let moving = Arc::new(Moving { bank: self.clone(), counted: AtomicBool::new(false) });
+        if !settled {
+            moving.begin();
+        }
+        let begins = Arc::clone(&moving);
+        let listener: LoadListener = Arc::new(move |news| {
+            begins.begin();
+            if let Some(listener) = &listener {
+                listener(news);
+            }
+        });
+        let deadline = deadline_after(control.allowed());
+        let outcome = self
+            .open_project(control, deadline)
+            .and_then(|()| self.work(operation, arguments, control, deadline, Some(listener)))
+            .and_then(|octets| Ok(read_json::<LoadAnswer>(&octets)?))
+            .or_else(|error| timed_out(error, target, control.allowed()));
+        // Whatever was loaded before a failure stays, so the index must hear of it in every case.
+        let mut answer = match outcome {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.refresh_later(move || moving.end());
+                return Err(error);
+            }
+        };
+        let refreshed = self.refresh_within(REFRESH);
+        if let Err(error) = refreshed {
+            answer.cautions.push(format!(
+                "The index of uses could not be brought up to date after this load ({error}): who-calls and its like may lack \
+                 what it defined until the next load."
+            ));
+        }
+        let image = answer.image.take();
+        let anew: HashSet<&Path> = answer.compiled.iter().chain(&answer.cached).map(Path::new).collect();
+        if let Some(image) = image {
+            note(project, &image, &anew);
+        }
+        note_asked(project, &answer);
+        project.delete_old_sidecars(answer.compiled.iter().map(Path::new));
+        moving.end();
+        let bank = self.clone();
+        // So that the first question does not wait for it. Without a thread, that question does it.
+        let _ = std::thread::Builder::new().name("steelbank-sidecars".into()).spawn(move || {
+            bank.project().read_new_files();
+            bank.project().unseen_files();
+        });
+        // What was said of dependencies when they were compiled is nobody's concern now.
+        answer.diagnostics.retain(|found| !found.kept || is_own(project, found));
+        answer.diagnostics.iter_mut().for_each(|diagnostic| place(project, diagnostic));
+        Ok(answer.finished())
+    }
+
+    /// Tells Lisp of the project and loads the init file, once, before anything that needs it.
+    fn open_project(&self, control: &Control, deadline: Instant) -> Result<(), Error> {
+        let project = self.project();
+        let Some(settings) = project.settings() else { return Ok(()) };
+        // Somebody else may be at it.
+        let mut opened = loop {
+            let soon = (Instant::now() + Duration::from_millis(20)).min(deadline);
+            if let Some(opened) = project.opened.try_lock_until(soon) {
+                break opened;
+            }
+            if control.cancellation().is_cancelled() {
+                return Err(LispError::Cancelled.into());
+            }
+            if soon == deadline {
+                return Err(Error::NeverBegan);
+            }
+        };
+        if *opened {
+            return Ok(());
+        }
+        let text = |path: Option<&PathBuf>| path.map(|path| path.display().to_string()).unwrap_or_default();
+        let arguments =
+            vec![text(settings.root.as_ref()), text(Some(&settings.cache)), text(settings.userinit.as_ref())];
+        let octets = self.work(Operation::OpenProject, arguments, control, deadline, None)?;
+        let set_up: SetUp = read_json(&octets)?;
+        if set_up.status != LoadStatus::Loaded {
+            return Err(Error::SetUp(set_up_failed(settings, set_up)));
+        }
+        *opened = true;
+        Ok(())
+    }
+
+    /// Has the lane of long work do `operation` until `deadline`. The time that is left is its last argument.
+    fn work(
+        &self,
+        operation: Operation,
+        arguments: Vec<String>,
+        control: &Control,
+        deadline: Instant,
+        listener: Option<LoadListener>,
+    ) -> Result<Vec<u8>, Error> {
+        let progress = listener.map(|listener| -> Progress {
+            Arc::new(move |json: &str| {
+                if let Ok(news) = serde_json::from_str::<LoadNews>(json) {
+                    listener(news);
+                }
+            })
+        });
+        let left = deadline.saturating_duration_since(Instant::now());
+        let ticket = self.lisp().submit(Lane::Work, left, progress, move |on_lisp| {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(CallError::Interrupted);
+            }
+            on_lisp.grant(GRACE);
+            let milliseconds = left.as_millis().to_string();
+            let arguments: Vec<&str> =
+                arguments.iter().map(String::as_str).chain([milliseconds.as_str()]).collect();
+            on_lisp.call_within(left.saturating_add(PATIENCE), operation, &arguments)
+        });
+        match control.wait(ticket) {
+            Err(LispError::DeadlinePassed { work: Expired::NeverBegan, .. }) => Err(Error::NeverBegan),
+            outcome => Ok(outcome?.octets),
+        }
+    }
+}
+
+/// Counts a load among those that change the image, from `begin` until `end` or until it is dropped.
+struct Moving {
+    bank: Steelbank,
+    counted: AtomicBool,
+}
+
+impl Moving {
+    fn begin(&self) {
+        if !self.counted.swap(true, Ordering::SeqCst) {
+            self.bank.project().loading.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn end(&self) {
+        if self.counted.swap(false, Ordering::SeqCst) {
+            self.bank.project().loading.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Ends a flight when it is dropped, whatever became of it.
+struct Landing<'a> {
+    flights: &'a Flights,
+    system: &'a str,
+    flight: &'a Arc<Flight>,
+    answer: Option<LoadAnswer>,
+}
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        self.flights.land(self.system, self.flight, self.answer.take());
+    }
+}
+
+/// What became of a load whose time was over before Lisp could tell; other errors stay what they are.
+fn timed_out(error: Error, target: LoadTarget, allowed: Duration) -> Result<LoadAnswer, Error> {
+    let message = match error {
+        Error::NeverBegan => {
+            "It never began: another load was under way all the time that it was given.".to_owned()
+        }
+        Error::Lisp(error @ LispError::DeadlinePassed { .. }) => format!("{error}."),
+        other => return Err(other),
+    };
+    Ok(LoadAnswer::timed_out(target, allowed, message))
+}
+
+/// A sentence for a set-up that did not come to its end.
+fn set_up_failed(settings: &ProjectSettings, set_up: SetUp) -> String {
+    let place = set_up.diagnostics.iter().rev().find(|said| said.severity <= Severity::Error);
+    let (message, path) = set_up.failure.map(|failure| (failure.message, failure.path)).unwrap_or_default();
+    let message = message.trim_end_matches('.');
+    let at = match (place.and_then(|place| place.path.clone()).or(path), place.and_then(|place| place.line)) {
+        (Some(path), Some(line)) => format!(" (at {path}:{line})"),
+        (Some(path), None) => format!(" (at {path})"),
+        (None, _) => String::new(),
+    };
+    let how = match set_up.status {
+        LoadStatus::TimedOut => "did not end in time",
+        LoadStatus::Cancelled => "was called off",
+        LoadStatus::Failed | LoadStatus::Loaded => "failed",
+    };
+    let init = settings.userinit.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+    match set_up.step.as_str() {
+        "init-file" => format!(
+            "The init file {init} {how}: {message}{at}. Correct it, or leave it out with --no-userinit."
+        ),
+        "qlot" => format!("The project's qlot set-up, .qlot/setup.lisp, {how}: {message}{at}. Correct it."),
+        _ => format!("{message}. Correct ASDF's configuration, and start again."),
+    }
+}
+
+/// Looks a diagnostic's line up in the sidecar of the file that was compiled.
+fn place(project: &Project, diagnostic: &mut Diagnostic) {
+    let (Some(at), Some(path), None) = (diagnostic.at, &diagnostic.path, diagnostic.line) else { return };
+    let Ok(file) = project.positions(Path::new(path), at.write_date) else { return };
+    if file.is_fresh()
+        && let Some(place) = file.form_place(at.form, at.number)
+    {
+        (diagnostic.line, diagnostic.column) = (Some(place.line), Some(place.column));
+    }
+}
+
+/// Whether a diagnostic is about a file of the project's own.
+fn is_own(project: &Project, diagnostic: &Diagnostic) -> bool {
+    diagnostic.path.as_deref().is_some_and(|path| project.contains(Path::new(path)))
+}
+
+/// Remembers the files of what was asked for: those that did not come to be loaded are searched as text.
+fn note_asked(project: &Project, answer: &LoadAnswer) {
+    let failed = answer.failure.as_ref().and_then(|failure| failure.path.as_deref());
+    project.note_asked(answer.compiled.iter().map(String::as_str).chain(failed).map(PathBuf::from));
+    let asd = answer.system.as_ref().and_then(|name| Some((name, project.image_systems().remove(name)?.asd)));
+    if let Some((name, asd)) = asd
+        && !project.contains(&asd)
+    {
+        project.note_asked(files_of_system(&asd, name));
+    }
+}
+
+/// Remembers what the image holds; `anew` are the files that were compiled or loaded just now.
+fn note(project: &Project, image: &ImageContents, anew: &HashSet<&Path>) {
+    let dated = image.files.iter().filter_map(|file| Some((file.path.clone(), file.write_date?)));
+    project.note_loaded(dated, |path| anew.contains(path));
+    let contents = image
+        .files
+        .iter()
+        .filter_map(|file| Some((file.path.clone(), Contents { size: file.size?, hash: file.hash? })));
+    let systems = image.systems.iter().map(|system| {
+        let known =
+            ImageSystem { asd: system.asd.clone(), loaded: system.loaded, files: system.files.clone() };
+        (system.name.clone(), known)
+    });
+    project.note_image(contents, systems);
+}

@@ -1,0 +1,323 @@
+//! Lisp's death survived: what is remembered of deaths, what is handed over to the image of the program that comes after,
+//! and what is told of it.
+//!
+//! The program executes itself again in place (see [`crate::engine::execute_again`]); here is what it takes along.
+
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How many deaths within [`WINDOW`] seconds end the returning.
+const LOOP: usize = 3;
+const WINDOW: u64 = 60;
+/// How many answers tell of a restart.
+const NOTES: usize = 3;
+/// How many restarts are remembered.
+const KEPT: usize = 10;
+
+/// Why Lisp is to be started again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cause {
+    /// It died.
+    Died(String),
+    /// Somebody asked for a clean image.
+    Asked,
+}
+
+/// A restart, as it is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Restart {
+    /// When, in seconds since 1970 (UTC).
+    pub at: u64,
+    /// Why.
+    pub why: String,
+    /// What was loaded before, and is loaded again.
+    pub loaded_again: Vec<String>,
+}
+
+impl Restart {
+    fn sentence(&self) -> String {
+        let again = match self.loaded_again.as_slice() {
+            [] => "Nothing had been loaded".to_owned(),
+            loads => format!("Loaded again: {}", loads.join(", ")),
+        };
+        let (hour, minute, second) = (self.at / 3600 % 24, self.at / 60 % 60, self.at % 60);
+        format!(
+            "Lisp was started again at {hour:02}:{minute:02}:{second:02} UTC: {}. {again}; what was evaluated by hand, or \
+             set by code that ran, is lost.",
+            self.why.trim_end_matches('.')
+        )
+    }
+}
+
+/// Something that was loaded, and how to load it again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loaded {
+    /// A system.
+    System(String),
+    /// All systems of the project.
+    Project,
+    /// A file.
+    File(String),
+}
+
+impl std::fmt::Display for Loaded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::System(name) => f.write_str(name),
+            Self::Project => f.write_str("the project's systems"),
+            Self::File(path) => f.write_str(path),
+        }
+    }
+}
+
+/// What one image of the program hands to the next.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Handover {
+    /// The descriptor that the client's requests come from.
+    pub input: RawFd,
+    /// The descriptor that answers go to.
+    pub output: RawFd,
+    /// The protocol's state, as the door that speaks it wrote it.
+    pub protocol: String,
+    /// The project's folder.
+    pub project: Option<PathBuf>,
+    /// What is to be loaded, in order.
+    pub loads: Vec<Loaded>,
+    /// When Lisp died of itself lately, in seconds since 1970.
+    pub deaths: Vec<u64>,
+    /// The restarts so far, oldest first.
+    pub restarts: Vec<Restart>,
+    /// What was read and not yet answered.
+    #[serde(skip)]
+    pub unread: Vec<u8>,
+}
+
+impl Handover {
+    /// Writes it to a memory file, to be read by [`Handover::read`] after the execution.
+    ///
+    /// # Errors
+    /// The system gives no memory file.
+    pub fn write(&self) -> io::Result<OwnedFd> {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let mut file = std::fs::File::from(rustix::fs::memfd_create("steelbank-handover", flags)?);
+        serde_json::to_writer(&mut file, self)?;
+        file.write_all(b"\n")?;
+        file.write_all(&self.unread)?;
+        file.rewind()?;
+        Ok(file.into())
+    }
+
+    /// Reads what the image before wrote.
+    ///
+    /// # Errors
+    /// The descriptor is none of such a file.
+    pub fn read(file: OwnedFd) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        std::fs::File::from(file).read_to_end(&mut bytes)?;
+        let end = memchr::memchr(b'\n', &bytes).ok_or(io::ErrorKind::InvalidData)?;
+        let mut handover: Self = serde_json::from_slice(&bytes[..end])?;
+        handover.unread = bytes.split_off(end + 1);
+        Ok(handover)
+    }
+}
+
+const UNARMED: u8 = 0;
+const ARMED: u8 = 1;
+const STOPPED: u8 = 2;
+
+/// What a session knows of Lisp's deaths, and how it asks for a new image.
+#[derive(Debug)]
+pub struct Recovery {
+    state: AtomicU8,
+    causes: Sender<Cause>,
+    caused: Mutex<Option<Receiver<Cause>>>,
+    loads: Mutex<Vec<Loaded>>,
+    deaths: Mutex<Vec<u64>>,
+    restarts: Mutex<Vec<Restart>>,
+    notes: AtomicUsize,
+}
+
+impl Default for Recovery {
+    fn default() -> Self {
+        let (causes, caused) = channel();
+        Self {
+            state: AtomicU8::new(UNARMED),
+            causes,
+            caused: Mutex::new(Some(caused)),
+            loads: Mutex::default(),
+            deaths: Mutex::default(),
+            restarts: Mutex::default(),
+            notes: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Recovery {
+    /// Whoever can start the program again hears from here on why to. None if somebody does already.
+    pub fn arm(&self) -> Option<Receiver<Cause>> {
+        let caused = self.caused.lock().take();
+        if caused.is_some() {
+            self.state.store(ARMED, Ordering::SeqCst);
+        }
+        caused
+    }
+
+    /// Whether Lisp is started again if it dies.
+    pub fn is_armed(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == ARMED
+    }
+
+    /// Lisp is not started again: the program could not be executed.
+    pub fn give_up(&self) {
+        self.state.store(STOPPED, Ordering::SeqCst);
+    }
+
+    /// Takes over what the image before this one knew.
+    pub fn take_over(&self, handover: &Handover) {
+        *self.deaths.lock() = handover.deaths.clone();
+        *self.restarts.lock() = handover.restarts.clone();
+        // Also if this image ends before it has loaded them.
+        *self.loads.lock() = handover.loads.clone();
+        self.notes.store(NOTES, Ordering::SeqCst);
+    }
+
+    /// Asks for a new image. False if nobody can make one.
+    pub fn ask(&self, cause: Cause) -> bool {
+        self.state.load(Ordering::SeqCst) != UNARMED && self.causes.send(cause).is_ok()
+    }
+
+    /// Notes what was loaded whole.
+    pub fn note_loaded(&self, loaded: Loaded) {
+        let mut loads = self.loads.lock();
+        loads.retain(|other| *other != loaded);
+        loads.push(loaded);
+    }
+
+    /// Decides whether to start again because of `cause`, at `now` (seconds since 1970), and notes it. What the next image
+    /// is to know of it; none if Lisp dies too often.
+    pub fn decide(&self, cause: &Cause, now: u64) -> Option<Handover> {
+        let mut deaths = self.deaths.lock();
+        deaths.retain(|death| now.saturating_sub(*death) < WINDOW);
+        let why = match cause {
+            Cause::Died(reason) => {
+                deaths.push(now);
+                if deaths.len() >= LOOP {
+                    self.state.store(STOPPED, Ordering::SeqCst);
+                    return None;
+                }
+                format!("it had died ({reason})")
+            }
+            Cause::Asked => {
+                deaths.clear();
+                "restart-lisp was called".to_owned()
+            }
+        };
+        let loads = self.loads.lock().clone();
+        let mut restarts = self.restarts.lock().clone();
+        restarts.push(Restart { at: now, why, loaded_again: loads.iter().map(Loaded::to_string).collect() });
+        let surplus = restarts.len().saturating_sub(KEPT);
+        restarts.drain(..surplus);
+        Some(Handover { loads, deaths: deaths.clone(), restarts, ..Handover::default() })
+    }
+
+    /// The restarts so far, oldest first.
+    pub fn restarts(&self) -> Vec<Restart> {
+        self.restarts.lock().clone()
+    }
+
+    /// What the next answer is to tell, for a few answers after a restart.
+    pub fn take_note(&self) -> Option<String> {
+        self.notes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |notes| notes.checked_sub(1)).ok()?;
+        self.restarts.lock().last().map(Restart::sentence)
+    }
+
+    /// What is to be known of restarts, a sentence each.
+    pub fn sentences(&self) -> Vec<String> {
+        let mut sentences: Vec<String> = self.restarts.lock().iter().map(Restart::sentence).collect();
+        if self.state.load(Ordering::SeqCst) == STOPPED {
+            sentences.push(format!(
+                "Lisp has died {LOOP} times within a minute, and is not started again by itself: the tool restart-lisp \
+                 starts it. The index goes on answering."
+            ));
+        }
+        sentences
+    }
+
+    /// What to do about a dead Lisp.
+    pub fn advice(&self) -> &'static str {
+        match self.state.load(Ordering::SeqCst) {
+            ARMED => "it is being started again: ask again",
+            STOPPED => "it died too often to be started again by itself: call restart-lisp",
+            _ => "restart steelbank to ask Lisp again",
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handover_is_read_as_it_was_written() {
+        let handover = Handover {
+            input: 900,
+            output: 901,
+            protocol: "{\"lifecycle\":1}".to_owned(),
+            project: Some(PathBuf::from("/a b/é")),
+            loads: vec![Loaded::System("a".into()), Loaded::Project, Loaded::File("/x.lisp".into())],
+            deaths: vec![1, 2],
+            restarts: vec![Restart { at: 3661, why: "it had died".into(), loaded_again: vec!["a".into()] }],
+            unread: b"{\"id\":1}\n{\"half".to_vec(),
+        };
+        assert_eq!(Handover::read(handover.write().unwrap()).unwrap(), handover);
+        assert!(handover.restarts[0].sentence().contains("at 01:01:01 UTC: it had died. Loaded again: a;"));
+    }
+
+    #[test]
+    fn the_third_death_in_a_minute_is_the_last_until_somebody_asks() {
+        let recovery = Recovery::default();
+        let died = Cause::Died("killed".to_owned());
+        assert!(!recovery.ask(Cause::Asked), "nobody can make another image");
+        let caused = recovery.arm().unwrap();
+        assert!(recovery.ask(Cause::Asked) && caused.try_recv() == Ok(Cause::Asked));
+        assert!(recovery.decide(&died, 100).is_some());
+        assert!(recovery.decide(&died, 130).is_some());
+        assert!(recovery.decide(&died, 161).is_some(), "the first was more than a minute ago");
+        assert!(recovery.decide(&died, 162).is_none());
+        assert!(recovery.advice().contains("restart-lisp"));
+        assert!(recovery.sentences().last().unwrap().contains("3 times"));
+        let handover = recovery.decide(&Cause::Asked, 163).unwrap();
+        assert!(handover.deaths.is_empty());
+    }
+
+    #[test]
+    fn the_next_answers_tell_of_a_restart() {
+        let recovery = Recovery::default();
+        assert_eq!(recovery.take_note(), None);
+        recovery.note_loaded(Loaded::System("a".into()));
+        recovery.note_loaded(Loaded::System("b".into()));
+        recovery.note_loaded(Loaded::System("a".into()));
+        let handover = recovery.decide(&Cause::Died("killed".to_owned()), 0).unwrap();
+        assert_eq!(handover.loads, [Loaded::System("b".into()), Loaded::System("a".into())]);
+        let next = Recovery::default();
+        next.take_over(&handover);
+        for _ in 0..NOTES {
+            assert!(next.take_note().unwrap().contains("killed"));
+        }
+        assert_eq!(next.take_note(), None);
+    }
+}

@@ -1,0 +1,120 @@
+//! Bringing the image up to the disk.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::LoadListener;
+use crate::Steelbank;
+use crate::engine::{Lane, Operation, deadline_after};
+use crate::query::control::Control;
+use crate::query::load_system::{LoadAnswer, LoadStatus};
+use crate::query::reload::{Leftover, ReloadAnswer, ReloadRequest};
+use crate::query::{Error, read_json};
+
+impl Steelbank {
+    /// Loads again what has changed on disk, and what depends on it: the project's systems that are loaded, and files
+    /// that were loaded by themselves. Definitions that their file does not have any more are listed, and removed if the
+    /// request says so. This runs the project's code.
+    ///
+    /// # Errors
+    /// It was called off, or Lisp is gone. What does not load is an answer.
+    pub fn reload(
+        &self,
+        request: &ReloadRequest,
+        control: &Control,
+        listener: Option<LoadListener>,
+    ) -> Result<ReloadAnswer, Error> {
+        let deadline = deadline_after(control.allowed());
+        let project = self.project();
+        let wanted: Vec<PathBuf> = request.paths.iter().map(|path| self.absolute(path)).collect();
+        let is_wanted = |path: &Path| wanted.is_empty() || wanted.iter().any(|given| given == path);
+        let known = project.own_loaded_files();
+        let changed: Vec<PathBuf> =
+            known.iter().filter(|path| is_wanted(path) && project.has_changed(path)).cloned().collect();
+        let systems: Vec<_> = project.own_systems().into_iter().filter(|(_, system)| system.loaded).collect();
+        let in_systems: BTreeSet<PathBuf> = systems
+            .iter()
+            .flat_map(|(_, system)| {
+                system.files.iter().flatten().cloned().chain(std::iter::once(system.asd.clone()))
+            })
+            .collect();
+        // A file that is new may be a system's, by way of a definition that changed.
+        let alone =
+            |path: &Path| !in_systems.contains(path) && path.extension().is_none_or(|kind| kind != "asd");
+        let single: Vec<PathBuf> = match wanted.is_empty() {
+            true => changed.iter().filter(|path| alone(path)).cloned().collect(),
+            false => wanted.iter().filter(|path| alone(path)).cloned().collect(),
+        };
+        let by_system = wanted.is_empty() || wanted.iter().any(|path| !alone(path));
+        self.mark(&known, control, deadline)?;
+        let mut all = LoadAnswer::of_project();
+        if by_system {
+            for (name, _) in &systems {
+                let answer = self.load_system(name, false, &control.until(deadline), listener.clone())?;
+                all = all.with_system(name, answer);
+            }
+        }
+        let mut failure = None;
+        for path in &single {
+            let path = path.display().to_string();
+            let answer = self.load_file(&path, &control.until(deadline), listener.clone())?;
+            if answer.status != LoadStatus::Loaded {
+                failure = failure.or(answer.failure.clone());
+            }
+            all = all.followed_by_file(answer);
+        }
+        all.failure = failure;
+        let after: Vec<PathBuf> = known.iter().filter(|path| is_wanted(path)).cloned().collect();
+        let left = self.leftovers(&after, request.remove, control, deadline)?;
+        if left.iter().any(|leftover| leftover.removed)
+            && let Err(error) = self.refresh()
+        {
+            all.cautions.push(format!("The index of uses could not be brought up to date ({error})."));
+        }
+        let shown = |paths: &[PathBuf]| paths.iter().map(|path| project.shown(path)).collect();
+        let nothing_loaded = systems.is_empty() && known.is_empty();
+        Ok(ReloadAnswer { changed: shown(&changed), left, nothing_loaded, load: all.finished() })
+    }
+
+    /// `path`, relative to the project's root, as it is known when it is loaded.
+    fn absolute(&self, path: &str) -> PathBuf {
+        let whole = self.project().root().map_or_else(|| PathBuf::from(path), |root| root.join(path));
+        std::fs::canonicalize(&whole).unwrap_or(whole)
+    }
+
+    fn mark(&self, files: &[PathBuf], control: &Control, deadline: Instant) -> Result<(), Error> {
+        let files = lines(files);
+        let control = control.until(deadline);
+        let ticket = self.lisp().submit(Lane::Work, control.allowed(), None, move |on_lisp| {
+            on_lisp.call(Operation::MarkDefinitions, &[&files])
+        });
+        control.wait(ticket)?;
+        Ok(())
+    }
+
+    fn leftovers(
+        &self,
+        files: &[PathBuf],
+        remove: bool,
+        control: &Control,
+        deadline: Instant,
+    ) -> Result<Vec<Leftover>, Error> {
+        let files = lines(files);
+        let control = control.until(deadline);
+        let ticket = self.lisp().submit(Lane::Work, control.allowed(), None, move |on_lisp| {
+            on_lisp.call(Operation::Leftovers, &[&files, if remove { "remove" } else { "" }])
+        });
+        let mut left: Vec<Leftover> = read_json(&control.wait(ticket)?.octets)?;
+        for leftover in &mut left {
+            leftover.path = self.project().shown(Path::new(&leftover.path));
+        }
+        Ok(left)
+    }
+}
+
+/// Paths, one a line. One that has a line end in it is left out: nothing is lost but the leftovers of that file.
+fn lines(paths: &[PathBuf]) -> String {
+    let names = paths.iter().filter_map(|path| path.to_str()).filter(|path| !path.contains('\n'));
+    names.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,127 @@
+//! Requests that are more than a name: loading and evaluating, with everything that can be said about them.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use super::{LoadListener, Steelbank};
+use crate::engine::Lane;
+use crate::query::Error;
+use crate::query::control::Control;
+use crate::query::evaluate::{EvaluateAnswer, EvaluateRequest};
+use crate::query::load_system::{LoadAnswer, LoadNews};
+
+/// What to load, and who hears of it: `LoadRequest::system("demo").force().listener(|news| ..)`.
+#[derive(Clone)]
+pub struct LoadRequest {
+    what: What,
+    force: bool,
+    listener: Option<LoadListener>,
+}
+
+#[derive(Debug, Clone)]
+enum What {
+    System(String),
+    File(PathBuf),
+}
+
+impl LoadRequest {
+    /// Loads the ASDF system called `name`, and what it depends on.
+    pub fn system(name: impl Into<String>) -> Self {
+        Self { what: What::System(name.into()), force: false, listener: None }
+    }
+
+    /// Compiles and loads one file.
+    pub fn file(path: impl AsRef<Path>) -> Self {
+        Self { what: What::File(path.as_ref().to_owned()), force: false, listener: None }
+    }
+
+    /// Compiles the system's own files anew. A single file always is.
+    #[must_use]
+    pub fn force(mut self) -> Self {
+        self.force = true;
+        self
+    }
+
+    /// Has `listener` hear which files are compiled and loaded. It is called on a Lisp thread and must not wait, least of
+    /// all for another question to Lisp.
+    #[must_use]
+    pub fn listener(mut self, listener: impl Fn(LoadNews) + Send + Sync + 'static) -> Self {
+        self.listener = Some(Arc::new(listener));
+        self
+    }
+}
+
+impl fmt::Debug for LoadRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoadRequest")
+            .field("what", &self.what)
+            .field("force", &self.force)
+            .field("listener", &self.listener.is_some())
+            .finish()
+    }
+}
+
+impl Steelbank {
+    /// Loads a system or a file. This runs its code, and before the first load the user's init file if the project's
+    /// settings name one. Questions are answered meanwhile; [`Control::cancellation`] calls the load off.
+    ///
+    /// # Errors
+    /// It was called off, or Lisp is gone. What does not load is an answer.
+    pub fn load(&self, request: &LoadRequest, control: &Control) -> Result<LoadAnswer, Error> {
+        let listener = request.listener.clone();
+        match &request.what {
+            What::System(system) => self.load_system(system, request.force, control, listener),
+            What::File(path) => self.load_file(&path.to_string_lossy(), control, listener),
+        }
+    }
+
+    /// Evaluates forms, and brings the index up to date. This runs the code; [`Control::cancellation`] calls it off.
+    ///
+    /// # Errors
+    /// The code failed, did not end in time or was called off, or Lisp is gone.
+    pub fn evaluate_request(
+        &self,
+        request: &EvaluateRequest,
+        control: &Control,
+    ) -> Result<EvaluateAnswer, Error> {
+        self.refreshing(|| request.answer(self.lisp(), Lane::Work, control))
+    }
+
+    /// Evaluates forms, and reads the first value of the last one as a `T`, by way of JSON: NIL is null and T is true,
+    /// characters and symbols are strings, lists and vectors are arrays, hash tables are objects, and so is what
+    /// `(steelbank:object "key" value ...)` makes. This runs the code.
+    ///
+    /// ```
+    /// use steelbank::query::control::Control;
+    /// use steelbank::query::evaluate::EvaluateRequest;
+    /// # fn main() -> Result<(), steelbank::query::Error> {
+    /// # let bank = steelbank::Steelbank::get_or_start(steelbank::Steelbank::builder())?;
+    /// let request = EvaluateRequest::new("(loop for n below 4 collect (* n n))");
+    /// let squares: Vec<u32> = bank.evaluate_json(&request, &Control::default())?;
+    /// assert_eq!(squares, [0, 1, 4, 9]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`Steelbank::evaluate_request`], and that the value has no form in JSON or is no `T`.
+    pub fn evaluate_json<T: DeserializeOwned>(
+        &self,
+        request: &EvaluateRequest,
+        control: &Control,
+    ) -> Result<T, Error> {
+        self.refreshing(|| request.json(self.lisp(), control))
+    }
+
+    /// Runs `question`, which may define something before it fails, and brings the index up to date.
+    fn refreshing<T>(&self, question: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        let outcome = question();
+        let refreshed = self.refresh();
+        let answer = outcome?;
+        refreshed?;
+        Ok(answer)
+    }
+}

@@ -1,0 +1,489 @@
+//! Scratch images: copies of the program, with an SBCL of their own, in which something is tried that must not touch the
+//! main image, and which are then thrown away.
+//!
+//! ```no_run
+//! # use std::time::Duration;
+//! # use steelbank::scratch::Overlay;
+//! # use steelbank::query::control::Control;
+//! # fn try_it(bank: &steelbank::Steelbank) -> Result<(), steelbank::scratch::ScratchError> {
+//! let overlay = Overlay { path: "src/shop.lisp".into(), text: Some("(defun price (x) x)".into()) };
+//! let control = Control::new(Duration::from_secs(60));
+//! let mut scratch = bank.scratch(vec![overlay], &control)?;
+//! // Any tool of the server can be called in it. Nothing is loaded before it is asked for.
+//! let answer = scratch.call("load-system", serde_json::json!({ "system": "shop" }), &control, |_| ())?;
+//! println!("{}", answer.text);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! It sees the project, the cache and the environment of the process that starts it. It reads the cache's fasls and
+//! sidecars, and writes none there: what it compiles goes to a folder of its own, which goes with it. *Overlays* are files
+//! whose text is given and is not on disk, or that count as deleted: Lisp reads them so, and every position names the
+//! real path.
+//!
+//! It ends when the [`Scratch`] is dropped, when its time is over, and when the process that started it ends, however that
+//! happens: the pipe that its orders come from is then at its end. Its memory is limited (`RLIMIT_AS`), and there are
+//! at most [`MOST_SCRATCHES`] at a time. What a killed process has left behind in the cache, the next one to start removes.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::snapshot::Key;
+use crate::Steelbank;
+pub use crate::query::check::Overlay;
+use crate::query::control::Control;
+
+/// How many scratch images a process has at a time. Who asks for more waits.
+pub const MOST_SCRATCHES: usize = 2;
+
+/// How long a scratch image may take until it can be asked.
+const START: Duration = Duration::from_secs(30);
+/// How often somebody who waits looks whether the call was called off.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// The first line that a helper process reads: what it is to be.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Start {
+    pub(crate) what: What,
+    pub(crate) root: Option<PathBuf>,
+    /// Where fasls and sidecars go.
+    pub(crate) cache: PathBuf,
+    pub(crate) userinit: Option<PathBuf>,
+    /// The snapshot to start from, if there is one, or the one to make.
+    pub(crate) key: Option<Key>,
+    /// Where a snapshot is made.
+    pub(crate) folder: Option<PathBuf>,
+    /// Whether it is the last try: then a system may compile something at every load.
+    pub(crate) last: bool,
+    pub(crate) dynamic_space_size: Option<usize>,
+    pub(crate) overlays: Vec<Overlay>,
+}
+
+/// What a helper process is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum What {
+    /// Answers calls of tools.
+    Scratch,
+    /// Has a snapshot made, and ends.
+    Snapshot,
+    /// Loads the systems of a snapshot, and saves itself.
+    Save,
+    /// Starts from the snapshot that was made, and tells whether that went well.
+    Trial,
+}
+
+/// A line that a scratch image reads later.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Order {
+    Call { id: u64, tool: String, arguments: Value },
+    Cancel { id: u64 },
+}
+
+/// A line that a helper process writes.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Reply {
+    Ready,
+    /// It cannot do what it is for: a sentence.
+    Broken(String),
+    /// The snapshot is saved.
+    Saved,
+    /// What was made is not as it should be, and another try may be better: a sentence's end.
+    Again(String),
+    News {
+        id: u64,
+        news: ScratchNews,
+    },
+    Answer {
+        id: u64,
+        answer: ScratchAnswer,
+    },
+    /// The call has no answer: a sentence.
+    Failure {
+        id: u64,
+        message: String,
+    },
+}
+
+/// A running call's news.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScratchNews {
+    /// What is being done: `compile`, `load`.
+    pub what: String,
+    /// The file that it is done to, if it is one.
+    pub path: Option<String>,
+    /// Steps begun.
+    pub done: u64,
+    /// Steps in all, if that is known.
+    pub total: Option<u64>,
+}
+
+/// How a call in a scratch image ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScratchOutcome {
+    /// With an answer.
+    Answered,
+    /// What was asked about does not exist.
+    NotFound,
+    /// What was to be done failed, and the answer tells how.
+    Failed,
+}
+
+/// What a tool answered in a scratch image.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScratchAnswer {
+    /// For people and models.
+    pub text: String,
+    /// For programs, as the tool's output schema says.
+    pub structured: Value,
+    /// How it ended.
+    pub outcome: ScratchOutcome,
+}
+
+/// Why there is no scratch image, or no answer from one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScratchError {
+    /// Nobody said which program to run.
+    #[error("no scratch image can be started: this program is not steelbank; name it with Builder::program")]
+    NoProgram,
+    /// There is no cache folder to work in.
+    #[error("no scratch image can be started without a cache folder: set STEELBANK_CACHE or HOME")]
+    NoCache,
+    /// The system refused something.
+    #[error("cannot start a scratch image: {0}")]
+    System(#[from] std::io::Error),
+    /// An overlay cannot be.
+    #[error("{path}: {why}", path = path.display())]
+    Overlay {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It started and could not go on.
+    #[error("the scratch image could not be set up: {0}")]
+    Broken(String),
+    /// It ended by itself.
+    #[error("the scratch image ended: {0}")]
+    Ended(String),
+    /// The time was over.
+    #[error("the scratch image did not answer within {milliseconds} ms, and was ended")]
+    DeadlinePassed {
+        /// The time allowed.
+        milliseconds: u128,
+    },
+    /// The question was called off.
+    #[error("the request was cancelled")]
+    Cancelled,
+    /// The tool could not answer.
+    #[error("{0}")]
+    Call(String),
+}
+
+static RUNNING: Mutex<usize> = Mutex::new(0);
+static ENDED: Condvar = Condvar::new();
+static STARTED: AtomicU64 = AtomicU64::new(0);
+
+/// One of the [`MOST_SCRATCHES`].
+#[derive(Debug)]
+struct Permit;
+
+impl Permit {
+    fn wait(control: &Control, until: Instant) -> Result<Self, ScratchError> {
+        let mut running = RUNNING.lock();
+        while *running >= MOST_SCRATCHES {
+            ENDED.wait_for(&mut running, GLANCE);
+            check(control, until)?;
+        }
+        *running += 1;
+        Ok(Self)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        *RUNNING.lock() -= 1;
+        ENDED.notify_one();
+    }
+}
+
+fn check(control: &Control, until: Instant) -> Result<(), ScratchError> {
+    if control.cancellation().is_cancelled() {
+        return Err(ScratchError::Cancelled);
+    }
+    if Instant::now() >= until {
+        return Err(ScratchError::DeadlinePassed { milliseconds: control.allowed().as_millis() });
+    }
+    Ok(())
+}
+
+/// The folder of a scratch image, in the cache: `fasls/` and `taps/` as a cache has them, `overlays/`, and `lower`, a link to
+/// the cache that is read besides. It is locked while anybody uses it.
+#[derive(Debug)]
+struct Folder {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Folder {
+    fn new(cache: &Path) -> std::io::Result<Self> {
+        let all = cache.join("scratch");
+        std::fs::create_dir_all(&all)?;
+        sweep(&all);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let path = all.join(format!("{}-{number}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(path.join("overlays"))?;
+        let lock = File::create(path.join("lock"))?;
+        flock(&lock, FlockOperation::LockShared)?;
+        std::os::unix::fs::symlink(std::fs::canonicalize(cache)?, path.join("lower"))?;
+        Ok(Self { path, _lock: lock })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed now, the next one removes.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Removes what scratch images have left behind whose users are gone.
+fn sweep(all: &Path) {
+    for entry in std::fs::read_dir(all).into_iter().flatten().flatten() {
+        let Ok(lock) = File::open(entry.path().join("lock")) else {
+            // Somebody is making it just now, or it is old.
+            let age = entry.metadata().and_then(|metadata| metadata.modified());
+            if age.is_ok_and(|age| age.elapsed().is_ok_and(|age| age > Duration::from_secs(60))) {
+                let _ = std::fs::remove_dir_all(entry.path());
+            }
+            continue;
+        };
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// A helper process, and its lines.
+#[derive(Debug)]
+pub(crate) struct Helper {
+    child: Child,
+    input: Option<ChildStdin>,
+    replies: Receiver<Reply>,
+}
+
+impl Helper {
+    /// Starts `program` as what `start` says.
+    pub(crate) fn start(program: &Path, start: &Start) -> Result<Self, ScratchError> {
+        let mut child = Command::new(program)
+            .arg("helper")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let (sender, replies) = channel();
+        let output = child.stdout.take();
+        let input = child.stdin.take();
+        let mut helper = Self { child, input, replies };
+        let output = output.ok_or_else(|| ScratchError::Broken("it has no output".to_owned()))?;
+        std::thread::Builder::new().name("steelbank-scratch".into()).spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if serde_json::from_str(&line).is_ok_and(|reply| sender.send(reply).is_err()) {
+                    break;
+                }
+            }
+        })?;
+        helper.send(start)?;
+        Ok(helper)
+    }
+
+    pub(crate) fn send<T: Serialize>(&mut self, line: &T) -> Result<(), ScratchError> {
+        let mut text =
+            serde_json::to_string(line).map_err(|error| ScratchError::Broken(error.to_string()))?;
+        text.push('\n');
+        let input = self.input.as_mut().ok_or_else(|| ScratchError::Ended("it has no input".to_owned()))?;
+        input.write_all(text.as_bytes()).map_err(|error| ScratchError::Ended(error.to_string()))
+    }
+
+    /// The next reply; none if there was none for a moment.
+    pub(crate) fn reply(&mut self) -> Result<Option<Reply>, ScratchError> {
+        match self.replies.recv_timeout(GLANCE) {
+            Ok(reply) => Ok(Some(reply)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => {
+                let how =
+                    self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+                Err(ScratchError::Ended(how))
+            }
+        }
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A running scratch image. Dropping it ends it, and removes what it has written.
+#[derive(Debug)]
+pub struct Scratch {
+    helper: Helper,
+    calls: u64,
+    // Dropped after the helper has ended.
+    _folder: Folder,
+    _permit: Permit,
+}
+
+impl Steelbank {
+    /// Starts a scratch image of this project, in which `overlays` are seen in place of what is on disk. Returns when it can be
+    /// asked, which takes some 20 ms. Nothing is loaded in it, unless there is a snapshot of the systems that this image has
+    /// loaded.
+    ///
+    /// # Errors
+    /// It cannot be started, or `control` ended the waiting.
+    pub fn scratch(&self, overlays: Vec<Overlay>, control: &Control) -> Result<Scratch, ScratchError> {
+        let until = Instant::now() + control.allowed();
+        let program = self.program().ok_or(ScratchError::NoProgram)?;
+        let settings = self.project().settings().ok_or(ScratchError::NoCache)?;
+        let permit = Permit::wait(control, until)?;
+        let folder = Folder::new(&settings.cache)?;
+        let plain = overlays.is_empty();
+        let overlays = overlays.into_iter().map(|overlay| real(settings.root.as_deref(), overlay));
+        let start = Start {
+            what: What::Scratch,
+            root: settings.root.clone(),
+            cache: folder.path.clone(),
+            userinit: settings.userinit.clone(),
+            key: self.snapshot_key().filter(|_| plain),
+            folder: None,
+            last: false,
+            dynamic_space_size: self.dynamic_space_size(),
+            overlays: overlays.collect::<Result<_, _>>()?,
+        };
+        let mut helper = Helper::start(program, &start)?;
+        let until = until.min(Instant::now() + START);
+        loop {
+            match helper.reply()? {
+                Some(Reply::Ready) => break,
+                Some(Reply::Broken(why)) => return Err(ScratchError::Broken(why)),
+                _ => check(control, until)?,
+            }
+        }
+        Ok(Scratch { helper, calls: 0, _folder: folder, _permit: permit })
+    }
+}
+
+/// `overlay` with the path that the file system knows the file by.
+fn real(root: Option<&Path>, overlay: Overlay) -> Result<Overlay, ScratchError> {
+    let given = root.map_or_else(|| overlay.path.clone(), |root| root.join(&overlay.path));
+    let unfit = |why: &str| ScratchError::Overlay { path: given.clone(), why: why.to_owned() };
+    if !given.is_absolute() {
+        return Err(unfit("a relative path needs a project"));
+    }
+    if given.is_dir() {
+        return Err(unfit("it is a folder"));
+    }
+    let path = match std::fs::canonicalize(&given) {
+        Ok(path) => path,
+        Err(_) => {
+            let (Some(parent), Some(name)) = (given.parent(), given.file_name()) else {
+                return Err(unfit("it names no file"));
+            };
+            let parent = std::fs::canonicalize(parent).map_err(|_| unfit("its folder does not exist"))?;
+            parent.join(name)
+        }
+    };
+    if path.to_string_lossy().contains('\n') {
+        return Err(unfit("its name has a line break"));
+    }
+    Ok(Overlay { path, text: overlay.text })
+}
+
+impl Scratch {
+    /// Calls `tool` of the server in the image with `arguments`, and waits for its answer, for as long as `control` allows. `news` hears
+    /// of what is going on meanwhile.
+    ///
+    /// # Errors
+    /// The tool cannot answer; the image ended; `control` ended the waiting. After the latter two, drop it.
+    pub fn call(
+        &mut self,
+        tool: &str,
+        arguments: Value,
+        control: &Control,
+        mut news: impl FnMut(ScratchNews),
+    ) -> Result<ScratchAnswer, ScratchError> {
+        let until = Instant::now() + control.allowed();
+        self.calls += 1;
+        let id = self.calls;
+        self.helper.send(&Order::Call { id, tool: tool.to_owned(), arguments })?;
+        loop {
+            match self.helper.reply()? {
+                Some(Reply::News { id: of, news: told }) if of == id => news(told),
+                Some(Reply::Answer { id: of, answer }) if of == id => return Ok(answer),
+                Some(Reply::Failure { id: of, message }) if of == id => {
+                    return Err(ScratchError::Call(message));
+                }
+                _ => {}
+            }
+            if let Err(error) = check(control, until) {
+                // It may be asked again after a call that was called off; it says so itself.
+                let _ = self.helper.send(&Order::Cancel { id });
+                return Err(error);
+            }
+        }
+    }
+
+    /// The process that the image lives in.
+    pub fn process_id(&self) -> u32 {
+        self.helper.child.id()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_dead_processes_left_is_swept_and_what_is_in_use_stays() {
+        let cache = tempfile::tempdir().unwrap();
+        let used = Folder::new(cache.path()).unwrap();
+        let dead = cache.path().join("scratch/999999-0");
+        std::fs::create_dir_all(&dead).unwrap();
+        File::create(dead.join("lock")).unwrap();
+        let other = Folder::new(cache.path()).unwrap();
+        assert!(used.path.join("lower").exists() && other.path.exists());
+        assert!(!dead.exists());
+        let path = used.path.clone();
+        drop(used);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn overlays_have_real_paths() {
+        let root = tempfile::tempdir().unwrap();
+        let canonical = root.path().canonicalize().unwrap();
+        let overlay = |path: &str| Overlay { path: path.into(), text: None };
+        let path = |given: &str| real(Some(root.path()), overlay(given)).map(|overlay| overlay.path);
+        assert_eq!(path("new.lisp").unwrap(), canonical.join("new.lisp"));
+        assert!(path("no/folder.lisp").unwrap_err().to_string().contains("its folder does not exist"));
+        assert!(path(".").unwrap_err().to_string().contains("it is a folder"));
+        assert!(real(None, overlay("a.lisp")).unwrap_err().to_string().contains("needs a project"));
+    }
+}

@@ -1,0 +1,160 @@
+//! Snapshots: images of a project with its systems loaded, kept in the cache, from which the program starts ready.
+
+mod format;
+mod inputs;
+mod make;
+mod store;
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+pub use make::{MadeSnapshot, MakeError};
+pub(crate) use make::{Order, save, trial};
+pub use store::{MOST_BYTES, MOST_SNAPSHOTS, SnapshotEntry, clear, list};
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{self, Core, RuntimeLibrary};
+use crate::query::load_system::{ImageContents, LoadAnswer};
+use crate::{IndexData, Installation, ProjectSettings};
+use format::{Manifest, Part};
+
+/// Which snapshot is meant: of what project, with what loaded, by which program.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Key {
+    /// Where snapshots are kept.
+    pub(crate) folder: PathBuf,
+    /// The systems, in the order in which they are loaded.
+    pub(crate) systems: Vec<String>,
+    pub(crate) root: Option<PathBuf>,
+    /// All that tells this snapshot from others, as one number.
+    number: u64,
+}
+
+impl Key {
+    /// The key for `systems` of the project, loaded by `program` with the SBCL of `installation` in a heap of `heap` bytes.
+    pub(crate) fn new(
+        project: &ProjectSettings,
+        systems: &[String],
+        installation: &Installation,
+        program: &Path,
+        heap: Option<usize>,
+    ) -> Self {
+        let root =
+            project.root.as_ref().map(|root| std::fs::canonicalize(root).unwrap_or_else(|_| root.clone()));
+        let described = format!(
+            "{root:?}\n{:?}\n{:?}\n{systems:?}\n{heap:?}\n{}\n{}\n{}",
+            project.cache,
+            project.userinit,
+            env!("CARGO_PKG_VERSION"),
+            file_identity(program),
+            identity(installation),
+        );
+        // FNV-1a.
+        let number = described.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, octet| {
+            (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Self { folder: project.cache.join("snapshots"), systems: systems.to_vec(), root, number }
+    }
+
+    /// What the names of its folders begin with.
+    fn name(&self) -> String {
+        format!("{:016x}", self.number)
+    }
+
+    /// Its folder, if there is a snapshot; of several, the newest.
+    fn path(&self) -> Option<PathBuf> {
+        let prefix = format!("{}-", self.name());
+        let names = std::fs::read_dir(&self.folder).ok()?.flatten();
+        let named = names.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
+        named.max_by_key(|entry| entry.file_name()).map(|entry| entry.path())
+    }
+}
+
+/// What tells the parts of an installation from others. Those that are in the program are told with it.
+fn identity(installation: &Installation) -> String {
+    let core = match &installation.image.core {
+        Core::File(path) => file_identity(path),
+        Core::Embedded => String::new(),
+    };
+    let library = match &installation.image.library {
+        RuntimeLibrary::File(path) => file_identity(path),
+        RuntimeLibrary::Memory(_) => String::new(),
+    };
+    format!("{core}\n{library}")
+}
+
+/// What tells a file from others and from what it was before.
+fn file_identity(path: &Path) -> String {
+    std::fs::metadata(path).map_or_else(
+        |error| error.to_string(),
+        |metadata| {
+            format!(
+                "{} {} {} {}.{}",
+                metadata.dev(),
+                metadata.ino(),
+                metadata.len(),
+                metadata.mtime(),
+                metadata.mtime_nsec()
+            )
+        },
+    )
+}
+
+/// A snapshot that the program can start from.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// To be kept until SBCL has opened it.
+    pub(crate) core: File,
+    index: &'static [u8],
+    /// The files that have changed since; empty: it is fresh.
+    pub(crate) changed: Vec<PathBuf>,
+    /// What loading its systems answers.
+    pub(crate) answers: Vec<LoadAnswer>,
+    /// What is loaded.
+    pub(crate) image: ImageContents,
+}
+
+impl Snapshot {
+    /// The snapshot of `key`, if there is one that can be started from. An error says in a sentence's end why there is none.
+    pub(crate) fn find(key: &Key) -> Result<Self, String> {
+        let path = key.path().ok_or("none was made")?;
+        Self::open(&path, Some(&key.systems))
+    }
+
+    /// Opens and checks the snapshot at `path`.
+    pub(crate) fn open(path: &Path, systems: Option<&[String]>) -> Result<Self, String> {
+        let manifest = Manifest::read(&path.join("manifest"))?;
+        if systems.is_some_and(|systems| systems != manifest.systems) {
+            return Err("it is of other systems".to_owned());
+        }
+        let changes = manifest.inputs.changes();
+        if let Some(other) = changes.other {
+            return Err(other);
+        }
+        let open = |name: &str, part: Part| -> Result<File, String> {
+            let file = File::open(path.join(name)).map_err(|error| format!("its {name}: {error}"))?;
+            match Part::of(&file) {
+                Ok(found) if found == part => Ok(file),
+                Ok(_) => Err(format!("its {name} is damaged")),
+                Err(error) => Err(format!("its {name}: {error}")),
+            }
+        };
+        let core = open("core", manifest.core)?;
+        let index = open("index", manifest.index)?;
+        let index = engine::map_file(&index).map_err(|error| format!("its index: {error}"))?;
+        store::touch(path);
+        Ok(Self { core, index, changed: changes.files, answers: manifest.answers, image: manifest.image })
+    }
+
+    /// `installation` with this core and index. They are held open, so that nobody can take them away meanwhile.
+    pub(crate) fn installation(&self, installation: &Installation) -> Installation {
+        let mut installation = installation.clone();
+        installation.image.core =
+            Core::File(PathBuf::from(format!("/proc/self/fd/{}", self.core.as_raw_fd())));
+        installation.index = IndexData::Memory(self.index);
+        installation
+    }
+}

@@ -1,0 +1,271 @@
+//! Checks a call's arguments against the tool's schema, so that what is wrong is told by the argument's name.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::call::Failure;
+use super::words::{quoted, shortened};
+use crate::query::lookup::DEFAULT_PACKAGE;
+use crate::query::nearest;
+
+/// No arguments.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct NoArguments {}
+
+/// A symbol: its name, and where the name is looked up.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct SymbolName {
+    /// The symbol, in any case: mapcar, cl:mapcar, pkg::name, |Mixed Case|, (setf name).
+    pub(super) name: String,
+    /// The package to look the name up in if it has no prefix.
+    #[serde(default = "default_package")]
+    pub(super) package: String,
+}
+
+pub(super) fn default_package() -> String {
+    DEFAULT_PACKAGE.to_owned()
+}
+
+/// Which part of a long list.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub(super) struct Page {
+    /// The most entries to list; by default as many as fit.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    limit: Option<usize>,
+    /// Continues a cut answer: the `cursor` that it gave.
+    #[serde(default)]
+    cursor: Option<String>,
+}
+
+impl Page {
+    /// The most entries that were asked for.
+    pub(super) fn limit(&self) -> usize {
+        self.limit.unwrap_or(usize::MAX)
+    }
+
+    /// How many entries were listed before.
+    ///
+    /// # Errors
+    /// The cursor is none.
+    pub(super) fn offset(&self) -> Result<usize, Failure> {
+        match self.cursor.as_deref() {
+            None => Ok(0),
+            Some(cursor) => cursor.parse().map_err(|_| wrong_cursor(cursor)),
+        }
+    }
+}
+
+/// What is said of a cursor that no answer gave.
+pub(super) fn wrong_cursor(cursor: &str) -> Failure {
+    Failure::Arguments(format!(
+        "The cursor {} is none: pass the \"cursor\" of the answer that is to be continued.",
+        quoted(cursor)
+    ))
+}
+
+/// Whether to tell what only programs want.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct Detail {
+    /// Also offsets, form numbers and write dates.
+    #[serde(default)]
+    pub(super) detail: bool,
+}
+
+/// How long something may take that runs code.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct Timeout {
+    /// The most seconds that it may take.
+    #[serde(default = "default_timeout")]
+    #[schemars(range(min = 1, max = 86_400))]
+    pub(super) timeout_seconds: u64,
+}
+
+fn default_timeout() -> u64 {
+    300
+}
+
+/// Reads the arguments of the tool called `tool`. An argument that is null counts as left out, which is what
+/// some models mean by it.
+pub(super) fn read<T: DeserializeOwned>(
+    tool: &str,
+    schema: &Map<String, Value>,
+    mut given: Map<String, Value>,
+) -> Result<T, String> {
+    given.retain(|_, value| !value.is_null());
+    rename_subject(schema, &mut given);
+    check(tool, schema, &given)?;
+    serde_json::from_value(Value::Object(given))
+        .map_err(|error| format!("The arguments of {tool} cannot be read: {error}."))
+}
+
+/// What a call is about has one name in each tool; the others' names for it are understood.
+fn rename_subject(schema: &Map<String, Value>, given: &mut Map<String, Value>) {
+    const SUBJECTS: [&str; 3] = ["name", "symbol", "pattern"];
+    let known =
+        |name: &&str| schema.get("properties").is_some_and(|properties| properties.get(name).is_some());
+    let Some(own) = SUBJECTS.iter().find(|name| known(name)) else { return };
+    if given.contains_key(*own) {
+        return;
+    }
+    if let Some(other) = SUBJECTS.iter().find(|name| given.contains_key(**name) && !known(name))
+        && let Some(value) = given.remove(*other)
+    {
+        given.insert((*own).to_owned(), value);
+    }
+}
+
+fn check(tool: &str, schema: &Map<String, Value>, given: &Map<String, Value>) -> Result<(), String> {
+    let none = Map::new();
+    let properties = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
+    for name in given.keys() {
+        if !properties.contains_key(name) {
+            let known: Vec<&str> = properties.keys().map(String::as_str).collect();
+            return Err(match known.as_slice() {
+                [] => format!("{tool} takes no arguments, but {} was given.", quoted(name)),
+                _ => {
+                    let near = nearest::among(name, known.iter().copied());
+                    let meant = near.first().map(|near| format!(" Did you mean {near}?")).unwrap_or_default();
+                    format!("{tool} has no argument {}. It takes {}.{meant}", quoted(name), known.join(", "))
+                }
+            });
+        }
+    }
+    let required = schema.get("required").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    for name in required.iter().filter_map(Value::as_str) {
+        if !given.contains_key(name) {
+            let kind = properties.get(name).and_then(wanted);
+            let kind = kind.map_or(String::new(), |kind| format!(" ({})", described(kind)));
+            return Err(format!("{tool} needs the argument \"{name}\"{kind}, which is missing."));
+        }
+    }
+    for (name, value) in given {
+        let Some(property) = properties.get(name) else { continue };
+        if let Some(kind) = wanted(property)
+            && !is_a(value, kind)
+        {
+            let shown = shortened(&value.to_string());
+            return Err(format!(
+                "The argument \"{name}\" of {tool} must be {}, but {shown} was given.",
+                described(kind)
+            ));
+        }
+        let bound = |key: &str| property.get(key).and_then(Value::as_f64);
+        if let Some(number) = value.as_f64()
+            && (bound("minimum").is_some_and(|least| number < least)
+                || bound("maximum").is_some_and(|most| number > most))
+        {
+            let range = match (property.get("minimum"), property.get("maximum")) {
+                (Some(least), Some(most)) => format!("from {least} to {most}"),
+                (Some(least), None) => format!("{least} or more"),
+                (None, Some(most)) => format!("{most} or less"),
+                (None, None) => String::new(),
+            };
+            return Err(format!("The argument \"{name}\" of {tool} must be {range}, but {value} was given."));
+        }
+        let choices = property.get("enum").and_then(Value::as_array);
+        if let Some(choices) = choices
+            && !choices.contains(value)
+        {
+            let known: Vec<String> = choices.iter().map(Value::to_string).collect();
+            return Err(format!(
+                "The argument \"{name}\" of {tool} must be one of {}, but {value} was given.",
+                known.join(", ")
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The type that a property's schema names, if it names one.
+fn wanted(property: &Value) -> Option<&str> {
+    property.get("type").and_then(Value::as_str)
+}
+
+fn described(kind: &str) -> &str {
+    match kind {
+        "string" => "a string",
+        "integer" => "an integer",
+        "number" => "a number",
+        "boolean" => "true or false",
+        "array" => "a list",
+        "object" => "an object",
+        other => other,
+    }
+}
+
+fn is_a(value: &Value, kind: &str) -> bool {
+    match kind {
+        "string" => value.is_string(),
+        "integer" => value.is_i64() || value.is_u64(),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    struct Sample {
+        name: String,
+        #[serde(default = "ten")]
+        #[schemars(range(min = 1, max = 20))]
+        limit: usize,
+    }
+
+    fn ten() -> usize {
+        10
+    }
+
+    fn check(given: Value) -> Result<Sample, String> {
+        let Value::Object(given) = given else { panic!("not an object") };
+        read("sample", &super::super::schema::input::<Sample>(), given)
+    }
+
+    #[test]
+    fn what_may_be_left_out_has_its_default_also_as_null() {
+        let expected = Sample { name: "x".into(), limit: 10 };
+        assert_eq!(check(json!({ "name": "x" })).as_ref(), Ok(&expected));
+        assert_eq!(check(json!({ "name": "x", "limit": null })).as_ref(), Ok(&expected));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_the_arguments_name() {
+        let cases = [
+            (json!({}), "sample needs the argument \"name\" (a string), which is missing."),
+            (json!({ "name": 5 }), "The argument \"name\" of sample must be a string, but 5 was given."),
+            (
+                json!({ "name": "x", "limit": "y" }),
+                "The argument \"limit\" of sample must be an integer, but \"y\" was given.",
+            ),
+            (
+                json!({ "name": "x", "limit": 0 }),
+                "The argument \"limit\" of sample must be from 1 to 20, but 0 was given.",
+            ),
+            (
+                json!({ "name": "x", "limit": 21 }),
+                "The argument \"limit\" of sample must be from 1 to 20, but 21 was given.",
+            ),
+            (
+                json!({ "name": "x", "pakage": "y" }),
+                "sample has no argument \"pakage\". It takes limit, name.",
+            ),
+            (
+                json!({ "name": "x", "limitt": "y" }),
+                "sample has no argument \"limitt\". It takes limit, name. Did you mean limit?",
+            ),
+        ];
+        for (given, expected) in cases {
+            assert_eq!(check(given), Err(expected.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Answers that fit into a model's context: cut between entries, at a cursor that continues.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::arguments::wrong_cursor;
+use super::call::{Answer, Failure};
+
+/// The most characters of an answer unless its asker wants it whole, as text and as JSON: 10,000 tokens of some four
+/// characters each.
+pub(super) const BUDGET: usize = 40_000;
+/// What is left for what stands beside the entries.
+const BESIDE: usize = 3_000;
+
+/// How many of `entries` fit into `budget` characters, both as JSON and as the text of which each takes
+/// `text` characters. At least one, if there is one.
+pub(super) fn fit<T: Serialize>(entries: &[T], budget: usize, text: impl Fn(&T) -> usize) -> usize {
+    let room = budget.saturating_sub(BESIDE);
+    let (mut structured, mut shown) = (0, 0);
+    for (count, entry) in entries.iter().enumerate() {
+        structured += length(entry) + 1;
+        shown += text(entry);
+        if count > 0 && (structured > room || shown > room) {
+            return count;
+        }
+    }
+    entries.len()
+}
+
+/// How long `value` is as JSON, in bytes.
+pub(super) fn length<T: Serialize + ?Sized>(value: &T) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting cannot fail.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+/// Adds what [`cut`] may add to an answer's schema.
+pub(super) fn extend_output(properties: &mut Map<String, Value>) {
+    properties.entry("cursor").or_insert_with(|| json!({ "type": "string" }));
+    properties.entry("left_out").or_insert_with(|| json!({ "type": "integer" }));
+}
+
+/// Where a cut answer of a tool that does not turn pages itself goes on: in which of its lists, after how many
+/// entries, and after how many lines of its text.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Cursor {
+    list: String,
+    entries: usize,
+    lines: usize,
+}
+
+impl Cursor {
+    /// Reads what [`cut`] wrote.
+    pub(super) fn read(text: &str) -> Result<Self, Failure> {
+        let mut parts = text.split(':');
+        match (parts.next(), parts.next().map(str::parse), parts.next().map(str::parse), parts.next()) {
+            (Some(list), Some(Ok(entries)), Some(Ok(lines)), None) => {
+                Ok(Self { list: list.to_owned(), entries, lines })
+            }
+            _ => Err(wrong_cursor(text)),
+        }
+    }
+}
+
+/// Continues `answer` at `cursor` and makes it fit into `budget` characters: its longest list is cut between entries, its
+/// text between lines. What is cut says so; with `continues` it says how to go on.
+pub(super) fn cut(answer: &mut Answer, cursor: Option<Cursor>, budget: usize, continues: bool) {
+    let at = cursor.unwrap_or_default();
+    let room = budget.saturating_sub(BESIDE);
+    let mut next = at.clone();
+    let mut more = false;
+    if let Value::Object(structured) = &mut answer.structured {
+        if let Some(Value::Array(list)) = structured.get_mut(&at.list) {
+            list.drain(..at.entries.min(list.len()));
+        }
+        let size = length(structured);
+        if size > budget
+            && let Some((name, entries)) = longest(structured)
+        {
+            let beside = size - entries.iter().map(|entry| length(entry) + 1).sum::<usize>();
+            let mut taken = beside;
+            let fitting = entries.iter().take_while(|entry| {
+                taken += length(entry) + 1;
+                taken <= room
+            });
+            let fitting = fitting.count().max(1);
+            let left_out = entries.len() - fitting;
+            let before = if name == at.list { at.entries } else { 0 };
+            if let Some(Value::Array(list)) = structured.get_mut(&name) {
+                list.truncate(fitting);
+            }
+            structured.insert("left_out".to_owned(), left_out.into());
+            next = Cursor { entries: before + fitting, list: name, ..next };
+            more = left_out > 0;
+        }
+        if !more && !next.list.is_empty() {
+            // Its end has been shown, if only the text goes on.
+            next.entries = usize::MAX;
+        }
+    }
+    let (text, lines) = cut_text(&answer.text, at.lines, budget, room);
+    next.lines = lines.unwrap_or(usize::MAX);
+    if let Some(text) = text {
+        answer.text = text;
+    }
+    if more || lines.is_some() {
+        let cursor = format!("{}:{}:{}", next.list, next.entries, next.lines);
+        let how = match continues {
+            true => {
+                format!("more is left out; ask again with \"cursor\": {cursor:?}, or narrow the question.")
+            }
+            false => "more is left out.".to_owned(),
+        };
+        answer.text.push_str("\n\n... ");
+        answer.text.push_str(&how);
+        if let (Value::Object(structured), true) = (&mut answer.structured, continues) {
+            structured.insert("cursor".to_owned(), cursor.into());
+        }
+    }
+}
+
+/// The list of `structured` that takes the most room.
+fn longest(structured: &Map<String, Value>) -> Option<(String, &Vec<Value>)> {
+    let lists = structured.iter().filter_map(|(name, value)| Some((name, value.as_array()?)));
+    lists
+        .filter(|(_, list)| list.len() > 1)
+        .max_by_key(|(_, list)| length(*list))
+        .map(|(name, list)| (name.clone(), list))
+}
+
+/// `text` from line `skip` on (the heading stays), up to `budget` characters; none if it is whole. Then the line at which
+/// it goes on, if it is cut again. An entry's further lines are indented and stay with it.
+fn cut_text(text: &str, skip: usize, budget: usize, room: usize) -> (Option<String>, Option<usize>) {
+    if skip == 0 && text.chars().count() <= budget {
+        return (None, None);
+    }
+    let lines: Vec<&str> = text.lines().collect();
+    let first = if skip == 0 { 0 } else { skip.max(1) };
+    let mut kept: Vec<&str> =
+        if skip == 0 { Vec::new() } else { lines.first().copied().into_iter().collect() };
+    let mut size: usize = kept.iter().map(|line| line.chars().count() + 1).sum();
+    let (mut end, mut whole) = (first, first);
+    while end < lines.len() {
+        size += lines[end].chars().count() + 1;
+        if size > room {
+            break;
+        }
+        end += 1;
+        let deep = |line: &&str| line.len() - line.trim_start().len() > 2;
+        if lines.get(end).is_none_or(|line| !deep(line)) {
+            whole = end;
+        }
+    }
+    if end == lines.len() {
+        kept.extend(lines.get(first..).unwrap_or_default());
+        return (Some(kept.join("\n")), None);
+    }
+    // A single entry that is too long is cut all the same.
+    let end = if whole > first { whole } else { end.max(first + 1) };
+    kept.extend(&lines[first..end]);
+    (Some(kept.join("\n")), Some(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::Outcome;
+
+    fn answer() -> Answer {
+        let entries: Vec<Value> =
+            (0..1000).map(|number| json!({ "name": format!("entry {number:05}") })).collect();
+        let lines = (0..1000).map(|number| format!("  entry {number:05}\n      its context"));
+        let text = std::iter::once("Entries:\n".to_owned()).chain(lines).collect::<Vec<_>>().join("\n");
+        Answer::new(text, &json!({ "few": [1, 2], "entries": entries }), Outcome::Answered).unwrap()
+    }
+
+    #[test]
+    fn pages_have_every_entry_once_and_whole_and_fit() {
+        let (mut names, mut lines, mut cursor) = (Vec::new(), Vec::new(), None);
+        loop {
+            let mut page = answer();
+            cut(&mut page, cursor.take(), 10_000, true);
+            assert!(page.text.len() <= 10_000 && page.structured.to_string().len() <= 10_000);
+            for entry in page.structured["entries"].as_array().unwrap() {
+                names.push(entry["name"].as_str().unwrap().to_owned());
+            }
+            let body: Vec<&str> = page.text.lines().filter(|line| line.starts_with("  ")).collect();
+            assert!(body[0].starts_with("  entry") || body.is_empty(), "{}", body[0]);
+            lines.extend(body.into_iter().map(str::to_owned));
+            match page.structured.get("cursor").and_then(Value::as_str) {
+                Some(next) => cursor = Some(Cursor::read(next).unwrap()),
+                None => break,
+            }
+            assert!(lines.last().unwrap().ends_with("context"), "entries are whole");
+        }
+        assert_eq!(names.len(), 1000);
+        assert!(names.is_sorted());
+        assert_eq!(lines.len(), 2000);
+    }
+
+    #[test]
+    fn what_fits_is_not_touched_and_a_wrong_cursor_is_told() {
+        let mut whole = answer();
+        cut(&mut whole, None, usize::MAX, true);
+        assert_eq!(whole, answer());
+        assert!(Cursor::read("x").unwrap_err().to_string().contains("\"x\""));
+    }
+
+    #[test]
+    fn as_many_entries_as_fit() {
+        let entries = ["x".repeat(1000), "y".repeat(1000), "z".repeat(1000)];
+        assert_eq!(fit(&entries, BESIDE + 2100, |_| 0), 2);
+        assert_eq!(fit(&entries, BESIDE + 2100, |entry| 2 * entry.len()), 1);
+        assert_eq!(fit(&entries, 0, |_| 0), 1);
+        assert_eq!(fit(&entries, usize::MAX, |_| 0), 3);
+    }
+}

@@ -1,0 +1,148 @@
+//! One call of a tool: how it is called off, how far it is, and how it ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::budget::BUDGET;
+use super::words::sentence;
+use crate::query::Error;
+use crate::query::control::{Cancellation, Control};
+
+/// How far a running call is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done: `compile`, `load`, `index`.
+    pub what: String,
+    /// The file that it is done to, if it is one.
+    pub path: Option<String>,
+    /// Steps begun. It grows with every news of a call.
+    pub done: u64,
+    /// Steps in all, if that is known; never fewer than are done.
+    pub total: Option<u64>,
+}
+
+/// One call of a tool: how it is called off, and who hears how far it is.
+#[derive(Clone)]
+pub struct Call {
+    cancellation: Cancellation,
+    budget: usize,
+    listener: Arc<dyn Fn(Progress) + Send + Sync>,
+}
+
+impl Default for Call {
+    fn default() -> Self {
+        Self::new(|_| ())
+    }
+}
+
+impl Call {
+    /// A call whose progress `listener` hears. It must not wait.
+    pub fn new(listener: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        Self { cancellation: Cancellation::default(), budget: BUDGET, listener: Arc::new(listener) }
+    }
+
+    /// The same call, whose answer comes whole however long it is.
+    #[must_use]
+    pub fn whole(mut self) -> Self {
+        self.budget = usize::MAX;
+        self
+    }
+
+    /// The most characters of its answer, as text and as JSON.
+    pub fn budget(&self) -> usize {
+        self.budget
+    }
+
+    /// What calls this call off.
+    pub fn cancellation(&self) -> Cancellation {
+        self.cancellation.clone()
+    }
+
+    /// A question of this call's that may take `allowed`; it is called off with the call.
+    pub fn control(&self, allowed: Duration) -> Control {
+        Control::new(allowed).called_off_by(self.cancellation())
+    }
+
+    /// Tells how far the call is.
+    pub fn report(&self, progress: Progress) {
+        (self.listener)(progress);
+    }
+}
+
+/// How a call that was carried out ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// With an answer.
+    Answered,
+    /// What was asked about does not exist, which is an answer too. The command line exits with 1.
+    NotFound,
+    /// The same, where a contract wants an error: MCP says `isError` too.
+    NotFoundError,
+    /// What was to be done failed, and the answer tells how. MCP says `isError`, the command line exits with 3.
+    Failed,
+}
+
+/// What a tool answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// For models and people: the contract's text where there is a contract.
+    pub text: String,
+    /// For people at a terminal, where the contract's text is not for them.
+    pub shown: Option<String>,
+    /// For programs: an object as the output schema says.
+    pub structured: Value,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What must be known beside the answer, a sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Answer {
+    /// The answer `structured`, shown as `text`.
+    ///
+    /// # Errors
+    /// `structured` cannot be JSON, which is a bug.
+    pub fn new<T: Serialize>(text: String, structured: &T, outcome: Outcome) -> Result<Self, Failure> {
+        let structured =
+            serde_json::to_value(structured).map_err(|error| Failure::Engine(error.to_string()))?;
+        Ok(Self { text, shown: None, structured, outcome, notes: Vec::new() })
+    }
+
+    /// The answer `structured`, whose text is the same as JSON, and `shown` at a terminal.
+    ///
+    /// # Errors
+    /// As [`Answer::new`].
+    pub fn json<T: Serialize>(structured: &T, shown: String, outcome: Outcome) -> Result<Self, Failure> {
+        let mut answer = Self::new(String::new(), structured, outcome)?;
+        answer.text = answer.structured.to_string();
+        answer.shown = Some(shown);
+        Ok(answer)
+    }
+}
+
+/// Why there is no answer, in a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The arguments are not what the tool takes.
+    #[error("{0}")]
+    Arguments(String),
+    /// The engine cannot answer.
+    #[error("{0}")]
+    Engine(String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Name(error) => Self::Arguments(error.to_string()),
+            Error::References(error) => Self::Arguments(error.to_string()),
+            Error::Apropos(error) => Self::Arguments(sentence(&error.to_string())),
+            Error::Impact(error) => Self::Arguments(sentence(&error.to_string())),
+            Error::Outline(error) => Self::Arguments(sentence(&error.to_string())),
+            other => Self::Engine(sentence(&other.to_string())),
+        }
+    }
+}

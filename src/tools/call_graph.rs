@@ -1,0 +1,161 @@
+//! The tool call-graph: who calls a function, or what it calls, drawn or as data.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::arguments::SymbolName;
+use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::query::call_graph::{CallGraphAnswer, CallGraphRequest, Direction};
+use crate::query::control::ALLOWED;
+use crate::render::text;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    #[default]
+    Json,
+    Mermaid,
+    Dot,
+    Svg,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    #[serde(flatten)]
+    symbol: SymbolName,
+    /// `callers`: who calls it. `callees`: what it calls, the standard's functions left out.
+    #[serde(default)]
+    #[schemars(extend("type" = "string", "enum" = ["callers", "callees"]))]
+    direction: Direction,
+    /// How many steps to follow.
+    #[serde(default = "default_depth")]
+    #[schemars(range(min = 1, max = 50))]
+    depth: u32,
+    /// The most functions in the graph.
+    #[serde(default = "default_limit")]
+    #[schemars(range(min = 1, max = 400))]
+    limit: usize,
+    /// How the graph is given: `json` alone, or also as `mermaid`, `dot` or `svg`.
+    #[serde(default)]
+    #[schemars(extend("type" = "string", "enum" = ["json", "mermaid", "dot", "svg"]))]
+    format: Format,
+}
+
+fn default_depth() -> u32 {
+    3
+}
+
+fn default_limit() -> usize {
+    100
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Drawn {
+    #[serde(flatten)]
+    graph: CallGraphAnswer,
+    /// The drawing, if one was asked for: then `nodes` and `edges` are left out. It is the text of the answer, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drawing: Option<String>,
+    /// Whether the drawing is too long to be given here. The text has it; or ask with a smaller `depth` or `limit`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    drawing_left_out: bool,
+}
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "call-graph",
+        title: "Draw who calls whom",
+        description: "Follows calls from a function or macro to those who call it, or to what it calls, to a depth: \
+            functions, generic functions, methods, macros and top-level code, with cycles marked. As data, or also as \
+            a Mermaid, Graphviz or SVG drawing. Use it to see what depends on a function.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<Arguments, Drawn>(about, graph).of_image()
+}
+
+fn graph(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+    let request = CallGraphRequest {
+        name: given.symbol.name,
+        package: given.symbol.package,
+        direction: given.direction,
+        depth: given.depth,
+        limit: given.limit,
+    };
+    let graph = session.bank()?.call_graph(&request, &call.control(ALLOWED))?;
+    if let Some(asked) = &graph.missing {
+        let text = text::missing(asked, graph.status);
+        return Answer::new(
+            text,
+            &Drawn { graph, drawing: None, drawing_left_out: false },
+            Outcome::NotFound,
+        );
+    }
+    let drawing = match given.format {
+        Format::Json => None,
+        Format::Mermaid => Some(graph.mermaid()),
+        Format::Dot => Some(graph.dot()),
+        Format::Svg => Some(svg(&graph)?),
+    };
+    let text = drawing.clone().unwrap_or_else(|| tree(&graph, given.direction));
+    let drawing_left_out = drawing.as_ref().is_some_and(|drawing| drawing.len() > super::page::MOST);
+    let mut drawn = Drawn { graph, drawing, drawing_left_out };
+    if drawn.drawing.is_some() {
+        drawn.graph.nodes.clear();
+        drawn.graph.edges.clear();
+        drawn.graph.cycles.clear();
+        drawn.drawing = drawn.drawing.filter(|_| !drawing_left_out);
+    }
+    Answer::new(text, &drawn, Outcome::Answered)
+}
+
+/// A picture of the graph.
+fn svg(graph: &CallGraphAnswer) -> Result<String, Failure> {
+    let dot = graph.dot();
+    let drawn = std::panic::catch_unwind(|| {
+        let graph = layout::gv::DotParser::new(&dot).process()?;
+        let mut builder = layout::gv::GraphBuilder::new();
+        builder.visit_graph(&graph);
+        let mut visual = builder.get();
+        let mut svg = layout::backends::svg::SVGWriter::new();
+        visual.do_it(false, false, false, &mut svg);
+        Ok::<_, String>(svg.finalize())
+    });
+    match drawn {
+        Ok(Ok(svg)) => Ok(svg),
+        _ => Err(Failure::Engine("This graph cannot be drawn. Ask for format mermaid or dot.".to_owned())),
+    }
+}
+
+/// The graph as an indented text: each function once with what it leads to.
+fn tree(graph: &CallGraphAnswer, direction: Direction) -> String {
+    let heading = match direction {
+        Direction::Callers => "Callers of",
+        Direction::Callees => "Called by",
+    };
+    let mut text = format!("{heading} {}:\n", graph.root);
+    let mut shown = vec![false; graph.nodes.len()];
+    let mut waiting = vec![(0, 0)];
+    while let Some((at, depth)) = waiting.pop() {
+        let node = &graph.nodes[at];
+        let place = node.place.as_deref().map_or_else(String::new, |place| format!(" {place}"));
+        let again = if shown[at] { " (above)" } else { "" };
+        text.push_str(&format!("\n{}{} [{}]{place}{again}", "  ".repeat(depth), node.name, node.kind));
+        if std::mem::replace(&mut shown[at], true) {
+            continue;
+        }
+        let next = graph.edges.iter().filter_map(|&(from, to)| match direction {
+            Direction::Callers => (to == at).then_some(from),
+            Direction::Callees => (from == at).then_some(to),
+        });
+        let mut next: Vec<_> = next.map(|next| (next, depth + 1)).collect();
+        next.reverse();
+        waiting.extend(next);
+    }
+    if !graph.cycles.is_empty() {
+        text.push_str(&format!("\n\n{} calls close a cycle.", graph.cycles.len()));
+    }
+    if graph.truncated {
+        text.push_str("\n\nMore functions were left out: ask with a smaller depth or a higher limit.");
+    }
+    text
+}

@@ -1,0 +1,85 @@
+//! The tool `check`: whether the project still loads, tried in a scratch image.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::arguments::Timeout;
+use super::{About, Answer, Call, Effect, Failure, Outcome, Progress, Session, Tool};
+use crate::query::check::{CheckAnswer, CheckRequest};
+use crate::render::check as text;
+use crate::scratch::{Overlay, ScratchError};
+
+/// What check takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct CheckArguments {
+    /// Files to compile, changed or not, as they are on disk.
+    #[serde(default)]
+    paths: Vec<String>,
+    /// Files with the text that they would have. Nothing is written.
+    #[serde(default)]
+    edits: Vec<Edit>,
+    /// The system to load; left out: those that are loaded.
+    #[serde(default)]
+    system: Option<String>,
+    #[serde(flatten)]
+    timeout: Timeout,
+}
+
+/// A file with the text that it would have.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Edit {
+    /// The file; it need not exist.
+    path: String,
+    /// The whole text.
+    text: String,
+}
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "check",
+        title: "Check whether it loads",
+        description: "Tells whether a system still loads with what is on disk now, or with texts that are not written \
+            yet (edits), and what the compiler says, with file, line and column. It is tried in a copy of the image \
+            that is thrown away: neither the loaded image nor any file changes. Use it before writing an edit, or to \
+            see all diagnostics of files (paths). This runs the system's code, in the copy.",
+        effect: Effect::Runs,
+    };
+    Tool::new::<CheckArguments, CheckAnswer>(about, check)
+}
+
+fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<Answer, Failure> {
+    let request = CheckRequest {
+        paths: given.paths.into_iter().map(PathBuf::from).collect(),
+        edits: given
+            .edits
+            .into_iter()
+            .map(|edit| Overlay { path: PathBuf::from(edit.path), text: Some(edit.text) })
+            .collect(),
+        system: given.system,
+    };
+    let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
+    let answer = session.bank()?.check(&request, &control, |news| {
+        call.report(Progress { what: news.what, path: news.path, done: news.done, total: news.total });
+    });
+    let answer = answer.map_err(failure)?;
+    let outcome = if answer.loads { Outcome::Answered } else { Outcome::Failed };
+    Answer::new(text::check(&answer), &answer, outcome)
+}
+
+/// The scratch image's trouble as a tool's.
+fn failure(error: ScratchError) -> Failure {
+    match error {
+        ScratchError::Overlay { .. } => Failure::Arguments(format!("{error}.")),
+        ScratchError::Call(message) => Failure::Engine(message),
+        other => {
+            let text = other.to_string();
+            let mut letters = text.chars();
+            let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+            Failure::Engine(format!("{first}{}.", letters.as_str().trim_end_matches('.')))
+        }
+    }
+}

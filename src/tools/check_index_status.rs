@@ -1,0 +1,29 @@
+//! The tool check_index_status: how old the index of the project's text is.
+
+use super::arguments::NoArguments;
+use super::find_references::{controlled, text_failure};
+use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::query::index_project::{IndexStatus, State, check_index_status};
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "check_index_status",
+        title: "Tell how old the text index is",
+        description: "Tells whether the index of the project's text is fresh, stale or missing, and how many files \
+            changed since it was made. It changes nothing.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<NoArguments, IndexStatus>(about, status)
+}
+
+fn status(session: &Session, _: NoArguments, call: &Call) -> Result<Answer, Failure> {
+    let index = session.text()?;
+    let status = controlled(call, |control| check_index_status(index, control)).map_err(text_failure)?;
+    let name = match status.status {
+        State::Fresh => "fresh",
+        State::Stale => "stale",
+        State::Missing => "missing",
+    };
+    let reason = status.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    Answer::json(&status, format!("{name}{reason}"), Outcome::Answered)
+}

@@ -1,0 +1,70 @@
+//! The tool check-structure: where parentheses went wrong.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::query::check_structure::{StructureAnswer, StructureKind, check_structure};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// The file, relative to the project. Or give `text`.
+    #[serde(default)]
+    path: Option<String>,
+    /// Lisp text to check in place of a file's.
+    #[serde(default)]
+    text: Option<String>,
+}
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "check-structure",
+        title: "Check parentheses",
+        description: "Tells whether a Lisp file or text is balanced, and if not, where the first form begins that is not \
+            closed or closes too much, judged by indentation, and what to insert or take out where. Reads only: nothing \
+            is evaluated. Use it when a file does not read, or before writing one.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<Arguments, StructureAnswer>(about, check)
+}
+
+fn check(session: &Session, given: Arguments, _: &Call) -> Result<Answer, Failure> {
+    let answer = match (&given.path, &given.text) {
+        (None, Some(text)) => check_structure(text.as_bytes(), None),
+        (Some(path), Some(text)) => check_structure(text.as_bytes(), Some(path)),
+        (Some(path), None) => {
+            let (text, shown) = session.bank()?.own_text(path).map_err(Failure::Arguments)?;
+            check_structure(&text, Some(&shown))
+        }
+        (None, None) => {
+            return Err(Failure::Arguments("check-structure needs \"path\" or \"text\".".to_owned()));
+        }
+    };
+    let what = answer.path.as_deref().unwrap_or("The text");
+    let text = match &answer.problem {
+        None => format!("{what} is balanced."),
+        Some(problem) => {
+            let wrong = match problem.kind {
+                StructureKind::Unclosed => "A list is not closed",
+                StructureKind::ExtraClose => "A parenthesis closes too much",
+                StructureKind::UnclosedString => "A string is not closed",
+                StructureKind::UnclosedBar => "A | is not closed",
+                StructureKind::UnclosedComment => "A #| comment is not closed",
+            };
+            let place = match &answer.path {
+                Some(path) => format!("{path}:{}:{}", problem.line, problem.column),
+                None => format!("line {}, column {}", problem.line, problem.column),
+            };
+            let at = format!("line {}, column {}", problem.mend_line, problem.mend_column);
+            let mend = match problem.insert.as_str() {
+                "" => format!("Take out the parenthesis at {at}."),
+                insert => format!("Insert {insert} at {at}."),
+            };
+            format!(
+                "{wrong}: {place}\n    {}\nIt shows at line {}. {mend}",
+                problem.text, problem.shows_at_line
+            )
+        }
+    };
+    Answer::new(text, &answer, Outcome::Answered)
+}

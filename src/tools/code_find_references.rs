@@ -1,0 +1,170 @@
+//! The tool code-find-references: where a symbol of the loaded project is used, line by line.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::arguments::{Page, SymbolName, default_package};
+use super::budget::fit;
+use super::missing::{Found, of_error, resolve};
+use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::query::code_find_references::{self, Certainty, Reference, Request, UseType};
+use crate::query::text::TextUse;
+use crate::render::project as text;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// The symbol, in any case: my-func, pkg:name, pkg::name, |Mixed Case|, (setf name).
+    symbol: String,
+    /// The package to look the symbol up in if it has no prefix.
+    #[serde(default = "default_package")]
+    package: String,
+    /// Only uses in the project's own files. False: in all that is loaded, SBCL itself included.
+    #[serde(default = "yes")]
+    project_only: bool,
+    #[serde(flatten)]
+    page: Page,
+    /// How many entries to leave out first.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1_000_000_000))]
+    offset: usize,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// The uses. What is not said of an entry: its place is exact, it has one column, its file is as it was loaded.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Answered {
+    refs: Vec<Entry>,
+    count: usize,
+    total: usize,
+    symbol: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    text: Vec<TextUse>,
+    #[serde(skip_serializing_if = "is_zero")]
+    text_total: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cautions: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    stale: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Entry {
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    columns: Vec<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    approximate_columns: Vec<u32>,
+    #[serde(rename = "type")]
+    use_type: UseType,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evidence: Option<Certainty>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    via: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    stale: bool,
+}
+
+impl From<&Reference> for Entry {
+    fn from(found: &Reference) -> Self {
+        let others = |columns: &[u32]| match columns {
+            [only] if Some(*only) == found.column => Vec::new(),
+            columns => columns.to_vec(),
+        };
+        Self {
+            path: found.path.clone(),
+            line: found.line,
+            column: found.column,
+            columns: others(&found.columns),
+            approximate_columns: others(&found.approximate_columns),
+            use_type: found.use_type,
+            context: found.context.clone(),
+            caller: found.caller.clone(),
+            evidence: Some(found.evidence).filter(|evidence| *evidence != Certainty::Exact),
+            via: found.via.clone(),
+            stale: found.stale,
+        }
+    }
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// More entries than this are on no page.
+const MOST: usize = 1_000;
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "code-find-references",
+        title: "Find where a symbol is used",
+        description: "Finds every line of the project where a symbol is used: calls, macro uses, variable reads, \
+            writes and bindings as the compiler recorded them, and what it does not record: classes, types, slots, \
+            quoted symbols, macro templates, exports. Use it before renaming or changing anything. Each entry has \
+            path, line, column, type, the line's text and the calling function. The symbol stands there (edit it) unless \
+            `evidence` says via (a macro expands into the use: edit the macro) or approximate (look first). \
+            The system must be loaded; entries of files that changed since then are marked stale. Definitions are not \
+            listed: ask find-definition.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<Arguments, Found<Answered>>(about, references).of_image().at_once().turns_pages()
+}
+
+fn references(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+    let bank = session.bank()?;
+    let symbol = resolve(bank, SymbolName { name: given.symbol, package: given.package });
+    let most = if call.budget() == usize::MAX { usize::MAX } else { MOST };
+    let offset = given.offset.saturating_add(given.page.offset()?);
+    let asked = Request {
+        symbol: symbol.name,
+        package: symbol.package,
+        project_only: given.project_only,
+        limit: given.page.limit().min(most),
+        offset,
+    };
+    let mut answer = match bank.code_find_references(&asked) {
+        Ok(answer) => answer,
+        Err(error) => return of_error(bank, error, Outcome::NotFoundError),
+    };
+    let mut refs: Vec<Entry> = answer.refs.iter().map(Entry::from).collect();
+    let beside = text::references(&code_find_references::Answer { refs: Vec::new(), ..answer.clone() }).len();
+    let budget = call.budget().saturating_sub(beside);
+    let fitting = fit(&refs, budget, |entry| {
+        let texts = [&entry.context, &entry.caller, &entry.via].into_iter().flatten();
+        60 + entry.path.len() + texts.map(String::len).sum::<usize>()
+    });
+    refs.truncate(fitting);
+    answer.refs.truncate(fitting);
+    answer.count = fitting;
+    let next = offset.saturating_add(fitting);
+    let left_out = answer.total.saturating_sub(next);
+    answer.truncated = left_out > 0;
+    let mut text = text::references(&answer);
+    if left_out > 0 {
+        text.push_str(&format!("\n\n{left_out} more follow: the next page has cursor {next}."));
+    }
+    let answered = Answered {
+        refs,
+        count: answer.count,
+        total: answer.total,
+        symbol: answer.symbol,
+        text: answer.text,
+        text_total: answer.text_total,
+        cautions: answer.cautions,
+        stale: answer.stale,
+        cursor: (left_out > 0).then(|| next.to_string()),
+    };
+    Answer::new(text, &Found::yes(answered), Outcome::Answered)
+}

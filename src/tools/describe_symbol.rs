@@ -1,0 +1,32 @@
+//! The tool describe-symbol: everything that the image knows about a symbol.
+
+use super::arguments::SymbolName;
+use super::missing::{Found, Missing, resolve};
+use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::query::control::ALLOWED;
+use crate::query::describe_symbol::{DescribeSymbolAnswer, DescribeSymbolRequest};
+use crate::render::text;
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "describe-symbol",
+        title: "Describe a symbol",
+        description: "Tells what a Common Lisp symbol is in the running image: function, macro, generic function, \
+            special operator, variable with its value, class, type; with lambda list, documentation and the place of \
+            its definition. Use it first for any name that you do not know, and in place of guessing an argument \
+            order. structuredContent has every facet when a symbol is several things at once.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<SymbolName, Found<DescribeSymbolAnswer>>(about, describe).of_image()
+}
+
+fn describe(session: &Session, given: SymbolName, call: &Call) -> Result<Answer, Failure> {
+    let bank = session.bank()?;
+    let symbol = resolve(bank, given);
+    let request = DescribeSymbolRequest::new(symbol.name).package(symbol.package);
+    let answer = bank.describe(&request, &call.control(ALLOWED))?;
+    if answer.description.is_none() {
+        return Missing::new(&bank.index(), &answer.asked, answer.status, None).answer(Outcome::NotFound);
+    }
+    Answer::new(text::describe_symbol(&answer), &Found::yes(answer), Outcome::Answered)
+}

@@ -1,0 +1,58 @@
+//! The tool edit-definition: changes one definition of a file.
+
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{About, Answer, Call, Effect, Failure, Outcome, Permission, Session, Tool};
+use crate::query::edit_definition::{EditAnswer, EditOperation, EditRequest};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// The file, relative to the project.
+    path: String,
+    /// The definition: its name, or its form's beginning: (defun area), (defun (setf area)), (defmethod area :around (square)).
+    definition: String,
+    /// What to do at it.
+    operation: EditOperation,
+    /// The new form, exactly one. Not for delete.
+    #[serde(default)]
+    text: String,
+    /// The version of the file that an earlier answer told: refuse if it is another now.
+    #[serde(default)]
+    version: Option<String>,
+}
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "edit-definition",
+        title: "Edit one definition",
+        description: "Replaces or deletes one top-level definition of a Lisp file, found by name and kind, or puts a new \
+            form before or after it. Comments around it, line ends and encoding stay. Refused if the text is not exactly \
+            one form that can be read there, if several definitions have that name, or if the file changed meanwhile; \
+            then nothing is written. Nothing is loaded: call reload afterwards.",
+        effect: Effect::Writes,
+    };
+    Tool::new::<Arguments, EditAnswer>(about, edit).needs(Permission::Edits)
+}
+
+fn edit(session: &Session, given: Arguments, _: &Call) -> Result<Answer, Failure> {
+    let mut request = EditRequest::new(given.path, &given.definition, given.operation, &given.text);
+    request.version = given.version;
+    let answer =
+        session.bank()?.edit_definition(&request).map_err(|error| Failure::Arguments(error.to_string()))?;
+    let done = match answer.operation {
+        EditOperation::Replace => "Replaced",
+        EditOperation::InsertBefore => "Inserted before",
+        EditOperation::InsertAfter => "Inserted after",
+        EditOperation::Delete => "Deleted",
+    };
+    let mut text =
+        format!("{done} {} at {}:{}.\n\n{}", answer.definition, answer.path, answer.line, answer.diff);
+    for caution in &answer.cautions {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\nNote: {caution}");
+    }
+    Answer::new(text, &answer, Outcome::Answered)
+}

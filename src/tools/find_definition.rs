@@ -1,0 +1,80 @@
+//! The tool find-definition: where a symbol is defined.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::arguments::SymbolName;
+use super::missing::{Found, of_error, resolve};
+use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::query::code_find_references::Certainty;
+use crate::query::control::ALLOWED;
+use crate::query::find_definition;
+use crate::render::project as text;
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "find-definition",
+        title: "Find where a symbol is defined",
+        description: "Finds every definition of a symbol, as function, method, macro, variable, class, structure, \
+            type and so on, with path, line and column. Evidence via means that the form there makes the definition \
+            without naming it, as defstruct does its accessors.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<SymbolName, Found<Definitions>>(about, definition).of_image()
+}
+
+/// The definitions.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Definitions {
+    /// The symbol as it is printed.
+    symbol: String,
+    /// Its definitions, by place.
+    definitions: Vec<Definition>,
+    /// How many there are.
+    count: usize,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Definition {
+    kind: String,
+    name: String,
+    /// `file:line:column`, as far as it is known.
+    at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<String>,
+    /// How sure the place is, if it is not exact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evidence: Option<Certainty>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    stale: bool,
+}
+
+impl From<find_definition::Definition> for Definition {
+    fn from(found: find_definition::Definition) -> Self {
+        let part = |part: Option<u32>| part.map(|part| format!(":{part}")).unwrap_or_default();
+        Self {
+            at: format!("{}{}{}", found.path, part(found.line), part(found.column)),
+            kind: found.kind,
+            name: found.name,
+            context: found.context,
+            evidence: Some(found.evidence).filter(|evidence| *evidence != Certainty::Exact),
+            stale: found.stale,
+        }
+    }
+}
+
+fn definition(session: &Session, given: SymbolName, call: &Call) -> Result<Answer, Failure> {
+    let bank = session.bank()?;
+    let symbol = resolve(bank, given);
+    let answer = match bank.find_definition(&symbol.name, &symbol.package, &call.control(ALLOWED)) {
+        Ok(answer) => answer,
+        Err(error) => return of_error(bank, error, Outcome::NotFound),
+    };
+    let text = text::definitions(&answer);
+    let definitions = Definitions {
+        symbol: answer.symbol,
+        count: answer.count,
+        definitions: answer.definitions.into_iter().map(Definition::from).collect(),
+    };
+    Answer::new(text, &Found::yes(definitions), Outcome::Answered)
+}

@@ -1,0 +1,200 @@
+//! The tool find_references: a name's definitions and every place where its text occurs, in any source tree.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::budget::{fit, length};
+use super::{About, Answer, Call, Effect, Failure, Outcome, Progress, Session, Tool};
+use crate::query::find_references::{Definition, References, Request, find_references};
+use crate::query::index_project;
+use steelbank_text::{Control, Pattern, TextIndex};
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "find_references",
+        title: "Find a name in any source tree",
+        description: "Finds the definition of a name and every place where its text occurs, in one call, in any \
+            language: Common Lisp, Emacs Lisp, Scheme, Clojure, Rust, TypeScript, JavaScript, Python, Go, C, C++, \
+            Java, Ruby, PHP, C#, Zig, Kotlin, Swift, and other text. Nothing need be loaded and nothing is run. Use \
+            it to rename, to see what a change touches, or to find dead code. An identifier matches whole identifiers \
+            of its language (*earmuffs*, set!, json!, $x, pkg:name), anything else is literal text. Each reference \
+            has path, line, column, role (definition, call, reference, comment, string, keyword) and the line. Turn \
+            pages with limit and offset while pagination.has_more. For what the compiler resolved in a loaded Lisp \
+            system, ask code-find-references.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<Request, References>(about, references).turns_pages()
+}
+
+/// Runs `work` so that it ends when the call is called off, and its progress is the call's.
+pub(super) fn controlled<T>(call: &Call, work: impl FnOnce(&Control<'_>) -> T) -> T {
+    let cancellation = call.cancellation();
+    // Progress only goes up: what is indexed is counted on from what was listed.
+    let (listed, last) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let progress = |progress: steelbank_text::Progress| {
+        let (what, at, end) = match progress {
+            steelbank_text::Progress::Listing { found } => {
+                listed.fetch_max(found, Ordering::Relaxed);
+                ("list", found, None)
+            }
+            steelbank_text::Progress::Indexing { done, total } => {
+                let before = listed.load(Ordering::Relaxed);
+                ("index", before + done, Some(before + total))
+            }
+            _ => return,
+        };
+        if last.fetch_max(at, Ordering::Relaxed) < at {
+            call.report(Progress {
+                what: what.to_owned(),
+                path: None,
+                done: at as u64,
+                total: end.map(|end| end as u64).filter(|&end| end >= at as u64),
+            });
+        }
+    };
+    work(&Control { cancelled: &|| cancellation.is_cancelled(), progress: &progress })
+}
+
+/// Why the index of the project's text cannot answer.
+pub(super) fn text_failure(error: index_project::Error) -> Failure {
+    match error {
+        index_project::Error::Language { .. } => Failure::Arguments(error.to_string()),
+        _ => Failure::Engine(error.to_string()),
+    }
+}
+
+fn references(session: &Session, request: Request, call: &Call) -> Result<Answer, Failure> {
+    let index = session.text()?;
+    let resolver = resolver(session, index, &request);
+    let found = controlled(call, |control| find_references(index, &request, Some(&resolver), control));
+    let mut found = found.map_err(|error| match error.is_about_the_request() {
+        true => Failure::Arguments(error.to_string()),
+        false => Failure::Engine(error.to_string()),
+    })?;
+    shorten(&mut found, call.budget());
+    let nothing = found.total_references == 0 && found.definition.is_none();
+    Answer::json(&found, text(&found), if nothing { Outcome::NotFound } else { Outcome::Answered })
+}
+
+/// Leaves out what does not fit; the page says that there is more.
+fn shorten(found: &mut References, budget: usize) {
+    let fitting = fit(&found.definitions, budget / 4, |definition| definition.preview.len());
+    found.definitions.truncate(fitting);
+    // The text is the same JSON, and its quotes are escaped once more.
+    let beside = length(&found.definitions) + length(&found.definition);
+    let fitting = fit(&found.references, budget.saturating_sub(beside), |_| 0);
+    if fitting < found.references.len() {
+        found.references.truncate(fitting);
+        found.pagination.count = fitting as u64;
+        found.pagination.has_more = true;
+    }
+}
+
+/// Tells which symbol stands at a place, where an image has loaded the file as it is now.
+fn resolver<'a>(
+    session: &'a Session,
+    index: &'a TextIndex,
+    request: &Request,
+) -> impl Fn(&Path, u32, u32) -> Option<String> + use<'a> {
+    let name = Pattern::new(&request.pattern).and_then(|pattern| pattern.common_lisp_name());
+    let project = session.started().map(|bank| bank.project());
+    let loaded: HashMap<_, _> = match (&name, project) {
+        (Some(_), Some(project)) => project.loaded().into_iter().collect(),
+        _ => HashMap::new(),
+    };
+    move |path, line, column| {
+        let path = index.root().join(path);
+        let file = project?.positions(&path, *loaded.get(&path)?).ok().filter(|file| file.is_fresh())?;
+        let (package, name) = file.symbol_at(name.as_deref()?, line, column)?;
+        Some(format!("{package}::{name}"))
+    }
+}
+
+/// Text without what a terminal would obey.
+fn clean(text: &str) -> String {
+    text.chars().map(|each| if each.is_control() && each != '\t' { '\u{fffd}' } else { each }).collect()
+}
+
+/// A line a place, as grep has it.
+fn text(found: &References) -> String {
+    let mut text = String::new();
+    let place = |path: &str, line: u32, column: u32| format!("{}:{line}:{column}", clean(path));
+    let mut define = |definition: &Definition| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{}: {} {}{}: {}",
+            place(&definition.path, definition.line, definition.column),
+            definition.kind,
+            clean(&definition.symbol),
+            if definition.declaration { " (declared)" } else { "" },
+            clean(&definition.preview)
+        );
+    };
+    found.definition.iter().chain(&found.definitions).for_each(&mut define);
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    for reference in &found.references {
+        let place = place(&reference.path, reference.line, reference.column);
+        let _ = writeln!(text, "{place}: {}", clean(&reference.preview));
+    }
+    let page = &found.pagination;
+    let _ = match (page.count == page.total, page.count) {
+        (true, 1) => write!(text, "1 reference"),
+        (true, count) => write!(text, "{count} references"),
+        (false, 0) => write!(text, "{} references, none after the first {}", page.total, page.offset),
+        (false, count) => write!(
+            text,
+            "references {} to {} of {}; the next page has --offset {}",
+            page.offset + 1,
+            page.offset + count,
+            page.total,
+            page.offset + count
+        ),
+    };
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::query::find_references::{Pagination, Reference, Span, Status};
+
+    #[test]
+    fn answers_are_lines_that_editors_understand() {
+        let span = Span { start_line: 1, start_column: 1, end_line: 1, end_column: 9 };
+        let found = References {
+            definition: Some(Definition {
+                path: "a.lisp".to_owned(),
+                line: 1,
+                column: 8,
+                kind: "function".to_owned(),
+                symbol: "f".to_owned(),
+                span,
+                preview: "(defun f ())".to_owned(),
+                declaration: false,
+            }),
+            definitions: Vec::new(),
+            total_definitions: 1,
+            references: vec![Reference {
+                path: "b\u{1b}[31m.lisp".to_owned(),
+                line: 2,
+                column: 3,
+                role: None,
+                preview: "(f)".to_owned(),
+                symbol: None,
+            }],
+            total_references: 2,
+            pagination: Pagination { total: 2, count: 1, offset: 0, limit: 1, has_more: true },
+            status: Status::Fresh,
+        };
+        assert_eq!(
+            text(&found),
+            "a.lisp:1:8: function f: (defun f ())\n\nb\u{fffd}[31m.lisp:2:3: (f)\n\
+             references 1 to 1 of 2; the next page has --offset 1"
+        );
+    }
+}

@@ -1,0 +1,133 @@
+//! The tool impact: what must be looked at when definitions change.
+
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::arguments::default_package;
+use super::page::{Page, Paging};
+use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::query::control::ALLOWED;
+use crate::query::impact::{Affected, ImpactAnswer, ImpactRequest};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// The symbols that change: functions, macros, classes, variables.
+    #[serde(default)]
+    names: Vec<String>,
+    /// The package to look the names up in.
+    #[serde(default = "default_package")]
+    package: String,
+    /// Files that change, relative to the project: everything that they define.
+    #[serde(default)]
+    paths: Vec<String>,
+    /// What `git diff HEAD` says has changed in the working tree.
+    #[serde(default)]
+    diff: bool,
+    /// How many steps to follow those who use what changes.
+    #[serde(default = "default_depth")]
+    #[schemars(range(min = 1, max = 20))]
+    depth: u32,
+    #[serde(flatten)]
+    paging: Paging,
+}
+
+fn default_depth() -> u32 {
+    3
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Listed {
+    #[serde(flatten)]
+    answer: ImpactAnswer,
+    /// The pages of `users`.
+    #[serde(flatten)]
+    page: Page,
+}
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "impact",
+        title: "Tell what a change affects",
+        description: "Tells what must be looked at when functions, macros, classes or files change, or when the \
+            working tree is as it is (diff=true): who uses them, directly and through others; calls whose number of \
+            arguments does not fit the new lambda list, whole; what changed macros define; subclasses and methods; the \
+            tests that reach it; the files that are compiled again. Use it before or after an edit, in place of many \
+            who-calls.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<Arguments, Listed>(about, impact).of_image()
+}
+
+fn impact(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+    let request = ImpactRequest {
+        names: given.names,
+        package: given.package,
+        paths: given.paths,
+        diff: given.diff,
+        depth: given.depth,
+    };
+    let mut answer = session.bank()?.impact(&request, &call.control(ALLOWED))?;
+    let (users, mut page) = given.paging.cut(std::mem::take(&mut answer.users))?;
+    answer.users = users;
+    // The other lists share the room that the users leave.
+    while serde_json::to_string(&answer).is_ok_and(|text| text.len() > super::page::MOST)
+        && answer.users.len() > 1
+    {
+        answer.users.truncate(answer.users.len() / 2);
+        page.cursor = Some((given.paging.offset()? + answer.users.len()).to_string());
+    }
+    let text = text(&answer, &page);
+    Answer::new(text, &Listed { answer, page }, Outcome::Answered)
+}
+
+fn text(answer: &ImpactAnswer, page: &Page) -> String {
+    let mut text = String::from("Changes:");
+    for touched in &answer.changed {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n  {} {}", touched.kind, touched.name);
+        if let Some(place) = &touched.place {
+            let _ = write!(text, " {place}");
+        }
+    }
+    if !answer.calls_that_do_not_fit.is_empty() {
+        text.push_str("\n\nCalls that do not fit:");
+        for bad in &answer.calls_that_do_not_fit {
+            let _ =
+                write!(text, "\n  {}: {}\n    {}", bad.place, bad.problem, bad.call.replace('\n', "\n    "));
+        }
+    }
+    let lists: [(&str, &[Affected]); 3] = [
+        ("Made by changed macros", &answer.made_by_macros),
+        ("Tests that reach it", &answer.tests),
+        ("Used by", &answer.users),
+    ];
+    for (heading, list) in lists {
+        if list.is_empty() {
+            continue;
+        }
+        let _ = write!(text, "\n\n{heading}:");
+        for each in list {
+            let place = each.place.as_deref().unwrap_or_default();
+            let _ = write!(
+                text,
+                "\n  {}{} {place}",
+                "  ".repeat(each.steps.saturating_sub(1) as usize),
+                each.name
+            );
+        }
+    }
+    let names = [
+        ("Subclasses", &answer.subclasses),
+        ("Methods", &answer.methods),
+        ("Compiled again", &answer.recompiled),
+    ];
+    for (heading, list) in names {
+        if !list.is_empty() {
+            let _ = write!(text, "\n\n{heading}: {}", list.join(", "));
+        }
+    }
+    text.push_str(&page.rest(answer.users.len()));
+    text
+}

@@ -1,0 +1,44 @@
+//! The tool list-systems: what the project defines, and what of it is loaded.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::query::control::ALLOWED;
+use crate::query::list_systems::SystemsAnswer;
+use crate::render::project as text;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// Also list the Lisp files of each system.
+    #[serde(default)]
+    files: bool,
+}
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "list-systems",
+        title: "List the project's systems",
+        description: "Lists the systems that the project's .asd files define (read, not run), secondary ones and tests \
+            included, which of them are loaded, and which files have changed on disk since they were loaded.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<Arguments, SystemsAnswer>(about, systems).of_image()
+}
+
+fn systems(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+    let (bank, control) = (session.bank()?, call.control(ALLOWED));
+    if bank.project().root().is_none() {
+        return Err(Failure::Engine(
+            "There is no project, so there are no systems of it. Its folder is named when steelbank starts, with \
+             --project DIR; or it is the nearest one with an .asd file or a .git, from where steelbank starts upwards. \
+             load-system finds systems without a project, too."
+                .to_owned(),
+        ));
+    }
+    let answer = match given.files {
+        true => bank.list_systems_with_files(&control)?,
+        false => bank.list_systems(&control)?,
+    };
+    Answer::new(text::systems(&answer), &answer, Outcome::Answered)
+}

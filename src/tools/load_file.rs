@@ -1,0 +1,39 @@
+//! The tool load-file: compiles and loads one file.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::time::Duration;
+
+use super::arguments::Timeout;
+use super::load_system::{Loaded, listener, loaded};
+use super::{About, Answer, Call, Effect, Failure, Session, Tool};
+use crate::steelbank::recovery::Loaded as Order;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// The file's path, relative to the project.
+    path: String,
+    #[serde(flatten)]
+    timeout: Timeout,
+    /// Name every file, with its whole path.
+    #[serde(default)]
+    detail: bool,
+}
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "load-file",
+        title: "Load one file",
+        description: "Compiles and loads one Lisp source file into the image, and reports what the compiler says, \
+            with line and column. Use it after editing a single file whose system is loaded. This runs the file's \
+            code.",
+        effect: Effect::Runs,
+    };
+    Tool::new::<Arguments, Loaded>(about, load)
+}
+
+fn load(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+    let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
+    let outcome = session.bank()?.load_file(&given.path, &control, Some(listener(call)));
+    loaded(session, Order::File(given.path), outcome, given.detail)
+}

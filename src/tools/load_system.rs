@@ -1,0 +1,190 @@
+//! The tool load-system: loads an ASDF system, and says what the compiler says.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::arguments::Timeout;
+use super::session::Load;
+use super::{About, Answer, Call, Effect, Failure, Outcome, Progress, Session, Tool};
+use crate::LoadListener;
+use crate::query;
+use crate::query::load_system::{
+    Diagnostic, LoadAnswer, LoadFailure, LoadNews, LoadStatus, Severity, SystemOutcome,
+};
+use crate::render::project as text;
+use crate::steelbank::recovery::Loaded as Order;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// The system's name, as in (asdf:load-system "name"). Left out: all systems of the project, tests included.
+    #[serde(default)]
+    system: Option<String>,
+    /// Compile the system's own files anew, changed or not.
+    #[serde(default)]
+    force: bool,
+    #[serde(flatten)]
+    timeout: Timeout,
+    /// Name every file, with its whole path.
+    #[serde(default)]
+    detail: bool,
+}
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "load-system",
+        title: "Load a system",
+        description: "Loads an ASDF system of the project, or one that ASDF finds, into the image, and reports what \
+            the compiler says, with file, line and column: errors, warnings, read errors. Load the project's system \
+            before asking about its code, and again after editing files: only what changed is compiled. This runs \
+            the system's code. When it fails, what was loaded before stays, and the answer says what to correct.",
+        effect: Effect::Runs,
+    };
+    Tool::new::<Arguments, Loaded>(about, load)
+}
+
+fn load(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+    let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
+    let (bank, listener) = (session.bank()?, Some(listener(call)));
+    match &given.system {
+        Some(system) => {
+            let outcome = bank.load_system(system, given.force, &control, listener);
+            loaded(session, Order::System(system.clone()), outcome, given.detail)
+        }
+        None => {
+            let outcome = bank.load_project(given.force, &control, listener);
+            loaded(session, Order::Project, outcome, given.detail)
+        }
+    }
+}
+
+/// A load's answer; the session remembers how it ended, for those who did not ask for it.
+pub(super) fn loaded(
+    session: &Session,
+    what: Order,
+    outcome: Result<LoadAnswer, query::Error>,
+    detail: bool,
+) -> Result<Answer, Failure> {
+    let text = outcome.as_ref().map_or_else(ToString::to_string, text::load);
+    let loaded = outcome.as_ref().is_ok_and(|answer| answer.status == LoadStatus::Loaded);
+    let line = text.lines().next().unwrap_or_default().to_owned();
+    let name = match &what {
+        Order::System(name) | Order::File(name) => name.clone(),
+        Order::Project => "the project".to_owned(),
+    };
+    session.note_load(Load { name, loaded, outcome: line });
+    if loaded {
+        session.recovery().note_loaded(what);
+    }
+    let ended = if loaded { Outcome::Answered } else { Outcome::Failed };
+    let answer = outcome?;
+    let project = session.bank()?.project();
+    Answer::new(text, &Loaded::new(answer, |path| project.shown(Path::new(path)), detail), ended)
+}
+
+/// What came of a load.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Loaded {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    status: LoadStatus,
+    duration_ms: u64,
+    /// The files that were compiled: the first ones, if there are many.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    compiled: Vec<String>,
+    /// How many files were compiled.
+    compiled_count: usize,
+    /// The files that were loaded from the cache.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cached: Vec<String>,
+    /// How many files were loaded from the cache.
+    cached_count: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    diagnostics: Vec<Said>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diagnostics_total: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<LoadFailure>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    systems: Vec<SystemOutcome>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cautions: Vec<String>,
+}
+
+/// What the compiler, the reader or the load said.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Said {
+    severity: Severity,
+    /// `file:line:column`, as far as it is known.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<u32>,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    form: Option<String>,
+}
+
+/// The most compiled files that an answer names.
+const MOST_FILES: usize = 30;
+
+impl Loaded {
+    /// With `detail` it has every file, and the whole paths: what a program reads as a [`LoadAnswer`].
+    fn new(answer: LoadAnswer, shown: impl Fn(&str) -> String, detail: bool) -> Self {
+        let part = |part: Option<u32>| part.map(|part| format!(":{part}")).unwrap_or_default();
+        let said = |said: Diagnostic| Said {
+            severity: said.severity,
+            at: said
+                .path
+                .as_deref()
+                .filter(|_| !detail)
+                .map(|path| format!("{}{}{}", shown(path), part(said.line), part(said.column)))
+                .unwrap_or_default(),
+            path: said.path.filter(|_| detail),
+            line: said.line.filter(|_| detail),
+            column: said.column.filter(|_| detail),
+            message: said.message,
+            form: said.form,
+        };
+        let (most, shown_or_whole) = if detail { (usize::MAX, None) } else { (MOST_FILES, Some(&shown)) };
+        let file = |path: &String| shown_or_whole.map_or_else(|| path.clone(), |shown| shown(path));
+        Self {
+            system: answer.system,
+            path: answer.path.as_ref().map(file),
+            status: answer.status,
+            duration_ms: answer.duration_ms,
+            compiled_count: answer.compiled.len(),
+            compiled: answer.compiled.iter().take(most).map(file).collect(),
+            cached_count: answer.cached.len(),
+            cached: if detail { answer.cached } else { Vec::new() },
+            diagnostics: answer.diagnostics.into_iter().map(said).collect(),
+            diagnostics_total: answer.diagnostics_total,
+            failure: answer.failure,
+            systems: answer.systems,
+            cautions: answer.cautions,
+        }
+    }
+}
+
+/// Hands a load's news to the call's listener.
+pub(super) fn listener(call: &Call) -> LoadListener {
+    let call = call.clone();
+    Arc::new(move |news: LoadNews| {
+        call.report(Progress {
+            what: news.what,
+            path: Some(news.path).filter(|path| !path.is_empty()),
+            done: news.done,
+            // A file that is compiled and not in the plan would make the bar run over.
+            total: Some(news.total).filter(|&total| total >= news.done),
+        });
+    })
+}

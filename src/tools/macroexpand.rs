@@ -1,0 +1,116 @@
+//! The tool macroexpand: what the compiler makes of a form.
+
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::arguments::{Timeout, default_package};
+use super::session::Permission;
+use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::query::lookup::LookupStatus;
+use crate::query::macroexpand::{Depth, MacroexpandAnswer, MacroexpandRequest, form_at};
+use std::time::Duration;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// The form to expand. Or leave it out, and give `path` and `line`.
+    #[serde(default)]
+    form: String,
+    /// The file in which the form stands, relative to the project.
+    #[serde(default)]
+    path: String,
+    /// The line, from 1, on which the form begins.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 100_000_000))]
+    line: u32,
+    /// The column, from 1, at or after which it begins; 0 for the first form of the line.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 100_000_000))]
+    column: u32,
+    /// The package that the form is read in; of a form in a file, that of the file.
+    #[serde(default = "default_package")]
+    package: String,
+    /// `once`: one step. `full`: until the form itself is no macro form. `all`: the forms inside it too.
+    #[serde(default)]
+    #[schemars(extend("type" = "string", "enum" = ["once", "full", "all"]))]
+    depth: Depth,
+    #[serde(flatten)]
+    timeout: Timeout,
+}
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "macroexpand",
+        title: "Expand a macro form",
+        description: "Shows what the compiler makes of a macro form, given as text or by file and line: the expansion, \
+            and which macro made each step. Use it to see what a macro call defines or evaluates. Expanding runs the \
+            macros' code.",
+        effect: Effect::Runs,
+    };
+    Tool::new::<Arguments, MacroexpandAnswer>(about, expand).of_image()
+}
+
+fn expand(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+    let bank = session.bank()?;
+    let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
+    let mut place = None;
+    let mut request = MacroexpandRequest {
+        form: given.form,
+        package: given.package,
+        depth: given.depth,
+        evaluating: false,
+    };
+    if request.form.trim().is_empty() {
+        if given.path.is_empty() || given.line == 0 {
+            return Err(Failure::Arguments("Give a form, or the path and line of one.".to_owned()));
+        }
+        let root = bank.project().root().map(std::path::Path::to_owned).unwrap_or_default();
+        let path = root.join(&given.path);
+        let column = (given.column > 0).then_some(given.column);
+        let found = form_at(&path, given.line, column)
+            .map_err(|error| Failure::Arguments(format!("{} cannot be read: {error}.", path.display())))?;
+        let Some(found) = found else {
+            return Err(Failure::Arguments(format!(
+                "No form begins on line {} of {}, nor is one around it.",
+                given.line, given.path
+            )));
+        };
+        place = Some(format!("{}:{}:{}", bank.project().shown(&path), found.line, found.column));
+        request.form = found.text;
+        if let Some(package) = found.package {
+            request.package = package;
+        }
+        // It is the project's code, as what its macros run is.
+        request.evaluating = true;
+    } else if request.depth == Depth::All && request.form.to_uppercase().contains("MACROLET") {
+        // To expand what MACROLET defines is to run it.
+        session.permit(Permission::Eval)?;
+    }
+    let mut answer = bank.macroexpand(&request, &control)?;
+    answer.place = place;
+    if answer.status != LookupStatus::Found {
+        return Answer::new(format!("Package {} not found", answer.package), &answer, Outcome::NotFound);
+    }
+    Answer::new(text(&answer), &answer, Outcome::Answered)
+}
+
+fn text(answer: &MacroexpandAnswer) -> String {
+    if !answer.expanded {
+        let hint = if answer.compiler_macro { " Its operator has a compiler macro." } else { "" };
+        return format!("This is no macro form.{hint}\n\n{}", answer.expansion);
+    }
+    let mut text = answer.expansion.clone();
+    if answer.cut {
+        text.push_str("\n... cut here");
+    }
+    let _ = write!(text, "\n\n{} steps:", answer.step_count);
+    for step in &answer.steps {
+        let _ = write!(text, "\n  {}", step.macro_name);
+    }
+    let more = answer.step_count.saturating_sub(answer.steps.len() as u64);
+    if more > 0 {
+        let _ = write!(text, "\n  and {more} more");
+    }
+    text
+}

@@ -1,0 +1,141 @@
+//! Not found, in one way for all tools: the same sentence, what may have been meant, and what to try.
+
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::arguments::SymbolName;
+use super::call::{Answer, Failure, Outcome};
+use crate::Steelbank;
+use crate::query::Error;
+use crate::query::code_find_references::Error as References;
+use crate::query::lookup::{Asked, Lookup, LookupStatus, find_package};
+use crate::query::nearest;
+use crate::render::text;
+use steelbank_xref::Index;
+
+/// The answer about something that may not be there.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Found<T> {
+    /// Whether it is there.
+    pub(super) found: bool,
+    #[serde(flatten)]
+    pub(super) answer: Option<T>,
+    #[serde(flatten)]
+    pub(super) missing: Option<Missing>,
+}
+
+impl<T> Found<T> {
+    pub(super) fn yes(answer: T) -> Self {
+        Self { found: true, answer: Some(answer), missing: None }
+    }
+}
+
+/// What is not there.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Missing {
+    /// What is missing, as a sentence.
+    message: String,
+    /// Symbols of that name in other packages, similar names, or similar packages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    suggestions: Vec<String>,
+    /// Where the name stands in text that is not loaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    /// What to do.
+    #[serde(skip_serializing_if = "Vec::is_empty", rename = "try")]
+    remedies: Vec<String>,
+}
+
+impl Missing {
+    /// What `asked` names is not there.
+    pub(super) fn new(index: &Index, asked: &Asked, status: LookupStatus, note: Option<String>) -> Self {
+        let mut suggestions = nearest::elsewhere(index, &asked.name);
+        if suggestions.is_empty() {
+            suggestions = match status {
+                LookupStatus::NoPackage => nearest::packages(index, &asked.package),
+                _ => nearest::names(index, &asked.name, find_package(index, &asked.package)),
+            };
+        }
+        let load = "Load the system that defines it (load-system), or correct the name.";
+        let remedies =
+            if suggestions.is_empty() || note.is_some() { vec![load.to_owned()] } else { Vec::new() };
+        Self { message: text::missing(&shortened(asked), status), suggestions, note, remedies }
+    }
+
+    /// The contract's sentence, and what is ours below it.
+    pub(super) fn text(&self) -> String {
+        let mut text = self.message.clone();
+        if !self.suggestions.is_empty() {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n\nPerhaps: {}", self.suggestions.join(", "));
+        }
+        if let Some(note) = &self.note {
+            let _ = write!(text, "\n\nNote: {note}");
+        }
+        text
+    }
+
+    /// The answer that says so.
+    pub(super) fn answer(self, outcome: Outcome) -> Result<Answer, Failure> {
+        let text = self.text();
+        let answer: Found<()> = Found { found: false, answer: None, missing: Some(self) };
+        Answer::new(text, &answer, outcome)
+    }
+}
+
+/// The answer to a question that failed because what it is about is not there; other errors stay what they are.
+pub(super) fn of_error(bank: &Steelbank, error: Error, outcome: Outcome) -> Result<Answer, Failure> {
+    let (asked, status, unseen) = match error {
+        Error::References(References::NoSymbol { name, package, unseen }) => {
+            (Asked { name, package }, LookupStatus::NoSymbol, unseen)
+        }
+        Error::References(References::NoPackage { package, unseen }) => {
+            (Asked { name: String::new(), package }, LookupStatus::NoPackage, unseen)
+        }
+        other => return Err(other.into()),
+    };
+    let note = Some(unseen.trim().to_owned()).filter(|note| !note.is_empty());
+    Missing::new(&bank.index(), &asked, status, note).answer(outcome)
+}
+
+/// Where to look the name up: as asked; but if it is not there, has no prefix, and one package of the user's has a symbol
+/// of that name, there.
+pub(super) fn resolve(bank: &Steelbank, mut symbol: SymbolName) -> SymbolName {
+    let index = bank.index();
+    let is_missing = |lookup: &Lookup| lookup.found == Err(LookupStatus::NoSymbol);
+    if let Some(lookup) = Lookup::new(&index, &symbol.name, &symbol.package).ok().filter(is_missing)
+        && lookup.package == find_package(&index, &symbol.package)
+        && symbol.package == super::arguments::default_package()
+        && let [(package, _)] = nearest::of_users(&index, &lookup.asked.name).as_slice()
+    {
+        symbol.package.clone_from(package);
+    }
+    symbol
+}
+
+/// The longest name that an answer repeats, in characters.
+const LONGEST_NAME: usize = 1_000;
+
+/// Names that nobody would read, cut.
+fn shortened(asked: &Asked) -> Asked {
+    let cut = |name: &str| match name.char_indices().nth(LONGEST_NAME) {
+        Some((at, _)) => format!("{}... ({} more characters)", &name[..at], name[at..].chars().count()),
+        None => name.to_owned(),
+    };
+    Asked { name: cut(&asked.name), package: cut(&asked.package) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_nobody_would_read_are_cut() {
+        let mut asked = Asked { name: "Ä".repeat(LONGEST_NAME), package: "CL-USER".into() };
+        assert_eq!(shortened(&asked), asked);
+        asked.name.push('X');
+        assert!(shortened(&asked).name.ends_with("Ä... (1 more characters)"));
+    }
+}

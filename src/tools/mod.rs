@@ -1,0 +1,177 @@
+//! The tools: what agents and people can ask for, by name. They know no protocol.
+//!
+//! A tool is a file here: its arguments, its description, its body, its text beside it. To add one, write the file,
+//! declare it below and name it in `LIST`; the server, `steelbank tools`, `steelbank call` and a subcommand follow.
+
+mod arguments;
+mod budget;
+mod call;
+mod missing;
+mod page;
+mod schema;
+mod session;
+mod tool;
+mod words;
+
+mod apropos;
+mod call_graph;
+mod check;
+mod check_index_status;
+mod check_structure;
+mod code_find_references;
+mod describe_symbol;
+mod edit_definition;
+mod find_definition;
+mod find_references;
+mod impact;
+mod index_project;
+mod list_systems;
+mod load_file;
+mod load_system;
+mod macroexpand;
+mod outline;
+mod package_info;
+mod reload;
+mod restart_lisp;
+mod status;
+mod who;
+
+use std::sync::LazyLock;
+
+use crate::query::nearest;
+
+pub use call::{Answer, Call, Failure, Outcome, Progress};
+pub use session::{Permission, Permissions, ProjectRoot, Session};
+pub use tool::{About, Effect, Object, Tool};
+pub use words::quoted;
+
+/// Every tool. A line a tool.
+const LIST: &[fn() -> Tool] = &[
+    check::tool,
+    apropos::tool,
+    call_graph::tool,
+    check_index_status::tool,
+    check_structure::tool,
+    code_find_references::tool,
+    describe_symbol::tool,
+    edit_definition::tool,
+    find_definition::tool,
+    find_references::tool,
+    impact::tool,
+    index_project::tool,
+    list_systems::tool,
+    load_file::tool,
+    load_system::tool,
+    macroexpand::tool,
+    outline::tool,
+    package_info::tool,
+    reload::tool,
+    restart_lisp::tool,
+    status::tool,
+    who::binds,
+    who::calls,
+    who::macroexpands,
+    who::references,
+    who::sets,
+    who::specializes,
+];
+
+/// What an agent cannot do without: for hosts with little room.
+const CORE: &[&str] = &[
+    "apropos",
+    "code-find-references",
+    "describe-symbol",
+    "edit-definition",
+    "evaluate",
+    "find-definition",
+    "find_references",
+    "load-system",
+    "outline",
+    "rename",
+    "run-tests",
+];
+
+/// Some tools, sorted by name.
+#[derive(Clone)]
+pub struct Tools {
+    list: Vec<&'static Tool>,
+}
+
+static LISTED: LazyLock<Vec<Tool>> = LazyLock::new(|| {
+    let mut list: Vec<Tool> = LIST.iter().map(|tool| tool()).collect();
+    list.sort_by_key(Tool::name);
+    list
+});
+static ALL: LazyLock<Tools> = LazyLock::new(|| Tools { list: LISTED.iter().collect() });
+
+impl Tools {
+    /// All tools that there are.
+    pub fn all() -> &'static Self {
+        &ALL
+    }
+
+    /// The tools that `choice` names: `all`, `core`, `read` (those that only look), or names, separated by commas.
+    ///
+    /// # Errors
+    /// There is no tool of such a name.
+    pub fn chosen(choice: &str) -> Result<Self, String> {
+        let mut list: Vec<&'static Tool> = Vec::new();
+        for part in choice.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            match part {
+                "all" => list.extend(LISTED.iter()),
+                "core" => list.extend(LISTED.iter().filter(|tool| CORE.contains(&tool.name()))),
+                "read" => list.extend(LISTED.iter().filter(|tool| tool.about().effect == Effect::Reads)),
+                name => list.push(Self::all().get(name)?),
+            }
+        }
+        list.sort_by_key(|tool| tool.name());
+        list.dedup_by_key(|tool| tool.name());
+        match list.is_empty() {
+            true => Err("No tool is chosen: name tools, or all, core or read.".to_owned()),
+            false => Ok(Self { list }),
+        }
+    }
+
+    /// The tools in order.
+    pub fn list(&self) -> &[&'static Tool] {
+        &self.list
+    }
+
+    /// The tool called `name`. Hyphens and underscores are the same.
+    ///
+    /// # Errors
+    /// There is none: the sentence names the nearest, or those that there are.
+    pub fn get(&self, name: &str) -> Result<&'static Tool, String> {
+        let plain = |name: &str| name.replace('_', "-");
+        let wanted = plain(name);
+        self.list.iter().copied().find(|tool| plain(tool.name()) == wanted).ok_or_else(|| {
+            let known: Vec<&str> = self.list.iter().map(|tool| tool.name()).collect();
+            match nearest::among(name, known.iter().copied()).first() {
+                Some(near) => format!("There is no tool called {}. Did you mean {near}?", quoted(name)),
+                None => {
+                    format!("There is no tool called {}. The tools are {}.", quoted(name), known.join(", "))
+                }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(choice: &str) -> Vec<&'static str> {
+        Tools::chosen(choice).unwrap().list().iter().map(|tool| tool.name()).collect()
+    }
+
+    #[test]
+    fn tools_are_chosen_by_kind_and_by_name() {
+        assert_eq!(names("who_calls, status,who-calls"), ["status", "who-calls"]);
+        assert_eq!(names("all").len(), LIST.len());
+        let core = names("core");
+        assert!(core.contains(&"describe-symbol") && core.len() < LIST.len());
+        assert!(names("read").contains(&"who-calls") && !names("read").contains(&"load-system"));
+        assert!(Tools::chosen("who-cals").err().unwrap().contains("who-calls"));
+        assert!(Tools::chosen(",").is_err());
+    }
+}

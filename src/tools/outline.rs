@@ -1,0 +1,110 @@
+//! The tool outline: the definitions of a file, package or system; and dead code.
+
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::page::{Page, Paging};
+use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::query::control::ALLOWED;
+use crate::query::outline::{OutlineRequest, Outlined, Target};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// A file or folder, relative to the project.
+    #[serde(default)]
+    path: String,
+    /// Or a package: its definitions in all loaded files.
+    #[serde(default)]
+    package: String,
+    /// Or a system of the project that is loaded.
+    #[serde(default)]
+    system: String,
+    /// Only these kinds: function, macro, generic-function, method, variable, class, struct, condition, type, …
+    #[serde(default)]
+    kinds: Vec<String>,
+    /// Only what nothing else uses, surest first, each with what might still reach it.
+    #[serde(default)]
+    unused: bool,
+    #[serde(flatten)]
+    paging: Paging,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Listed {
+    definitions: Vec<Outlined>,
+    #[serde(flatten)]
+    page: Page,
+    /// How many definitions were looked at.
+    looked_at: usize,
+    /// Files that are not loaded as they are: read off the text, uses not counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_loaded: Vec<String>,
+}
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "outline",
+        title: "List definitions, or find dead code",
+        description: "Lists the definitions of a file, folder, package or system, each with kind, place, whether it is \
+            exported, and how many lines use it: in other definitions, in tests, in itself. With unused=true it finds \
+            dead code: what nothing else uses, the surest first, with what might still reach it (exported, quoted, \
+            named in a string, used by tests, in files that are not loaded). Use it to get to know a module in one \
+            call.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<Arguments, Listed>(about, outline).of_image()
+}
+
+fn outline(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+    let mut targets =
+        [given.path, given.package, given.system].map(|text| Some(text).filter(|text| !text.is_empty()));
+    let of = match &mut targets {
+        [Some(path), None, None] => Target::Path(std::mem::take(path)),
+        [None, Some(package), None] => Target::Package(std::mem::take(package)),
+        [None, None, Some(system)] => Target::System(std::mem::take(system)),
+        [None, None, None] => Target::Path(".".to_owned()),
+        _ => return Err(Failure::Arguments("Give one of path, package and system.".to_owned())),
+    };
+    let request = OutlineRequest { of, kinds: given.kinds, unused: given.unused };
+    let text = session.text().ok();
+    let answer = session.bank()?.outline(&request, text.map(|text| &**text), &call.control(ALLOWED))?;
+    let (definitions, page) = given.paging.cut(answer.definitions)?;
+    let listed = Listed { definitions, page, looked_at: answer.looked_at, not_loaded: answer.not_loaded };
+    Answer::new(text_of(&listed, request.unused), &listed, Outcome::Answered)
+}
+
+fn text_of(listed: &Listed, unused: bool) -> String {
+    let mut text = match (unused, listed.page.total) {
+        (true, 0) => format!("All of {} definitions are used.", listed.looked_at),
+        (true, total) => format!("{total} of {} definitions are used by no other:", listed.looked_at),
+        (false, total) => format!("{total} definitions:"),
+    };
+    for each in &listed.definitions {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n{}-{} {} {}", each.place, each.end, each.kind, each.name);
+        if each.exported {
+            text.push_str(" exported");
+        }
+        if let Some(uses) = each.uses {
+            let _ =
+                write!(text, " uses: {} others, {} tests, {} itself", uses.others, uses.tests, uses.itself);
+        }
+        if let Some(line) = &each.text {
+            let _ = write!(text, "\n    {line}");
+        }
+        for reason in &each.reached_by {
+            let _ = write!(text, "\n    {reason}");
+        }
+    }
+    text.push_str(&listed.page.rest(listed.definitions.len()));
+    if !listed.not_loaded.is_empty() {
+        let _ = write!(
+            text,
+            "\n\nNot loaded as they are, so their uses are not counted: {}.",
+            listed.not_loaded.join(", ")
+        );
+    }
+    text
+}

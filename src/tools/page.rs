@@ -1,0 +1,114 @@
+//! Long lists in pages: an answer fits what a model can read, and says how to go on.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Failure;
+use super::words::quoted;
+
+/// The most characters of the lists in a structured answer: some 9,000 tokens, so that all of it stays below 10,000.
+pub(super) const MOST: usize = 36_000;
+
+/// Which part of a list is wanted.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+pub(super) struct Paging {
+    /// The most entries to give; fewer come if they would be too long.
+    #[serde(default = "default_limit")]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub(super) limit: usize,
+    /// The `cursor` of the answer before, to go on from there.
+    #[serde(default)]
+    pub(super) cursor: String,
+}
+
+fn default_limit() -> usize {
+    200
+}
+
+/// Where a list goes on.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Page {
+    /// How many entries there are in all.
+    pub(super) total: usize,
+    /// Pass it as `cursor` to get the entries that follow; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cursor: Option<String>,
+}
+
+impl Paging {
+    /// How many entries to pass over.
+    pub(super) fn offset(&self) -> Result<usize, Failure> {
+        if self.cursor.is_empty() {
+            return Ok(0);
+        }
+        self.cursor.parse().map_err(|_| {
+            Failure::Arguments(format!(
+                "{} is no cursor: give the one that the answer before had.",
+                quoted(&self.cursor)
+            ))
+        })
+    }
+
+    /// The wanted part of all `entries`.
+    pub(super) fn cut<T: Serialize>(&self, entries: Vec<T>) -> Result<(Vec<T>, Page), Failure> {
+        let (total, offset) = (entries.len(), self.offset()?);
+        Ok(self.fit(entries.into_iter().skip(offset).take(self.limit).collect(), total, offset))
+    }
+
+    /// As many of `entries`, which begin at `offset` of `total`, as fit. At least one: nothing is cut inside an entry.
+    pub(super) fn fit<T: Serialize>(
+        &self,
+        mut entries: Vec<T>,
+        total: usize,
+        offset: usize,
+    ) -> (Vec<T>, Page) {
+        let mut room = MOST;
+        let fitting = entries.iter().take_while(|entry| {
+            let length = serde_json::to_string(entry).map_or(0, |text| text.chars().count() + 1);
+            let fits = length <= room;
+            room = room.saturating_sub(length);
+            fits
+        });
+        let count = fitting.count().max(1);
+        entries.truncate(count);
+        let end = offset + entries.len();
+        let cursor = (end < total && !entries.is_empty()).then(|| end.to_string());
+        (entries, Page { total, cursor })
+    }
+}
+
+impl Page {
+    /// The line that a text ends with if more follows.
+    pub(super) fn rest(&self, shown: usize) -> String {
+        match &self.cursor {
+            Some(cursor) => {
+                format!("\n\n{shown} of {} are shown; pass cursor {cursor:?} for what follows.", self.total)
+            }
+            None => String::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_join_to_the_whole_and_none_is_too_long() {
+        let entries: Vec<String> = (0..500).map(|number| format!("{number:0>200}")).collect();
+        let (mut all, mut cursor, mut pages) = (Vec::new(), String::new(), 0);
+        loop {
+            let (part, page) = Paging { limit: 300, cursor }.cut(entries.clone()).unwrap();
+            assert!(serde_json::to_string(&part).unwrap().len() <= MOST + 2);
+            assert_eq!(page.total, 500);
+            all.extend(part);
+            pages += 1;
+            match page.cursor {
+                Some(next) => cursor = next,
+                None => break,
+            }
+        }
+        assert_eq!((all, pages), (entries, 3));
+        assert!(Paging { limit: 1, cursor: "x".into() }.offset().is_err());
+    }
+}

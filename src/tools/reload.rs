@@ -1,0 +1,65 @@
+//! The tool reload: brings the image up to the disk.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::arguments::Timeout;
+use super::load_system::listener;
+use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::query::load_system::LoadStatus;
+use crate::query::reload::{ReloadAnswer, ReloadRequest};
+use crate::render::project as text;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// Files, relative to the project. Left out: all that have changed since they were loaded.
+    #[serde(default)]
+    paths: Vec<String>,
+    /// Remove definitions from the image that their file does not have any more. They are listed in any case.
+    #[serde(default)]
+    remove: bool,
+    #[serde(flatten)]
+    timeout: Timeout,
+}
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "reload",
+        title: "Bring the image up to the disk",
+        description: "Loads again what has changed on disk since it was loaded, and what depends on it, and reports what \
+            the compiler says. Definitions that their file does not have any more (renamed, deleted) are listed, and \
+            removed from the image with remove. Call it after editing files. This runs the project's code.",
+        effect: Effect::Runs,
+    };
+    Tool::new::<Arguments, ReloadAnswer>(about, reload)
+}
+
+fn reload(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+    let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
+    let request = ReloadRequest::new(given.paths, given.remove);
+    let answer = session.bank()?.reload(&request, &control, Some(listener(call)))?;
+    let mut shown = match answer.changed.as_slice() {
+        _ if answer.nothing_loaded => "Nothing of the project is loaded: call load-system.".to_owned(),
+        [] => "No file has changed since it was loaded.".to_owned(),
+        changed => format!("Changed since they were loaded: {}.", changed.join(", ")),
+    };
+    // Writing to a string cannot fail.
+    if !answer.nothing_loaded {
+        let _ = write!(shown, "\n{}", text::load(&answer.load));
+    }
+    if !answer.left.is_empty() {
+        shown.push_str("\nThe image has definitions that their files do not have any more:");
+        for left in &answer.left {
+            let removed = if left.removed { " (removed)" } else { "" };
+            let _ = write!(shown, "\n  {}: {} {}{removed}", left.path, left.kind, left.name);
+        }
+        if !given.remove {
+            shown.push_str("\nCall reload with remove to take them out of the image.");
+        }
+    }
+    let ended = if answer.load.status == LoadStatus::Loaded { Outcome::Answered } else { Outcome::Failed };
+    Answer::new(shown, &answer, ended)
+}

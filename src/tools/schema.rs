@@ -1,0 +1,226 @@
+//! JSON schemas (draft 2020-12) from Rust types, as MCP wants them.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+/// The schema of a tool's arguments.
+pub(super) fn input<T: JsonSchema>() -> Map<String, Value> {
+    let mut schema =
+        finish(SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value());
+    // Structures that are flattened into others cannot say it themselves.
+    schema.insert("additionalProperties".to_owned(), Value::Bool(false));
+    schema
+}
+
+/// The schema of a tool's structured answer: an outline of what serializing writes. What an answer means its keys and the
+/// tool's description tell; programs check, and do not read. So it has no prose, and below [`DEPTH`] objects are objects.
+pub(super) fn output<T: JsonSchema>() -> Map<String, Value> {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    let mut schema = finish(settings.into_generator().into_root_schema_for::<T>().to_value());
+    let definitions = match schema.remove("$defs") {
+        Some(Value::Object(definitions)) => definitions,
+        _ => Map::new(),
+    };
+    let required = schema.get("required").cloned();
+    let Value::Object(mut outline) = outline(&Value::Object(schema), &definitions, DEPTH) else {
+        return Map::new();
+    };
+    outline.insert("type".to_owned(), "object".into());
+    outline.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+    outline.extend(required.map(|required| ("required".to_owned(), required)));
+    outline
+}
+
+/// How many objects within each other an output schema tells apart: the answer itself, and no objects in it. With many
+/// tools, more would leave a model less room than it is worth.
+const DEPTH: usize = 1;
+
+/// `schema` without words and bounds, with definitions in their places. It accepts all that `schema` accepts.
+fn outline(schema: &Value, definitions: &Map<String, Value>, depth: usize) -> Value {
+    let Value::Object(schema) = schema else { return json!({}) };
+    let inner = |schema: &Value, depth| outline(schema, definitions, depth);
+    if let Some(name) = schema.get("$ref").and_then(Value::as_str) {
+        let definition = name.rsplit('/').next().and_then(|name| definitions.get(name));
+        return definition.map_or_else(|| json!({}), |definition| inner(definition, depth));
+    }
+    if let Some(choices) = schema.get("anyOf").and_then(Value::as_array) {
+        // What may be absent is never null in what is written; what must be there may be.
+        let is_null = |choice: &&Value| choice.get("type").is_some_and(|kind| kind == "null");
+        let others: Vec<Value> =
+            choices.iter().filter(|choice| !is_null(choice)).map(|choice| inner(choice, depth)).collect();
+        let with_null = schema.contains_key(KEEPS_NULL);
+        return match (others.as_slice(), with_null) {
+            ([only], false) => only.clone(),
+            _ => json!({ "anyOf": choices.iter().map(|choice| inner(choice, depth)).collect::<Vec<_>>() }),
+        };
+    }
+    match schema.get("type").and_then(Value::as_str) {
+        Some("object") if depth > 0 && schema.get("properties").is_some_and(Value::is_object) => {
+            let required = schema.get("required").and_then(Value::as_array);
+            let is_required =
+                |name: &str| required.is_some_and(|required| required.iter().any(|other| other == name));
+            let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+            let properties = properties.map(|(name, property)| {
+                let mut property = property.clone();
+                if let (Value::Object(property), true) = (&mut property, is_required(name)) {
+                    property.insert(KEEPS_NULL.to_owned(), Value::Bool(true));
+                }
+                (name.clone(), inner(&property, depth - 1))
+            });
+            json!({ "type": "object", "properties": properties.collect::<Map<_, _>>() })
+        }
+        Some("array") => match schema.get("items") {
+            Some(items) => json!({ "type": "array", "items": inner(items, depth) }),
+            None => json!({ "type": "array" }),
+        },
+        Some(kind) => json!({ "type": kind }),
+        // An enumeration whose variants have descriptions, or hold data.
+        None if schema
+            .get("oneOf")
+            .and_then(Value::as_array)
+            .is_some_and(|choices| is_of_strings(choices)) =>
+        {
+            json!({ "type": "string" })
+        }
+        None => json!({}),
+    }
+}
+
+/// Marks a property that must be there, so that its null counts.
+const KEEPS_NULL: &str = "x-keeps-null";
+
+fn is_of_strings(choices: &[Value]) -> bool {
+    choices.iter().all(|choice| choice.get("type").is_some_and(|kind| kind == "string"))
+}
+
+/// Takes away what says nothing to a model (the Rust type's name and words) or is not of the standard.
+fn finish(schema: Value) -> Map<String, Value> {
+    let Value::Object(mut schema) = schema else { return Map::new() };
+    schema.remove("$schema");
+    schema.remove("title");
+    schema.remove("description");
+    // A type without fields has no properties in its schema, and some hosts insist on them.
+    schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+    let mut schema = Value::Object(schema);
+    plain(&mut schema);
+    match schema {
+        Value::Object(schema) => schema,
+        _ => Map::new(),
+    }
+}
+
+/// Makes a schema portable, at every depth. Rust's number formats (`uint32`, …) are none of JSON schema's. A list of
+/// types with null in it is refused by some hosts: what may be absent is never null in what is written, and may be left
+/// out of what is read, so null goes; what is required becomes a choice.
+fn plain(schema: &mut Value) {
+    match schema {
+        Value::Object(object) => {
+            let number = object.get("format").and_then(Value::as_str).is_some_and(|format| {
+                format.starts_with("uint")
+                    || format.starts_with("int")
+                    || matches!(format, "float" | "double")
+            });
+            if number {
+                object.remove("format");
+            }
+            let required = object.get("required").cloned().unwrap_or_default();
+            let is_required = |name: &str| {
+                required.as_array().is_some_and(|required| required.iter().any(|other| other == name))
+            };
+            if let Some(Value::Object(properties)) = object.get_mut("properties") {
+                for (name, property) in properties {
+                    single_type(property, is_required(name));
+                }
+            }
+            object.values_mut().for_each(plain);
+        }
+        Value::Array(array) => array.iter_mut().for_each(plain),
+        _ => (),
+    }
+}
+
+/// Replaces a property's list of types: by the one that is not null, or by a choice between them.
+fn single_type(property: &mut Value, may_be_null: bool) {
+    let Value::Object(property) = property else { return };
+    let Some(Value::Array(types)) = property.get("type").cloned() else { return };
+    match types.iter().filter(|kind| *kind != "null").collect::<Vec<_>>().as_slice() {
+        [only] if !may_be_null => {
+            property.insert("type".to_owned(), (*only).clone());
+        }
+        _ => {
+            property.remove("type");
+            let choices = types.iter().map(|kind| {
+                let mut choice = Map::from_iter([("type".to_owned(), kind.clone())]);
+                if kind != "null" {
+                    for bound in ["minimum", "maximum", "items"] {
+                        choice.extend(property.remove(bound).map(|value| (bound.to_owned(), value)));
+                    }
+                }
+                Value::Object(choice)
+            });
+            let choices = choices.collect();
+            property.insert("anyOf".to_owned(), Value::Array(choices));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Serialize;
+
+    #[derive(Serialize, JsonSchema)]
+    struct Sample {
+        count: u32,
+        line: Option<u32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        path: Option<String>,
+    }
+
+    #[derive(Serialize, JsonSchema)]
+    #[allow(dead_code)]
+    enum Choice {
+        /// One.
+        One,
+        /// The other.
+        Other,
+    }
+
+    #[derive(Serialize, JsonSchema)]
+    struct Outer {
+        list: Vec<Sample>,
+        choice: Choice,
+        deep: Deep,
+    }
+
+    #[derive(Serialize, JsonSchema)]
+    struct Deep {
+        deeper: Sample,
+    }
+
+    #[test]
+    fn schemas_have_one_type_a_property_and_no_formats_of_rusts() {
+        let expected = json!({
+            "count": { "type": "integer" },
+            "line": { "anyOf": [{ "type": "integer" }, { "type": "null" }] },
+            "path": { "type": "string" },
+        });
+        assert_eq!(output::<Sample>()["properties"], expected);
+        assert_eq!(output::<Sample>()["required"], json!(["count", "line"]));
+    }
+
+    #[test]
+    fn outlines_have_no_definitions_and_no_depths() {
+        let expected = json!({
+            "type": "object",
+            "properties": {
+                "list": { "type": "array", "items": { "type": "object" } },
+                "choice": { "type": "string" },
+                "deep": { "type": "object" },
+            },
+            "required": ["list", "choice", "deep"],
+        });
+        assert_eq!(Value::Object(output::<Outer>()), expected);
+    }
+}

@@ -1,0 +1,307 @@
+//! What all calls share: SBCL, which starts when a tool first needs it, the index of the project's text, and what the
+//! person who started the program allows.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::call::{Call, Failure};
+use super::{Object, Tools};
+use crate::Steelbank;
+use crate::query::Error;
+use crate::steelbank::recovery::{Cause, Loaded, Recovery};
+use steelbank_text::TextIndex;
+
+/// What every tool can use. Shared by all calls; cheap to clone.
+#[derive(Clone)]
+pub struct Session {
+    lisp: Arc<Lisp>,
+    text: Arc<Text>,
+    project: Arc<ProjectRoot>,
+    permissions: Permissions,
+    tools: Tools,
+    /// How the loads of this session ended, by system or file.
+    loads: Arc<Mutex<BTreeMap<String, Load>>>,
+    recovery: Arc<Recovery>,
+}
+
+/// The folder of the project that the tools are about, as far as it is known.
+#[derive(Debug, Default)]
+pub struct ProjectRoot {
+    folder: Mutex<Option<PathBuf>>,
+}
+
+impl ProjectRoot {
+    /// The project in `folder`, if there is one.
+    pub fn new(folder: Option<PathBuf>) -> Arc<Self> {
+        Arc::new(Self { folder: Mutex::new(folder) })
+    }
+
+    /// The project's folder.
+    pub fn folder(&self) -> Option<PathBuf> {
+        self.folder.lock().clone()
+    }
+}
+
+/// The index of the project's text, before and after it is opened.
+struct Text {
+    index: OnceLock<Arc<TextIndex>>,
+    open: Box<dyn Fn() -> Result<TextIndex, String> + Send + Sync>,
+    opening: Mutex<()>,
+}
+
+type Start = dyn FnOnce() -> Result<Steelbank, Error> + Send;
+
+/// SBCL, before and after it starts.
+struct Lisp {
+    bank: OnceLock<Result<Steelbank, Failure>>,
+    start: Mutex<Option<Box<Start>>>,
+}
+
+/// What tools may do besides reading and loading. Nothing of it unless the person who starts the program says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Permissions {
+    /// To evaluate code that is no file's.
+    pub eval: bool,
+    /// To write files of the project.
+    pub edits: bool,
+}
+
+impl Permissions {
+    /// Everything: what a person asks for at a terminal.
+    pub const ALL: Self = Self { eval: true, edits: true };
+}
+
+/// A permission that a call needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permission {
+    /// See [`Permissions::eval`].
+    Eval,
+    /// See [`Permissions::edits`].
+    Edits,
+}
+
+/// How a load ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub(super) struct Load {
+    /// The system or file.
+    pub(super) name: String,
+    /// Whether all of it is loaded.
+    pub(super) loaded: bool,
+    /// What came of it, in a line.
+    pub(super) outcome: String,
+}
+
+impl Session {
+    /// A session over `bank`, which has been started.
+    pub fn new(bank: Steelbank) -> Self {
+        Self::starting(|| Ok(bank))
+    }
+
+    /// A session whose SBCL is made by `start` when a tool first needs it.
+    pub fn starting(start: impl FnOnce() -> Result<Steelbank, Error> + Send + 'static) -> Self {
+        let lisp = Lisp { bank: OnceLock::new(), start: Mutex::new(Some(Box::new(start))) };
+        Self {
+            lisp: Arc::new(lisp),
+            text: text(|| {
+                let why =
+                    "There is no project whose text could be searched: start steelbank with --project DIR.";
+                Err(why.to_owned())
+            }),
+            project: Arc::default(),
+            permissions: Permissions::default(),
+            tools: Tools::all().clone(),
+            loads: Arc::default(),
+            recovery: Arc::default(),
+        }
+    }
+
+    /// The same session, with the index of the project's text, or why there is none. `open` runs when a tool
+    /// needs it, until it gives one.
+    #[must_use]
+    pub fn with_text(mut self, open: impl Fn() -> Result<TextIndex, String> + Send + Sync + 'static) -> Self {
+        self.text = text(open);
+        self
+    }
+
+    /// The same session, whose tools may do what `permissions` says.
+    #[must_use]
+    pub fn allowing(mut self, permissions: Permissions) -> Self {
+        self.permissions = permissions;
+        self
+    }
+
+    /// The same session, about the project of `project`: who starts SBCL and opens the index of the text looks there, too.
+    #[must_use]
+    pub fn with_project(mut self, project: Arc<ProjectRoot>) -> Self {
+        self.project = project;
+        self
+    }
+
+    /// Whether nobody has said yet which project the tools are about, and it can still be said.
+    pub fn lacks_project(&self) -> bool {
+        self.project.folder().is_none() && self.lisp.bank.get().is_none()
+    }
+
+    /// The tools are about the project in `folder`, if they are about none.
+    pub fn name_project(&self, folder: PathBuf) {
+        if self.lacks_project() {
+            *self.project.folder.lock() = Some(folder);
+        }
+    }
+
+    /// The same session, which offers these tools and no others.
+    #[must_use]
+    pub fn with_tools(mut self, tools: Tools) -> Self {
+        self.tools = tools;
+        self
+    }
+
+    /// The tools that it offers.
+    pub fn tools(&self) -> &Tools {
+        &self.tools
+    }
+
+    /// SBCL and its indexes, started if it was not.
+    ///
+    /// # Errors
+    /// SBCL did not start, now or before.
+    pub fn bank(&self) -> Result<&Steelbank, Failure> {
+        let started = self.lisp.bank.get_or_init(|| match self.lisp.start.lock().take() {
+            Some(start) => {
+                let bank = start().map_err(Failure::from)?;
+                self.tell_of_death(&bank);
+                Ok(bank)
+            }
+            // Only a start that unwound can leave none.
+            None => Err(Failure::Engine("SBCL did not start.".to_owned())),
+        });
+        started.as_ref().map_err(Clone::clone)
+    }
+
+    /// Has Lisp's death start it again, if somebody can.
+    fn tell_of_death(&self, bank: &Steelbank) {
+        if !self.recovery.is_armed() {
+            return;
+        }
+        let (lisp, recovery) = (bank.lisp(), Arc::clone(&self.recovery));
+        // Without a thread, restart-lisp is left.
+        let _ = std::thread::Builder::new().name("steelbank-death".into()).spawn(move || {
+            let reason = lisp.wait_for_death();
+            // What never was ready would not be the next time either.
+            if lisp.status().start_microseconds.is_some() {
+                recovery.ask(Cause::Died(reason));
+            }
+        });
+    }
+
+    /// SBCL and its indexes, if a tool has needed them already.
+    pub fn started(&self) -> Option<&Steelbank> {
+        self.lisp.bank.get()?.as_ref().ok()
+    }
+
+    /// The index of the project's text.
+    ///
+    /// # Errors
+    /// There is no project: the sentence says how to name one.
+    pub fn text(&self) -> Result<&Arc<TextIndex>, Failure> {
+        let _one_at_a_time = self.text.opening.lock();
+        if self.text.index.get().is_none() {
+            let index = (self.text.open)().map_err(Failure::Engine)?;
+            let _ = self.text.index.set(Arc::new(index));
+        }
+        self.text.index.get().ok_or_else(|| Failure::Engine("The text index did not open.".to_owned()))
+    }
+
+    /// Whether tools may do what `permission` stands for.
+    ///
+    /// # Errors
+    /// They may not: the sentence says who can allow it, and how.
+    pub fn permit(&self, permission: Permission) -> Result<(), Failure> {
+        let (allowed, what, option) = match permission {
+            Permission::Eval => (self.permissions.eval, "evaluates code", "--allow-eval"),
+            Permission::Edits => (self.permissions.edits, "writes files of the project", "--allow-edits"),
+        };
+        if allowed {
+            return Ok(());
+        }
+        Err(Failure::Engine(format!(
+            "This {what}, which this server was not allowed to do. Its user can allow it by starting it with \
+             `steelbank serve {option}`."
+        )))
+    }
+
+    /// What is known of Lisp's deaths, and how it is started again.
+    pub fn recovery(&self) -> &Arc<Recovery> {
+        &self.recovery
+    }
+
+    /// The folder of the project that the tools are about.
+    pub fn project_folder(&self) -> Option<PathBuf> {
+        self.project.folder()
+    }
+
+    /// Loads again what the image before this one had loaded, in that order. What does not load is told by `status`.
+    pub fn load_again(&self, loads: &[Loaded]) {
+        const ALLOWED: u64 = 3600;
+        for loaded in loads {
+            let (tool, arguments) = match loaded {
+                Loaded::System(name) => {
+                    ("load-system", Object::from_iter([("system".to_owned(), name.as_str().into())]))
+                }
+                Loaded::Project => ("load-system", Object::new()),
+                Loaded::File(path) => {
+                    ("load-file", Object::from_iter([("path".to_owned(), path.as_str().into())]))
+                }
+            };
+            let mut arguments = arguments;
+            arguments.insert("timeout_seconds".to_owned(), ALLOWED.into());
+            if let Ok(tool) = Tools::all().get(tool) {
+                // How it ended is noted, as of every load.
+                let _ = tool.call(self, arguments, &Call::default());
+            }
+        }
+    }
+
+    /// Remembers how a load ended.
+    pub(super) fn note_load(&self, load: Load) {
+        self.loads.lock().insert(load.name.clone(), load);
+    }
+
+    /// How the loads ended, by name.
+    pub(super) fn loads(&self) -> Vec<Load> {
+        self.loads.lock().values().cloned().collect()
+    }
+}
+
+fn text(open: impl Fn() -> Result<TextIndex, String> + Send + Sync + 'static) -> Arc<Text> {
+    Arc::new(Text { index: OnceLock::new(), open: Box::new(open), opening: Mutex::new(()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sbcl_is_asked_to_start_once_and_the_reason_is_kept() {
+        let session = Session::starting(|| Err(Error::Index("no file".to_owned())));
+        assert!(session.started().is_none());
+        let why = session.bank().err();
+        assert!(why.as_ref().is_some_and(|why| why.to_string().contains("no file")), "{why:?}");
+        assert_eq!(session.bank().err(), why);
+    }
+
+    #[test]
+    fn what_is_not_allowed_says_how_to_allow_it() {
+        let session = Session::starting(|| Err(Error::NeverBegan));
+        let why = session.permit(Permission::Edits).unwrap_err().to_string();
+        assert!(why.contains("serve --allow-edits"), "{why}");
+        let allowed = session.allowing(Permissions { edits: true, ..Permissions::default() });
+        assert_eq!(allowed.permit(Permission::Edits), Ok(()));
+        assert!(allowed.permit(Permission::Eval).is_err());
+    }
+}

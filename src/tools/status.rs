@@ -1,0 +1,152 @@
+//! The tool `status`: how the server is. It answers in every state, also when Lisp has died.
+
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::arguments::NoArguments;
+use super::session::Load;
+use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::engine::State;
+use crate::steelbank::recovery::Restart;
+
+/// How the server is.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct StatusAnswer {
+    /// The version of steelbank.
+    version: &'static str,
+    /// What Lisp is doing: starting, ready, busy or dead.
+    lisp: LispState,
+    /// Why Lisp has died.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// Jobs that wait for Lisp.
+    queued: usize,
+    /// Jobs that Lisp has done.
+    completed: u64,
+    /// Lisp threads that were given up, because what ran on them could not be stopped.
+    abandoned_threads: u64,
+    /// How long SBCL took to start, in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_microseconds: Option<u64>,
+    /// Cross references in the index, from which the who-calls family is answered.
+    records: usize,
+    /// The project's folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    project: Option<String>,
+    /// Whether a system or file is being loaded now.
+    loading: bool,
+    /// How loading systems and files ended, those of --system included; each one's last time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    loads: Vec<Load>,
+    /// When and why Lisp was started again, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    restarts: Vec<Restart>,
+    /// What to do about a dead Lisp.
+    #[serde(skip)]
+    advice: &'static str,
+    /// What is to be known of restarts.
+    #[serde(skip)]
+    recovery: Vec<String>,
+    /// Trouble that was not a call's own, oldest first.
+    reports: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum LispState {
+    Starting,
+    Ready,
+    Busy,
+    Dead,
+}
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "status",
+        title: "State of the server",
+        description: "Tells whether Lisp is ready, busy or dead, how many calls wait, and what went wrong in the \
+            background. Use it when another tool timed out or says that Lisp has died.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<NoArguments, StatusAnswer>(about, answer).at_once()
+}
+
+fn answer(session: &Session, _: NoArguments, _: &Call) -> Result<Answer, Failure> {
+    let answer = status(session)?;
+    Answer::new(text(&answer), &answer, Outcome::Answered)
+}
+
+fn status(session: &Session) -> Result<StatusAnswer, Failure> {
+    let bank = session.bank()?;
+    let status = bank.status();
+    let (lisp, reason) = match status.state {
+        State::Cold | State::Starting => (LispState::Starting, None),
+        State::Ready => (LispState::Ready, None),
+        State::Busy => (LispState::Busy, None),
+        State::Dead { reason } => (LispState::Dead, Some(reason)),
+    };
+    Ok(StatusAnswer {
+        version: env!("CARGO_PKG_VERSION"),
+        lisp,
+        reason,
+        queued: status.queued,
+        completed: status.completed,
+        abandoned_threads: status.abandoned_threads,
+        start_microseconds: status.start_microseconds,
+        records: bank.index().record_count(),
+        project: bank.project().root().map(|root| root.display().to_string()),
+        loading: bank.is_loading(),
+        loads: session.loads(),
+        restarts: session.recovery().restarts(),
+        advice: session.recovery().advice(),
+        recovery: session.recovery().sentences(),
+        reports: status.reports,
+    })
+}
+
+fn text(answer: &StatusAnswer) -> String {
+    let mut text = match (answer.lisp, &answer.reason) {
+        (LispState::Starting, _) => "Lisp is starting.".to_owned(),
+        (LispState::Ready, _) => "Lisp is ready.".to_owned(),
+        (LispState::Busy, _) if answer.loading => {
+            format!("Lisp is loading a system; {} jobs wait.", answer.queued)
+        }
+        (LispState::Busy, _) => format!("Lisp is busy; {} jobs wait.", answer.queued),
+        (LispState::Dead, reason) => format!(
+            "Lisp has died: {}. The who-calls family still answers from the index; for the rest {}.",
+            reason.as_deref().unwrap_or("for no known reason").trim_end_matches('.'),
+            answer.advice
+        ),
+    };
+    // Writing to a string cannot fail.
+    let _ = write!(
+        text,
+        "\nsteelbank {}, {} jobs done, {} cross references in the index.",
+        answer.version, answer.completed, answer.records
+    );
+    if let Some(microseconds) = answer.start_microseconds {
+        let _ = write!(text, "\nSBCL started in {:.1} ms.", microseconds as f64 / 1000.0);
+    }
+    if answer.abandoned_threads > 0 {
+        let _ = write!(
+            text,
+            "\n{} threads were given up, because what ran on them could not be stopped.",
+            answer.abandoned_threads
+        );
+    }
+    if let Some(project) = &answer.project {
+        let _ = write!(text, "\nProject: {project}");
+    }
+    for sentence in &answer.recovery {
+        let _ = write!(text, "\n- {sentence}");
+    }
+    for load in &answer.loads {
+        let _ = write!(text, "\n- {}", load.outcome);
+    }
+    for report in &answer.reports {
+        let _ = write!(text, "\n- {report}");
+    }
+    text
+}

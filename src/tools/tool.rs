@@ -1,0 +1,245 @@
+//! What a tool is: a name, schemas, and a function from checked arguments to an answer. It knows no protocol.
+
+use std::sync::OnceLock;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+use super::call::{Answer, Call, Failure};
+use super::session::{Permission, Session};
+use super::words::{cut, sentence};
+use super::{arguments, budget, schema};
+use crate::Steelbank;
+use crate::engine::State;
+
+/// What a tool does to its surroundings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// It looks and changes nothing.
+    Reads,
+    /// It runs code, of the project or given by the caller, that can do anything.
+    Runs,
+    /// It writes files of the project.
+    Writes,
+}
+
+/// How a tool presents itself.
+#[derive(Debug, Clone, Copy)]
+pub struct About {
+    /// The name that it is called by.
+    pub name: &'static str,
+    /// The name for people: a few words.
+    pub title: &'static str,
+    /// What it does, and when to use it, for models.
+    pub description: &'static str,
+    /// What it does to its surroundings.
+    pub effect: Effect,
+}
+
+/// A JSON schema, or a call's arguments.
+pub type Object = Map<String, Value>;
+type Body = dyn Fn(&Session, Object, &Object, &Call) -> Result<Answer, Failure> + Send + Sync;
+
+/// A tool.
+pub struct Tool {
+    about: About,
+    permission: Option<Permission>,
+    of_image: bool,
+    at_once: bool,
+    turns_pages: bool,
+    schemas: OnceLock<Schemas>,
+    render: fn() -> Schemas,
+    body: Box<Body>,
+}
+
+struct Schemas {
+    input: Object,
+    output: Object,
+    /// Whether an answer that was cut can be had again from there: not if asking again does it again, and not if the tool
+    /// turns pages itself.
+    continues: bool,
+}
+
+/// What answers about the image say while a load changes it.
+const MOVING: &str = "A system is being loaded just now: what it defines may still be missing here. Ask again when the load has ended.";
+
+impl Tool {
+    /// A tool that takes `A`, described by its schema, and promises an answer of `O`'s schema.
+    ///
+    /// `A` should have serde defaults for what may be left out. Arguments that it does not have are refused.
+    pub fn new<A, O>(
+        about: About,
+        body: impl Fn(&Session, A, &Call) -> Result<Answer, Failure> + Send + Sync + 'static,
+    ) -> Self
+    where
+        A: DeserializeOwned + JsonSchema,
+        O: Serialize + JsonSchema,
+    {
+        Self {
+            about,
+            permission: None,
+            of_image: false,
+            at_once: false,
+            turns_pages: false,
+            schemas: OnceLock::new(),
+            render: || Schemas {
+                input: schema::input::<A>(),
+                output: schema::output::<O>(),
+                continues: false,
+            },
+            body: Box::new(move |session, given, schema, call| {
+                let read = arguments::read(about.name, schema, given).map_err(Failure::Arguments)?;
+                body(session, read, call)
+            }),
+        }
+    }
+
+    /// The same tool, whose answers are about the image, and say so when a load is changing it.
+    #[must_use]
+    pub fn of_image(mut self) -> Self {
+        self.of_image = true;
+        self
+    }
+
+    /// The same tool, which neither waits for Lisp nor walks a tree: it may be carried out on the thread that reads
+    /// the requests.
+    #[must_use]
+    pub fn at_once(mut self) -> Self {
+        self.at_once = true;
+        self
+    }
+
+    /// The same tool, which cuts its answers itself and takes a `cursor`. Others are cut at their longest list.
+    #[must_use]
+    pub fn turns_pages(mut self) -> Self {
+        self.turns_pages = true;
+        self
+    }
+
+    /// The same tool, each call of which needs `permission`. A tool that needs it for some calls only asks
+    /// [`Session::permit`] itself.
+    #[must_use]
+    pub fn needs(mut self, permission: Permission) -> Self {
+        self.permission = Some(permission);
+        self
+    }
+
+    /// The name that it is called by.
+    pub fn name(&self) -> &'static str {
+        self.about.name
+    }
+
+    /// How it presents itself.
+    pub fn about(&self) -> About {
+        self.about
+    }
+
+    /// Whether it neither waits for Lisp nor walks a tree.
+    pub fn is_at_once(&self) -> bool {
+        self.at_once
+    }
+
+    fn schemas(&self) -> &Schemas {
+        self.schemas.get_or_init(|| {
+            let mut schemas = (self.render)();
+            if let Some(Value::Object(properties)) = schemas.input.get_mut("properties")
+                && self.about.effect == Effect::Reads
+                && !properties.contains_key("cursor")
+                && !self.turns_pages
+            {
+                let cursor = json!({ "type": "string", "description": "Continues a cut answer: the `cursor` that it gave." });
+                properties.insert("cursor".to_owned(), cursor);
+                schemas.continues = true;
+            }
+            if let Some(Value::Object(properties)) = schemas.output.get_mut("properties") {
+                budget::extend_output(properties);
+            }
+            if self.of_image
+                && let Some(Value::Object(properties)) = schemas.output.get_mut("properties")
+            {
+                // True while a system is being loaded: the answer may soon be another.
+                properties.insert("loading".to_owned(), json!({ "type": "boolean" }));
+            }
+            schemas
+        })
+    }
+
+    /// The schema of its arguments. Rendered once.
+    pub fn input(&self) -> &Object {
+        &self.schemas().input
+    }
+
+    /// The schema of its structured answer. Rendered once.
+    pub fn output(&self) -> &Object {
+        &self.schemas().output
+    }
+
+    /// The names of its arguments, and whether each must be given; those come first.
+    pub fn arguments(&self) -> Vec<(&str, bool)> {
+        let required = self.input().get("required").and_then(Value::as_array);
+        let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
+        let names = self.input().get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+        let mut names: Vec<_> = names.map(|name| (name.as_str(), is_required(name))).collect();
+        names.sort_by_key(|(name, required)| (!required, *name != "package", *name));
+        names
+    }
+
+    /// Checks `arguments` and carries the call out on this thread. Long answers are cut.
+    ///
+    /// # Errors
+    /// The arguments are wrong, the call is not allowed, or the engine cannot answer.
+    pub fn call(&self, session: &Session, mut arguments: Object, call: &Call) -> Result<Answer, Failure> {
+        let cursor = match arguments.get("cursor") {
+            Some(Value::String(cursor)) if self.schemas().continues => Some(budget::Cursor::read(cursor)?),
+            _ => None,
+        };
+        if cursor.is_some() {
+            arguments.remove("cursor");
+        }
+        if let Some(permission) = self.permission {
+            session.permit(permission)?;
+        }
+        let is_moving = || self.of_image && session.started().is_some_and(Steelbank::is_loading);
+        let moved = is_moving();
+        let outcome = (self.body)(session, arguments, self.input(), call);
+        let moving = moved || is_moving();
+        match outcome {
+            Ok(mut answer) => {
+                if !self.turns_pages && (call.budget() != usize::MAX || cursor.is_some()) {
+                    budget::cut(&mut answer, cursor, call.budget(), self.schemas().continues);
+                }
+                answer.notes.extend(session.recovery().take_note());
+                if moving {
+                    answer.notes.push(MOVING.to_owned());
+                    if let Value::Object(structured) = &mut answer.structured {
+                        structured.insert("loading".to_owned(), Value::Bool(true));
+                    }
+                }
+                Ok(answer)
+            }
+            Err(Failure::Arguments(why)) if moving => {
+                Err(Failure::Arguments(format!("{} {MOVING}", cut(why, MOST_ERROR))))
+            }
+            Err(Failure::Arguments(why)) => Err(Failure::Arguments(cut(why, MOST_ERROR))),
+            Err(Failure::Engine(why)) => {
+                let why = session.started().and_then(not_started).unwrap_or(why);
+                let why = why.replace("restart steelbank to ask Lisp again", session.recovery().advice());
+                Err(Failure::Engine(cut(why, MOST_ERROR)))
+            }
+        }
+    }
+}
+
+/// Why SBCL has never been ready, if it has not: that sentence has the remedy, which the later ones lack.
+fn not_started(bank: &Steelbank) -> Option<String> {
+    let status = bank.status();
+    if status.start_microseconds.is_some() || !matches!(status.state, State::Dead { .. }) {
+        return None;
+    }
+    bank.lisp().wait_until_ready().err().map(|error| sentence(&error.to_string()))
+}
+
+/// The most characters of an error.
+const MOST_ERROR: usize = 4_000;

@@ -1,0 +1,249 @@
+//! The who-calls family: which code does what to a symbol, as the compiler recorded it.
+
+use std::fmt::Write as _;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::arguments::{Detail, Page, SymbolName};
+use super::budget::fit;
+use super::missing::{Found, Missing, resolve};
+use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::query::code_find_references::Certainty;
+use crate::query::text::Unseen;
+use crate::query::who::{Elsewhere, Place, Places, Position, User, WhoRequest};
+use crate::render::text;
+use steelbank_xref::Kind;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    #[serde(flatten)]
+    symbol: SymbolName,
+    #[serde(flatten)]
+    page: Page,
+    #[serde(flatten)]
+    detail: Detail,
+}
+
+/// More functions than this are on no page, so that their places need not be found.
+const MOST: usize = 600;
+
+/// What does it.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Listed {
+    /// The symbol as it is printed.
+    symbol: String,
+    /// How many functions there are, those left out included.
+    count: usize,
+    /// The functions.
+    users: Vec<Entry>,
+    /// Uses by code outside of functions.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    toplevel: Vec<TopLevel>,
+    /// The places in text that the image does not have as it stands.
+    #[serde(skip_serializing_if = "Unseen::is_empty")]
+    unseen: Unseen,
+    /// What is done with the symbol as another kind of thing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    elsewhere: Vec<Elsewhere>,
+    /// What the answer cannot cover.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cautions: Vec<String>,
+    /// Where the list goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
+
+/// A function and where it does it: `file:line:column`, by how sure the place is.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Entry {
+    name: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    places: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    approximate: Vec<String>,
+    /// By the expansion of a macro that stands there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    via: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    detail: Vec<Place>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct TopLevel {
+    at: String,
+    context: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evidence: Option<Certainty>,
+}
+
+impl Entry {
+    fn new(user: &User, shown: impl Fn(&str) -> String, detail: bool) -> Self {
+        let mut entry = Self {
+            name: user.name.clone(),
+            places: Vec::new(),
+            approximate: Vec::new(),
+            via: Vec::new(),
+            detail: if detail { user.places.clone() } else { Vec::new() },
+        };
+        for place in &user.places {
+            let Some(file) = place.file.as_deref().map(&shown) else { continue };
+            let Some(at) = &place.position else {
+                entry.approximate.push(file);
+                continue;
+            };
+            let text = format!("{file}:{}:{}", at.line, at.column);
+            match (at.evidence, &at.via) {
+                (Certainty::Exact, _) => entry.places.push(text),
+                (Certainty::Via, Some(operator)) => entry.via.push(format!("{text} {operator}")),
+                (Certainty::Via | Certainty::Approximate, _) => entry.approximate.push(text),
+            }
+        }
+        for places in [&mut entry.places, &mut entry.approximate, &mut entry.via] {
+            places.dedup();
+        }
+        entry
+    }
+
+    /// Its lines among the places.
+    fn lines(&self, text: &mut String) {
+        let named = |places: &[String]| places.iter().any(|place| place.contains(':'));
+        for (places, how) in [(&self.places, ""), (&self.approximate, " (approximate)")] {
+            for place in places.iter().filter(|_| named(places)) {
+                // Writing to a string cannot fail.
+                let _ = write!(text, "\n  {place}: {}{how}", self.name);
+            }
+        }
+        for place in &self.via {
+            let (place, operator) = place.split_once(' ').unwrap_or((place, ""));
+            let _ = write!(text, "\n  {place}: {} (via {operator})", self.name);
+        }
+    }
+
+    fn text_length(&self) -> usize {
+        let mut text = String::new();
+        self.lines(&mut text);
+        text.len() + self.name.len() + 3
+    }
+}
+
+fn top_level(path: &str, at: &Position, context: &str) -> TopLevel {
+    TopLevel {
+        at: format!("{path}:{}:{}", at.line, at.column),
+        context: context.to_owned(),
+        evidence: Some(at.evidence).filter(|evidence| *evidence != Certainty::Exact),
+    }
+}
+
+pub(super) fn calls() -> Tool {
+    tool(
+        Kind::Calls,
+        "who-calls",
+        "Who calls a function",
+        "Lists every function, method and macro whose compiled code calls the given function, as the compiler \
+         recorded it; text matches, comments and strings do not count. Use it before changing a signature or a \
+         behaviour, or to see how a function is used. Calls of (setf name), of compiler macros and of methods are \
+         included. Each has its places, file:line:column; for the lines' text ask code-find-references. Calls by top-level code are listed below, and files that the image does not \
+         have as they stand are named.",
+    )
+}
+
+pub(super) fn references() -> Tool {
+    tool(
+        Kind::References,
+        "who-references",
+        "Who reads a variable",
+        "Lists the code that reads the value of a special variable, global or constant. Lexical variables are not \
+         recorded. For writes use who-sets, for LET bindings who-binds.",
+    )
+}
+
+pub(super) fn binds() -> Tool {
+    tool(
+        Kind::Binds,
+        "who-binds",
+        "Who binds a variable",
+        "Lists the code that binds a special variable dynamically (LET, LAMBDA lists, PROGV with a known symbol). \
+         Use it to learn where a configuration variable gets its value for a while.",
+    )
+}
+
+pub(super) fn sets() -> Tool {
+    tool(
+        Kind::Sets,
+        "who-sets",
+        "Who assigns a variable",
+        "Lists the code that assigns a special or global variable (SETQ, SETF, INCF, PUSH and the like).",
+    )
+}
+
+pub(super) fn macroexpands() -> Tool {
+    tool(
+        Kind::Macroexpands,
+        "who-macroexpands",
+        "Who uses a macro",
+        "Lists the code in which a macro (or a compiler macro) was expanded: everything that must be compiled again \
+         when the macro changes.",
+    )
+}
+
+pub(super) fn specializes() -> Tool {
+    tool(
+        Kind::Specializes,
+        "who-specializes",
+        "Who specializes on a class",
+        "Lists the methods that have a class, or an object under EQL, as the specializer of one of their parameters: \
+         what a class can do, across all generic functions.",
+    )
+}
+
+fn tool(kind: Kind, name: &'static str, title: &'static str, description: &'static str) -> Tool {
+    let about = About { name, title, description, effect: Effect::Reads };
+    Tool::new::<Arguments, Found<Listed>>(about, move |session, given, call| who(session, kind, given, call))
+        .of_image()
+        .at_once()
+        .turns_pages()
+}
+
+fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+    let bank = session.bank()?;
+    let (symbol, offset) = (resolve(bank, given.symbol), given.page.offset()?);
+    let most = if call.budget() == usize::MAX { usize::MAX } else { MOST };
+    let mut request = WhoRequest::new(kind, symbol.name)
+        .package(symbol.package)
+        .places(Places::LinesUpTo(MOST))
+        .limit(given.page.limit().min(most));
+    request.offset = offset;
+    let mut answer = bank.who(&request)?;
+    let Some(subject) = &answer.symbol else {
+        let note = Some(&answer.unseen).filter(|unseen| !unseen.is_empty()).map(Unseen::sentence);
+        return Missing::new(&bank.index(), &answer.asked, answer.status, note).answer(Outcome::NotFound);
+    };
+    let symbol = subject.text.clone();
+    let shown = |file: &str| bank.project().shown(std::path::Path::new(file));
+    let mut users: Vec<Entry> =
+        answer.users.iter().map(|user| Entry::new(user, shown, given.detail.detail)).collect();
+    let fitting = fit(&users, call.budget(), Entry::text_length);
+    users.truncate(fitting);
+    answer.users.truncate(fitting);
+    let next = offset.saturating_add(fitting);
+    let left_out = answer.count.saturating_sub(next);
+    let mut text = text::who_page(&answer, offset);
+    let mut places = String::new();
+    users.iter().for_each(|user| user.lines(&mut places));
+    if !places.is_empty() {
+        let _ = write!(text, "\n\nPlaces:\n{places}");
+    }
+    let toplevel = answer.toplevel.iter();
+    let listed = Listed {
+        symbol,
+        count: answer.count,
+        users,
+        toplevel: toplevel.map(|found| top_level(&found.path, &found.position, &found.context)).collect(),
+        unseen: answer.unseen,
+        elsewhere: answer.elsewhere,
+        cautions: answer.cautions,
+        cursor: (left_out > 0).then(|| next.to_string()),
+    };
+    Answer::new(text, &Found::yes(listed), Outcome::Answered)
+}

@@ -1,0 +1,53 @@
+//! The words of sentences: quoting, shortening, ends.
+
+/// `text`, or its beginning if it is long.
+pub(super) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(100) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// `text` in quotes, shortened if it is long.
+pub fn quoted(text: &str) -> String {
+    format!("{:?}", shortened(text))
+}
+
+/// `text`, or its first `most` characters and a line that says how much is missing.
+pub(super) fn cut(text: String, most: usize) -> String {
+    if text.len() <= most {
+        return text;
+    }
+    match text.char_indices().nth(most) {
+        None => text,
+        Some((at, _)) => {
+            let rest = text[at..].chars().count();
+            format!("{}\n... cut here: {rest} more characters are left out.", &text[..at])
+        }
+    }
+}
+
+/// An error's words as a sentence.
+pub(super) fn sentence(words: &str) -> String {
+    let mut chars = words.chars();
+    let Some(first) = chars.next() else { return String::new() };
+    let end = if words.ends_with(['.', '!', '?']) { "" } else { "." };
+    format!("{}{}{end}", first.to_uppercase(), chars.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_between_characters_and_say_so() {
+        assert_eq!(cut("ää".into(), 2), "ää");
+        assert_eq!(cut("äää".into(), 2), "ää\n... cut here: 1 more characters are left out.");
+    }
+
+    #[test]
+    fn errors_become_sentences() {
+        assert_eq!(sentence("the request was cancelled"), "The request was cancelled.");
+        assert_eq!(sentence("Done."), "Done.");
+    }
+}

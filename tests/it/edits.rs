@@ -1,0 +1,226 @@
+//! Changing files through the tools, and bringing the image up to them.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use serde_json::{Value, json};
+use steelbank::Steelbank;
+use steelbank::query::edit_definition::{EditOperation, EditRequest};
+use steelbank::tools::{Answer, Call, Failure, Outcome, Permissions, Session, Tools};
+
+use crate::project::{folder, in_a_process_of_its_own, load, project};
+
+fn call(session: &Session, tool: &str, arguments: Value) -> Result<Answer, Failure> {
+    let Value::Object(arguments) = arguments else { unreachable!() };
+    Tools::all().get(tool).unwrap().call(session, arguments, &Call::default())
+}
+
+fn read(path: &Path) -> String {
+    String::from_utf8(fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn definitions_are_edited_in_their_files() {
+    in_a_process_of_its_own("edits::edits", &[]);
+}
+
+const TEXT: &str = "\u{feff}(defpackage :ed (:use :cl) (:export #:area))\r\n(in-package :ed)\r\n\r\n;; Tells.\r\n(defun area (x)\r\n  x) ; end\r\n\r\n(defmethod m ((x integer)) 1)\r\n(defmethod m :around ((x integer)) 2)\r\n";
+
+#[test]
+#[ignore = "run by definitions_are_edited_in_their_files"]
+fn edits() {
+    let root = folder("edits");
+    let outside = folder("edits-outside");
+    let path = root.join("ed.lisp");
+    fs::write(root.join("ed.asd"), "(defsystem \"ed\" :components ((:file \"ed\")))").unwrap();
+    fs::write(&path, TEXT).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    fs::write(outside.join("out.lisp"), "(defun out ())").unwrap();
+    symlink(outside.join("out.lisp"), root.join("link.lisp")).unwrap();
+    fs::create_dir(root.join("ocicl")).unwrap();
+    fs::write(root.join("ocicl/dep.lisp"), "(defun dep ())").unwrap();
+    let bank = project(&root, &root.join("cache"));
+    let edit = |definition: &str, operation, text: &str| {
+        bank.edit_definition(&EditRequest::new("ed.lisp", definition, operation, text))
+    };
+
+    // What nobody has loaded cannot be checked, and is said.
+    let answer = edit("area", EditOperation::Replace, "(defun area (x)\n  (list x))").unwrap();
+    assert!(answer.cautions[0].contains("Package ED is not loaded"), "{answer:?}");
+    assert_eq!(
+        (answer.path.as_str(), answer.line, answer.definition.as_str()),
+        ("ed.lisp", 5, "(defun area)")
+    );
+    assert_eq!(read(&path), TEXT.replace("  x) ;", "  (list x)) ;"), "comments, line ends and mark stay");
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    let diff = "--- ed.lisp\n+++ ed.lisp\n@@ -3,6 +3,6 @@\n \n ;; Tells.\n-(defun area (x)\n-  x) ; end\n+(defun area (x)\n+  (list x)) ; end\n \n (defmethod m ((x integer)) 1)\n";
+    assert_eq!(answer.diff, diff);
+
+    load(&bank, "ed");
+    let refused = |definition: &str, text: &str, said: &str| {
+        let before = read(&path);
+        let error = edit(definition, EditOperation::Replace, text).unwrap_err().to_string();
+        assert!(error.contains(said), "{error}");
+        assert_eq!(read(&path), before);
+    };
+    refused("m", "(a)", "(defmethod m :around (integer)) (line 9)");
+    refused("nope", "(a)", "It has (defpackage ed) (line 1)");
+    refused("area", "(a", "not one form");
+    refused("area", "(a) (b)", "2 forms");
+    refused("area", "(defun area () (cl:no-such-name))", "exports no symbol NO-SUCH-NAME");
+    refused("area", "(defun area () (no-such-package:name))", "no package NO-SUCH-PACKAGE");
+    refused("(", "(a)", "names no definition");
+    edit("(defmethod m :around (integer))", EditOperation::Delete, "").unwrap();
+    assert!(!read(&path).contains(":around"));
+    // The text before it may be another by now.
+    let mut request = EditRequest::new("ed.lisp", "area", EditOperation::Delete, "");
+    request.version = Some("0".to_owned());
+    assert!(bank.edit_definition(&request).unwrap_err().to_string().contains("changed meanwhile"));
+    for (other, said) in [
+        ("link.lisp", "outside of the project"),
+        ("../edits-outside/out.lisp", "cannot be read"),
+        ("ocicl/dep.lisp", "not the project's own"),
+        ("no-such.lisp", "cannot be read"),
+        ("ocicl", "not the project's own"),
+    ] {
+        let error =
+            bank.edit_definition(&EditRequest::new(other, "out", EditOperation::Delete, "")).unwrap_err();
+        assert!(error.to_string().contains(said), "{other}: {error}");
+    }
+    assert_eq!(read(&outside.join("out.lisp")), "(defun out ())");
+    assert_eq!(fs::read_dir(&root).unwrap().count(), 5, "nothing is left behind");
+
+    // Only who is allowed to edits.
+    let arguments = json!({ "path": "ed.lisp", "definition": "area", "operation": "insert-after", "text": "(defun b ())" });
+    let session = Session::new(bank.clone());
+    let Err(Failure::Engine(why)) = call(&session, "edit-definition", arguments.clone()) else { panic!() };
+    assert!(why.contains("--allow-edits"), "{why}");
+    let session = session.allowing(Permissions { edits: true, ..Permissions::default() });
+    let answer = call(&session, "edit-definition", arguments).unwrap();
+    assert!(answer.text.starts_with("Inserted after (defun area) at ed.lisp:8."), "{}", answer.text);
+    assert!(read(&path).contains("; end\r\n\r\n(defun b ())\r\n"));
+    structure(&session, &root);
+    for folder in [root, outside] {
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+fn structure(session: &Session, root: &Path) {
+    fs::write(root.join("bad.lisp"), "(defun f (x)\n  (let ((y x)\n    y))\n\n(defun g ())\n").unwrap();
+    let answer = call(session, "check-structure", json!({ "path": "bad.lisp" })).unwrap();
+    assert!(answer.text.starts_with("A list is not closed: bad.lisp:2:8"), "{}", answer.text);
+    assert!(answer.text.ends_with("It shows at line 3. Insert ) at line 2, column 14."), "{}", answer.text);
+    assert_eq!(answer.structured["problem"]["kind"], "unclosed");
+    let answer = call(session, "check-structure", json!({ "path": "ed.lisp" })).unwrap();
+    assert_eq!(
+        (answer.text.as_str(), &answer.structured["balanced"]),
+        ("ed.lisp is balanced.", &json!(true))
+    );
+    assert!(call(session, "check-structure", json!({})).is_err());
+    assert!(call(session, "check-structure", json!({ "path": "link.lisp" })).is_err());
+}
+
+#[test]
+fn the_image_is_brought_up_to_the_disk() {
+    in_a_process_of_its_own("edits::reload", &[]);
+}
+
+const BASE: &str = "(defpackage :re (:use :cl))\n(in-package :re)\n(defmacro twice (x) `(list ,x ,x))\n";
+const FULL: &str = "(defun keep () 1)\n(defun gone () 2)\n(defun (setf gone) (v) v)\n(defmacro gone-macro () 3)\n\
+    (defvar *keep* 1)\n(defvar *gone* 2)\n(defclass keep-class () ())\n(defclass gone-class () ())\n\
+    (defstruct gone-struct a)\n(define-condition gone-condition (error) ())\n(defgeneric gone-generic (x))\n\
+    (defmethod gone-generic ((x integer)) x)\n(defmethod implicit ((x integer)) x)\n(defmethod implicit ((x string)) x)\n";
+const SHRUNK: &str = "(defun keep () 1)\n(defvar *keep* 1)\n(defclass keep-class () ())\n(defmethod implicit ((x integer)) x)\n";
+
+#[test]
+#[ignore = "run by the_image_is_brought_up_to_the_disk"]
+fn reload() {
+    let root = folder("reload-tool");
+    let write = |name: &str, text: &str, seconds: u64| {
+        fs::write(root.join(name), text).unwrap();
+        let date = std::time::SystemTime::now() + std::time::Duration::from_secs(seconds);
+        fs::File::options().write(true).open(root.join(name)).unwrap().set_modified(date).unwrap();
+    };
+    write(
+        "re.asd",
+        "(defsystem \"re\" :serial t :components ((:file \"base\") (:file \"defs\") (:file \"uses\")))",
+        0,
+    );
+    write("base.lisp", BASE, 0);
+    write("defs.lisp", &format!("(in-package :re)\n{FULL}"), 0);
+    write("uses.lisp", "(in-package :re)\n(defun uses () (twice (keep)))\n", 0);
+    write("single.lisp", "(defvar cl-user::*single* 1)\n", 0);
+    let bank = project(&root, &root.join("cache"));
+    let session = Session::new(bank.clone());
+    let reload = |arguments: Value| call(&session, "reload", arguments).unwrap();
+    let answer = reload(json!({}));
+    assert!(answer.text.contains("call load-system"), "{}", answer.text);
+    load(&bank, "re");
+    call(&session, "load-file", json!({ "path": "single.lisp" })).unwrap();
+    let answer = reload(json!({}));
+    assert!(answer.text.starts_with("No file has changed"), "{}", answer.text);
+    assert_eq!((&answer.structured["left"], &answer.structured["compiled"]), (&Value::Null, &json!([])));
+
+    // What changed, what depends on it, and a file that was loaded by itself.
+    write("base.lisp", &BASE.replace("(list ,x ,x)", "(list ,x ,x ,x)"), 10);
+    write("single.lisp", "(defparameter cl-user::*single* 2)\n", 10);
+    let answer = reload(json!({}));
+    assert_eq!(answer.structured["changed"], json!(["base.lisp", "single.lisp"]));
+    assert_eq!(answer.structured["left"], Value::Null, "{}", answer.text);
+    assert_eq!(evaluate(&bank, "(list (re::uses) cl-user::*single*)"), "((1 1 1) 2)");
+
+    // What the file does not have any more is listed, and stays until it is to be removed.
+    write("defs.lisp", &format!("(in-package :re)\n{SHRUNK}"), 20);
+    let answer = reload(json!({ "paths": ["defs.lisp"] }));
+    let named = |answer: &Answer| -> Vec<String> {
+        let left = answer.structured["left"].as_array().cloned().unwrap_or_default();
+        left.iter()
+            .map(|left| {
+                format!(
+                    "{} {} {}",
+                    left["kind"].as_str().unwrap(),
+                    left["name"].as_str().unwrap(),
+                    left["removed"]
+                )
+            })
+            .collect()
+    };
+    let left = named(&answer);
+    for expected in [
+        "class RE::GONE-CLASS",
+        "condition RE::GONE-CONDITION",
+        "function (SETF RE::GONE)",
+        "function RE::GONE",
+        "function RE::MAKE-GONE-STRUCT",
+        "generic-function RE::GONE-GENERIC",
+        "macro RE::GONE-MACRO",
+        "method (METHOD RE::GONE-GENERIC (COMMON-LISP::INTEGER))",
+        "method (METHOD RE::IMPLICIT (COMMON-LISP::STRING))",
+        "structure RE::GONE-STRUCT",
+        "variable RE::*GONE*",
+    ] {
+        assert!(left.iter().any(|left| *left == format!("{expected} false")), "{expected}: {left:#?}");
+    }
+    assert!(
+        !left.iter().any(|left| left.contains("KEEP") || left.contains("generic-function RE::IMPLICIT")),
+        "{left:#?}"
+    );
+    assert_eq!(evaluate(&bank, "(re::gone)"), "2");
+    let answer = reload(json!({ "remove": true }));
+    let removed: Vec<String> = left.iter().map(|left| left.replace(" false", " true")).collect();
+    assert_eq!(named(&answer), removed);
+    let gone = "(list (fboundp 're::gone) (fboundp '(setf re::gone)) (macro-function 're::gone-macro) (fboundp 're::make-gone-struct))";
+    assert_eq!(evaluate(&bank, gone), "(NIL NIL NIL NIL)");
+    assert_eq!(named(&reload(json!({}))), [""; 0]);
+    // What does not compile is told as load-system tells it.
+    write("uses.lisp", "(in-package :re)\n(defun uses (\n", 30);
+    let answer = reload(json!({}));
+    assert_eq!((answer.outcome, &answer.structured["status"]), (Outcome::Failed, &json!("failed")));
+    assert_eq!(answer.structured["diagnostics"][0]["line"], 2);
+    fs::remove_dir_all(&root).unwrap();
+}
+
+fn evaluate(bank: &Steelbank, source: &str) -> String {
+    bank.evaluate(source, std::time::Duration::from_secs(60)).unwrap().values.join(" ")
+}

@@ -1,0 +1,214 @@
+//! Sources with marks: ⟦x⟧ must be called exact, ⟪x⟫ must not be, ⟨x⟩ may be. Nothing else may be called exact.
+//!
+//! The first line of each file of `tests/torture/truth` says which symbols of its package are asked for.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use steelbank::Steelbank;
+use steelbank::query::code_find_references::{Answer, Certainty, Request};
+use steelbank::query::control::Control;
+use steelbank::query::find_definition::Definition;
+use steelbank::query::load_system::LoadStatus;
+
+use crate::project::{folder, in_a_process_of_its_own, load, project};
+
+type Places = BTreeSet<(u32, u32)>;
+
+/// A source without its marks, and what was marked.
+struct Marked {
+    text: String,
+    asked: Vec<String>,
+    package: String,
+    /// (line, column, name) of what must be exact, must not be, and may be.
+    marks: [Vec<(u32, u32, String)>; 3],
+}
+
+fn read(path: &Path) -> Marked {
+    let source = fs::read_to_string(path).unwrap();
+    let first = source.lines().next().unwrap();
+    let asked = first.strip_prefix(";;; ask: ").unwrap().split_whitespace().map(str::to_owned).collect();
+    let package = source.split("(in-package :").nth(1).unwrap().split(')').next().unwrap().to_owned();
+    let (mut text, mut marks) = (String::new(), [const { Vec::new() }; 3]);
+    let (mut line, mut column, mut open) = (1, 1, None);
+    for char in source.chars() {
+        match char {
+            '⟦' | '⟪' | '⟨' => open = Some((text.len(), line, column)),
+            '⟧' | '⟫' | '⟩' => {
+                let (start, line, column) = open.take().unwrap();
+                let token = text[start..].rsplit(':').next().unwrap().trim_start_matches("#.").to_owned();
+                marks["⟧⟫⟩".chars().position(|mark| mark == char).unwrap()].push((line, column, token));
+            }
+            _ => {
+                text.push(char);
+                (line, column) = if char == '\n' { (line + 1, 1) } else { (line, column + 1) };
+            }
+        }
+    }
+    Marked { text, asked, package, marks }
+}
+
+impl Marked {
+    fn places(&self, kind: usize, name: &str) -> Places {
+        let named = self.marks[kind].iter().filter(|(.., token)| token.eq_ignore_ascii_case(name));
+        named.map(|&(line, column, _)| (line, column)).collect()
+    }
+}
+
+fn exact(answer: &Answer, path: &str) -> Places {
+    let lines = answer.refs.iter().filter(|found| found.path == path);
+    lines.flat_map(|found| found.columns.iter().map(|&column| (found.line.unwrap(), column))).collect()
+}
+
+#[test]
+fn exact_places_are_exact() {
+    in_a_process_of_its_own("truth::marked", &[]);
+}
+
+#[test]
+#[ignore = "run by exact_places_are_exact"]
+fn marked() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torture/truth");
+    let root = folder("truth");
+    let only = std::env::var("STEELBANK_TRUTH").ok();
+    let mut names: Vec<String> = fs::read_dir(sources.as_path())
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.strip_suffix(".lisp").map(str::to_owned))
+        .filter(|name| only.as_ref().is_none_or(|only| only == name))
+        .collect();
+    names.sort();
+    let components: String = names.iter().map(|name| format!("(:file {name:?})")).collect();
+    fs::write(root.join("truth.asd"), format!("(defsystem \"truth\" :serial t :components ({components}))"))
+        .unwrap();
+    let files: Vec<(String, Marked)> = names
+        .into_iter()
+        .map(|name| (format!("{name}.lisp"), read(&sources.join(format!("{name}.lisp")))))
+        .collect();
+    for (path, marked) in &files {
+        fs::write(root.join(path), &marked.text).unwrap();
+    }
+    let bank = project(&root, &root.join("cache"));
+    let answer = load(&bank, "truth");
+    assert_eq!(answer.status, LoadStatus::Loaded, "{answer:#?}");
+    let mut wrong = Vec::new();
+    let mut checked = 0;
+    for (path, marked) in &files {
+        for name in &marked.asked {
+            let request = Request::new(format!("{}::{name}", marked.package));
+            let answer = bank.code_find_references(&request).unwrap();
+            let found = exact(&answer, path);
+            let (must, may) = (marked.places(0, name), marked.places(2, name));
+            checked += must.len();
+            for place in must.difference(&found) {
+                wrong.push(format!("{path}:{}:{} {name} is not exact", place.0, place.1));
+            }
+            for place in found.difference(&must).filter(|place| !may.contains(place)) {
+                wrong.push(format!("{path}:{}:{} {name} is called exact", place.0, place.1));
+            }
+            // What must not be exact is not listed as a use at all, unless with a doubt.
+            let doubts = answer.refs.iter().filter(|found| found.evidence == Certainty::Approximate).count();
+            if doubts > 0 {
+                println!("seen: truth: {path} {name}: {doubts} lines with a doubt");
+            }
+        }
+    }
+    if only.is_none() {
+        made(&bank);
+    }
+    println!("seen: truth: {checked} places in {} files", files.len());
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    fs::remove_dir_all(&root).unwrap();
+}
+
+/// Definitions and uses that macros make.
+fn made(bank: &Steelbank) {
+    let definitions = |name: &str| -> Vec<String> {
+        let answer = bank.find_definition(name, "CL-USER", &Control::default()).unwrap();
+        let text = |found: &Definition| {
+            let by = found.made_by.as_deref().unwrap_or("-");
+            let defines = found.defines.as_deref().unwrap_or("-");
+            format!(
+                "{} {defines} {:?} {}:{} {by}",
+                found.kind,
+                found.evidence,
+                found.path,
+                found.line.unwrap()
+            )
+        };
+        answer.definitions.iter().map(text).collect()
+    };
+    assert_eq!(definitions("truth.defined::named-thing"), ["defcommand function Exact defined.lisp:7 -"]);
+    assert_eq!(definitions("truth.defined::other-thing"), ["def-listed function Exact defined.lisp:10 -"]);
+    assert_eq!(definitions("truth.defined::frame-x"), ["function - Via defined.lisp:16 define-accessor"]);
+    assert_eq!(
+        definitions("truth.wrong::counter-value"),
+        [
+            "type - Exact wrong.lisp:31 -",
+            "function - Via wrong.lisp:31 defstruct",
+            "function - Via wrong.lisp:31 defstruct"
+        ]
+    );
+    assert_eq!(
+        definitions("truth.wrong::connected"),
+        ["generic-function - Exact wrong.lisp:6 -", "method - Via wrong.lisp:6 defgeneric"]
+    );
+    assert_eq!(
+        definitions("truth.cheap::typed"),
+        ["declaration - Exact cheap.lisp:15 -", "function - Exact cheap.lisp:16 -"]
+    );
+    assert_eq!(
+        definitions("truth.defined::methodical"),
+        [
+            "generic-function - Exact defined.lisp:18 -",
+            "method - Via defined.lisp:19 defgeneric",
+            "method - Via defined.lisp:20 defgeneric"
+        ]
+    );
+    let answer = bank.code_find_references(&Request::new("truth.defined::frame-x")).unwrap();
+    let via: Vec<_> =
+        answer.refs.iter().map(|found| (found.via.as_deref(), found.via_made_from.clone())).collect();
+    assert_eq!(via, [(Some("call-accessor"), Some(vec!["X".to_owned()]))], "{answer:#?}");
+    assert!(answer.cautions.iter().any(|caution| caution.contains("from parts of names")), "{answer:#?}");
+    let answer = bank.code_find_references(&Request::new("truth.defined::parted")).unwrap();
+    let via = answer.refs.iter().find(|found| found.via.is_some()).unwrap();
+    assert_eq!(
+        (via.via.as_deref(), via.via_stands_at.as_deref()),
+        (Some("call-parted"), Some("defined.lisp:15")),
+        "{answer:#?}"
+    );
+}
+
+#[test]
+fn files_that_a_program_compiles_by_itself_are_known() {
+    in_a_process_of_its_own("truth::own_loader", &[]);
+}
+
+#[test]
+#[ignore = "run by files_that_a_program_compiles_by_itself_are_known"]
+fn own_loader() {
+    let root = folder("own");
+    let write = |name: &str, text: &str| fs::write(root.join(name), text).unwrap();
+    write("own.asd", "(defsystem \"own\" :components ((:file \"loader\")))");
+    write(
+        "loader.lisp",
+        "(defpackage :own (:use :cl))\n(in-package :own)\n(let ((file (merge-pathnames \"real.lisp\" (or *compile-file-truename* *load-truename*))))
+  (declare (ignorable file)))\n(load (compile-file (asdf:system-relative-pathname \"own\" \"real.lisp\")))\n(load (asdf:system-relative-pathname \"own\" \"source.lisp\"))\n",
+    );
+    write("real.lisp", "(in-package :own)\n(defmacro deff (n) `(defun ,n () 1))\n(deff one)\n(deff two)\n");
+    write("source.lisp", "(in-package :own)\n(deff three)\n");
+    let bank = project(&root, &root.join("cache"));
+    assert_eq!(load(&bank, "own").status, LoadStatus::Loaded);
+    let answer = bank.code_find_references(&Request::new("own::deff")).unwrap();
+    let found: Vec<_> = answer
+        .refs
+        .iter()
+        .map(|found| (found.path.as_str(), found.line.unwrap(), found.columns.clone()))
+        .collect();
+    assert_eq!(
+        found,
+        [("real.lisp", 3, vec![2]), ("real.lisp", 4, vec![2]), ("source.lisp", 2, vec![2])],
+        "{answer:#?}"
+    );
+    fs::remove_dir_all(&root).unwrap();
+}

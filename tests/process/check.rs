@@ -1,0 +1,211 @@
+//! check and the scratch images behind it: they tell whether it loads, and leave nothing behind.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use steelbank::query::check::CheckRequest;
+use steelbank::query::control::Control;
+use steelbank::scratch::{Overlay, ScratchError, ScratchOutcome};
+use steelbank::{ProjectSettings, Steelbank};
+
+use crate::child::in_own_process;
+use crate::program::{Folder, STEELBANK};
+
+const LONG: Duration = Duration::from_secs(300);
+
+/// A project of two files below `folder`, and an image of it.
+fn project(folder: &Path) -> Steelbank {
+    let root = folder.join("project");
+    fs::create_dir_all(&root).unwrap();
+    fs::write(
+        root.join("shop.asd"),
+        "(asdf:defsystem \"shop\" :serial t :components ((:file \"a\") (:file \"b\")))",
+    )
+    .unwrap();
+    fs::write(
+        root.join("a.lisp"),
+        "(defpackage :shop (:use :cl))\n(in-package :shop)\n(defmacro twice (x) `(list ,x ,x))\n",
+    )
+    .unwrap();
+    fs::write(root.join("b.lisp"), "(in-package :shop)\n(defun total (x)\n  (twice x))\n").unwrap();
+    let settings = ProjectSettings { root: Some(root), cache: folder.join("cache"), userinit: None };
+    Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap()
+}
+
+fn edit(path: &str, text: &str) -> Overlay {
+    Overlay { path: path.into(), text: Some(text.to_owned()) }
+}
+
+/// The names of all files below `folder`, the scratch images' own folder aside, with their contents.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(files(&entry.path()));
+        } else {
+            found.push((entry.path().display().to_string(), fs::read(entry.path()).unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn texts_that_are_not_written_are_checked_and_nothing_changes() {
+    in_own_process("check::texts_that_are_not_written_are_checked_and_nothing_changes", || {
+        let folder = Folder::new("check");
+        let bank = project(&folder.0);
+        let control = Control::new(LONG);
+        let root = bank.project().root().unwrap().to_path_buf();
+        assert!(bank.load_system("shop", false, &control, None).unwrap().failure.is_none());
+        let before = files(&folder.0);
+        let check = |edits: Vec<Overlay>| {
+            bank.check(&CheckRequest { edits, ..CheckRequest::default() }, &control, |_| ()).unwrap()
+        };
+
+        let same = check(Vec::new());
+        assert!(same.loads && same.compiled.is_empty() && same.systems == ["shop"], "{same:?}");
+
+        // A file that does not compile: its diagnostics have the real path, and the place in the text that was given.
+        let broken = check(vec![edit("b.lisp", "(in-package :shop)\n\n(defun total (x)\n  (if))\n")]);
+        assert!(!broken.loads, "{broken:?}");
+        let first = &broken.diagnostics[0];
+        assert_eq!(first.path.as_deref(), Some(&*root.join("b.lisp").display().to_string()));
+        assert_eq!((first.line, first.column), (Some(4), Some(3)), "{first:?}");
+
+        // A macro: what depends on it is compiled again.
+        let macros = check(vec![edit(
+            "a.lisp",
+            &(fs::read_to_string(root.join("a.lisp")).unwrap() + "(defun new ())\n"),
+        )]);
+        assert!(macros.loads && macros.compiled.len() == 2, "{macros:?}");
+
+        // A new file, and the definition that names it.
+        let grown = check(vec![
+            edit(
+                "shop.asd",
+                "(defsystem \"shop\" :serial t :components ((:file \"a\") (:file \"b\") (:file \"c\")))",
+            ),
+            edit("c.lisp", "(in-package :shop)\n(defun three () (total 3 4))\n"),
+        ]);
+        assert!(grown.loads, "{grown:?}");
+        let said = &grown.diagnostics[0];
+        assert!(said.path.as_ref().is_some_and(|path| path.ends_with("/c.lisp")), "{said:?}");
+        assert_eq!(said.line, Some(2));
+
+        // Without a system, a file alone.
+        let paths = vec![root.join("b.lisp")];
+        let alone = bank.check(&CheckRequest { paths, ..CheckRequest::default() }, &control, |_| ()).unwrap();
+        assert!(alone.loads && alone.compiled.len() == 1, "{alone:?}");
+
+        assert_eq!(bank.evaluate("(fboundp 'shop::new)", LONG).unwrap().values, ["NIL"]);
+        // The folder of scratch images is there, and empty.
+        assert_eq!(files(&folder.0), before);
+        assert_eq!(fs::read_dir(folder.0.join("cache/scratch")).unwrap().count(), 0);
+    });
+}
+
+#[test]
+fn any_tool_answers_in_a_scratch_image_with_the_overlay_in_view() {
+    in_own_process("check::any_tool_answers_in_a_scratch_image_with_the_overlay_in_view", || {
+        let folder = Folder::new("scratch-tools");
+        let bank = project(&folder.0);
+        let control = Control::new(LONG);
+        let text = "(in-package :shop)\n\n(defun total (x)\n  (list (twice x)))\n";
+        let mut scratch = bank.scratch(vec![edit("b.lisp", text)], &control).unwrap();
+        let mut heard = Vec::new();
+        let loaded = scratch
+            .call("load-system", json!({ "system": "shop" }), &control, |news| heard.push(news))
+            .unwrap();
+        assert_eq!(loaded.outcome, ScratchOutcome::Answered, "{loaded:?}");
+        assert!(heard.iter().any(|news| news.what == "compile"), "{heard:?}");
+        let found = scratch
+            .call("code-find-references", json!({ "symbol": "shop::twice" }), &control, |_| ())
+            .unwrap();
+        // What is exact needs no word.
+        let place = &found.structured["refs"][0];
+        assert_eq!(
+            (&place["path"], &place["line"], &place["column"], &place["evidence"]),
+            (&json!("b.lisp"), &json!(4), &json!(10), &Value::Null),
+            "{place}"
+        );
+        assert_eq!(place["context"], "  (list (twice x)))".trim_start(), "{place}");
+
+        let wrong = scratch.call("no-such-tool", Value::Null, &control, |_| ());
+        assert!(
+            matches!(&wrong, Err(ScratchError::Call(why)) if why.contains("no tool called")),
+            "{wrong:?}"
+        );
+        // Of the main image, nothing is loaded.
+        assert!(bank.loaded_systems().is_empty());
+    });
+}
+
+#[test]
+fn a_scratch_image_ends_with_its_time_and_with_its_client() {
+    in_own_process("check::a_scratch_image_ends_with_its_time_and_with_its_client", || {
+        let folder = Folder::new("scratch-ends");
+        let bank = project(&folder.0);
+        let running = |process: u32| {
+            // One that ended and was not waited for has no command line.
+            fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty())
+        };
+        let overlay = || vec![edit("b.lisp", "(eval-when (:compile-toplevel) (loop))")];
+        let mut scratch = bank.scratch(overlay(), &Control::new(LONG)).unwrap();
+        let process = scratch.process_id();
+        assert!(running(process));
+        let short = Control::new(Duration::from_millis(1500));
+        let late = scratch.call("load-system", json!({ "system": "shop" }), &short, |_| ());
+        assert!(matches!(late, Err(ScratchError::DeadlinePassed { .. })), "{late:?}");
+        drop(scratch);
+        assert!(!running(process));
+
+        // Three: the third waits, and gives up when it is told to.
+        let first = bank.scratch(Vec::new(), &Control::new(LONG)).unwrap();
+        let _second = bank.scratch(Vec::new(), &Control::new(LONG)).unwrap();
+        let third = bank.scratch(Vec::new(), &Control::new(Duration::from_millis(200)));
+        assert!(matches!(third, Err(ScratchError::DeadlinePassed { .. })), "{third:?}");
+        drop(first);
+        bank.scratch(overlay(), &Control::new(LONG)).unwrap();
+    });
+}
+
+/// The client of the test below: it starts a scratch image that has much to do, tells its process, and waits to be killed.
+#[test]
+#[ignore = "run by a_killed_client_leaves_no_scratch_image_behind"]
+fn client_to_be_killed() {
+    let folder = std::path::PathBuf::from(std::env::var_os("STEELBANK_TEST_FOLDER").unwrap());
+    let bank = project(&folder);
+    let overlay = edit("b.lisp", "(eval-when (:compile-toplevel) (loop))");
+    let mut scratch = bank.scratch(vec![overlay], &Control::new(LONG)).unwrap();
+    println!("\nscratch {}", scratch.process_id());
+    let _ = scratch.call("load-system", json!({ "system": "shop" }), &Control::new(LONG), |_| ());
+}
+
+#[test]
+fn a_killed_client_leaves_no_scratch_image_behind() {
+    let folder = Folder::new("scratch-killed");
+    let mut client = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "check::client_to_be_killed", "--ignored", "--nocapture"])
+        .env("STEELBANK_TEST_FOLDER", &folder.0)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(client.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let process =
+        lines.into_iter().find_map(|line| line.strip_prefix("scratch ").map(str::to_owned)).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    client.kill().unwrap();
+    client.wait().unwrap();
+    let patience = Instant::now() + Duration::from_secs(30);
+    while fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty()) {
+        assert!(Instant::now() < patience, "the scratch image was left behind");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let left = fs::read_dir(folder.0.join("cache/scratch")).unwrap().count();
+    assert_eq!(left, 0, "its folder was left behind");
+}

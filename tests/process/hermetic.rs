@@ -1,0 +1,60 @@
+//! What the machine has installed changes what can be loaded, and nothing of what is in the core.
+
+use std::fs;
+use std::time::Duration;
+
+use steelbank::query::control::Control;
+use steelbank::query::load_system::LoadStatus;
+use steelbank::{ProjectSettings, Steelbank};
+
+use crate::child::{command, is_child, run};
+use crate::program::Folder;
+
+const NAME: &str = "hermetic::a_newer_asdf_in_the_registry_is_left_alone";
+
+/// Debian's cl-asdf is such a one. The index was made of the ASDF in the core: another must not take its place because a
+/// system is loaded.
+#[test]
+fn a_newer_asdf_in_the_registry_is_left_alone() {
+    if is_child() {
+        let project = std::path::PathBuf::from(std::env::var_os("PROJECT").unwrap());
+        return load(ProjectSettings { cache: project.join("cache"), root: Some(project), userinit: None });
+    }
+    let folder = Folder::new("newer-asdf");
+    let registry = folder.0.join("registry");
+    fs::create_dir_all(&registry).unwrap();
+    let newer = "(defsystem \"asdf\" :version \"99.0\" :components ((:file \"newer\")))";
+    fs::write(registry.join("asdf.asd"), newer).unwrap();
+    fs::write(registry.join("uiop.asd"), newer.replace("asdf", "uiop")).unwrap();
+    fs::write(registry.join("newer.lisp"), "(defun cl-user::newer () (mapcar #'car '()))\n").unwrap();
+    let project = folder.0.join("project");
+    fs::create_dir_all(&project).unwrap();
+    let system = "(defsystem \"demo\" :depends-on (\"asdf\" \"uiop\" (:version \"asdf\" \"3.1\")) :components ((:file \"demo\")))";
+    fs::write(project.join("demo.asd"), system).unwrap();
+    fs::write(project.join("demo.lisp"), "(defun cl-user::demo () (asdf:asdf-version))\n").unwrap();
+    let configuration = format!(
+        "(:source-registry (:tree {:?}) :ignore-inherited-configuration)",
+        registry.display().to_string()
+    );
+    let output = run(command(NAME).env("PROJECT", &project).env("CL_SOURCE_REGISTRY", configuration));
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+fn load(project: ProjectSettings) {
+    let bank = Steelbank::builder().project(project).start().unwrap();
+    let before = bank.who_calls("asdf:load-system", "CL-USER").unwrap();
+    let value = |source: &str| bank.evaluate(source, Duration::from_secs(60)).unwrap().values;
+    let version = value("(asdf:asdf-version)");
+    let loaded = bank.load_system("demo", false, &Control::default(), None).unwrap();
+    assert_eq!(loaded.status, LoadStatus::Loaded, "{loaded:?}");
+    assert_eq!(value("(cl-user::demo)"), version);
+    assert_eq!(value("(fboundp 'cl-user::newer)"), ["NIL"]);
+    assert_eq!(bank.who_calls("asdf:load-system", "CL-USER").unwrap().users, before.users);
+    // That registry is read: what is not in the core comes from there.
+    assert_eq!(
+        value("(null (nth-value 1 (gethash \"asdf\" asdf/source-registry:*source-registry*)))"),
+        ["NIL"]
+    );
+}

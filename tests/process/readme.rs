@@ -1,0 +1,139 @@
+//! README's examples are what the program prints, and its picture shows one of them. They run in a copy of
+//! examples/shop. `STEELBANK_BLESS=1` writes what the program prints into README and the picture.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::program::STEELBANK;
+
+/// A line that stands for any number of lines in an example's output.
+const CUT: &str = "…";
+
+#[test]
+fn examples_are_what_the_program_prints() {
+    let readme = root().join("README.md");
+    let text = fs::read_to_string(&readme).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let project = copy_of_the_shop(home.path());
+    let mut now = String::new();
+    let mut lines = text.lines().peekable();
+    let mut commands = 0;
+    while let Some(line) = lines.next() {
+        writeln!(now, "{line}").unwrap();
+        if line != "```console" {
+            continue;
+        }
+        while let Some(line) = lines.next_if(|line| *line != "```") {
+            let command = line.strip_prefix("$ ").unwrap_or_else(|| panic!("not a command: {line}"));
+            commands += 1;
+            let mut shown = Vec::new();
+            while let Some(line) = lines.next_if(|line| *line != "```" && !line.starts_with("$ ")) {
+                shown.push(line);
+            }
+            let printed = printed(command, &project, home.path());
+            writeln!(now, "{line}").unwrap();
+            for line in agreed(&shown, &printed) {
+                writeln!(now, "{line}").unwrap();
+            }
+        }
+    }
+    assert!(commands >= 3, "README has no examples");
+    let picture = root().join("docs/session.svg");
+    let drawn = draw(&first_example(&now));
+    if std::env::var_os("STEELBANK_BLESS").is_some() {
+        fs::write(&readme, &now).unwrap();
+        fs::create_dir_all(picture.parent().unwrap()).unwrap();
+        fs::write(&picture, &drawn).unwrap();
+    }
+    assert_eq!(now, text, "README's examples are not what the program prints: STEELBANK_BLESS=1 writes them");
+    assert_eq!(fs::read_to_string(&picture).unwrap(), drawn, "docs/session.svg shows another session");
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The examples' project where nothing beside it can be taken for part of it.
+fn copy_of_the_shop(home: &Path) -> PathBuf {
+    let project = home.join("shop");
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        fs::create_dir_all(project.join(&folder)).unwrap();
+        for entry in fs::read_dir(root().join("examples/shop").join(&folder)).unwrap() {
+            let entry = entry.unwrap();
+            let inside = folder.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(inside);
+            } else {
+                fs::copy(entry.path(), project.join(inside)).unwrap();
+            }
+        }
+    }
+    project
+}
+
+/// What `command` prints to a reader that is no terminal.
+fn printed(command: &str, project: &Path, home: &Path) -> Vec<String> {
+    let folder = Path::new(STEELBANK).parent().unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let output = Command::new("sh")
+        .args(["-c", command])
+        .current_dir(project)
+        .env("PATH", path)
+        .env("HOME", home)
+        .env("XDG_CACHE_HOME", home.join("cache"))
+        .env_remove("STEELBANK_CACHE")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap().lines().map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// The printed lines, cut where the shown ones are cut and as long as what is shown before and after agrees.
+fn agreed(shown: &[&str], printed: &[String]) -> Vec<String> {
+    let Some(cut) = shown.iter().position(|line| line.trim() == CUT) else { return printed.to_vec() };
+    let (before, after) = (&shown[..cut], &shown[cut + 1..]);
+    let from = printed.len().saturating_sub(after.len());
+    let mut lines = printed[..before.len().min(from)].to_vec();
+    lines.push(shown[cut].to_owned());
+    lines.extend_from_slice(&printed[from..]);
+    lines
+}
+
+/// The lines of the first example in `text`.
+fn first_example(text: &str) -> Vec<&str> {
+    text.lines().skip_while(|line| *line != "```console").skip(1).take_while(|line| *line != "```").collect()
+}
+
+/// The lines as a terminal shows them.
+fn draw(lines: &[&str]) -> String {
+    const CHARACTER: f32 = 8.43;
+    const LINE: usize = 20;
+    let columns = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+    let width = (columns as f32).mul_add(CHARACTER, 40.0).ceil();
+    let height = lines.len() * LINE + 56;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" font-size=\"14\" \
+         font-family=\"ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace\">\n\
+         <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#1d2330\"/>\n"
+    );
+    for (x, color) in [(20, "#e0655c"), (40, "#dfb13f"), (60, "#57a64a")] {
+        writeln!(svg, "<circle cx=\"{x}\" cy=\"18\" r=\"6\" fill=\"{color}\"/>").unwrap();
+    }
+    for (row, line) in lines.iter().enumerate() {
+        let color = match line {
+            line if line.starts_with("$ ") => "#8fd18a",
+            line if line.starts_with("    ") => "#9aa5b8",
+            _ => "#e6e9ef",
+        };
+        let text = line.replace('&', "&amp;").replace('<', "&lt;");
+        let y = 52 + row * LINE;
+        writeln!(svg, "<text x=\"20\" y=\"{y}\" fill=\"{color}\" xml:space=\"preserve\">{text}</text>")
+            .unwrap();
+    }
+    svg.push_str("</svg>\n");
+    svg
+}

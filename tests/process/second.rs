@@ -1,0 +1,69 @@
+//! Edits that ASDF cannot see, as dates count seconds: across processes, by contents.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+use crate::program::{Folder, STEELBANK};
+
+/// Writes a file with a date.
+fn write(path: &Path, text: &str, date: SystemTime) {
+    fs::write(path, text).unwrap();
+    fs::File::options().write(true).open(path).unwrap().set_modified(date).unwrap();
+}
+
+#[test]
+fn edits_within_a_second_are_seen_by_the_next_process() {
+    let folder = Folder::new("second");
+    let (root, cache) = (folder.0.join("project"), folder.0.join("cache"));
+    fs::create_dir_all(&root).unwrap();
+    // Older than any fasl that is written here.
+    let date = SystemTime::now() - Duration::from_secs(100);
+    write(
+        &root.join("sec.asd"),
+        "(defsystem \"sec\" :serial t :components ((:file \"m\") (:file \"u\")))",
+        date,
+    );
+    let define = |body: &str| {
+        write(&root.join("m.lisp"), &format!("(in-package :cl-user)\n(defmacro sec-m () {body})\n"), date)
+    };
+    write(&root.join("u.lisp"), "(in-package :cl-user)\n(defvar *sec* (sec-m))\n", date);
+    let load = || -> (Value, Option<i32>) {
+        let output = Command::new(STEELBANK)
+            .args(["--no-userinit", "load-system", "sec", "--json"])
+            .current_dir(&root)
+            .env("STEELBANK_CACHE", &cache)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        (serde_json::from_slice(&output.stdout).unwrap(), output.status.code())
+    };
+    let compiled = |answer: &Value| answer["compiled"].as_array().map_or(0, Vec::len);
+    define("1");
+    let (answer, code) = load();
+    assert_eq!(
+        (answer["status"].as_str(), compiled(&answer), code),
+        (Some("loaded"), 2, Some(0)),
+        "{answer}"
+    );
+    let (answer, _) = load();
+    assert_eq!((answer["status"].as_str(), compiled(&answer)), (Some("loaded"), 0), "{answer}");
+    // Another text of the same date and size, and what depends on it.
+    define("2");
+    let (answer, _) = load();
+    assert_eq!((answer["status"].as_str(), compiled(&answer)), (Some("loaded"), 2), "{answer}");
+    // What does not compile is never loaded, nor is what was there before.
+    define("(if)) (sec-m");
+    for _ in 0..2 {
+        let (answer, code) = load();
+        assert_eq!((answer["status"].as_str(), code), (Some("failed"), Some(3)), "{answer}");
+    }
+    define("3");
+    let (answer, _) = load();
+    assert_eq!((answer["status"].as_str(), compiled(&answer)), (Some("loaded"), 2), "{answer}");
+    let (answer, _) = load();
+    assert_eq!((answer["status"].as_str(), compiled(&answer)), (Some("loaded"), 0), "{answer}");
+}

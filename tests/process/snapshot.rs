@@ -1,0 +1,406 @@
+//! Snapshots: what is answered from one is what is answered without, whatever was edited; and damage is noticed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use steelbank::query::control::Control;
+use steelbank::tools::{Call, Session, Tools};
+use steelbank::{ProjectSettings, Steelbank};
+
+use crate::fixtures::lisp_libraries;
+use crate::program::{Folder, STEELBANK};
+
+const LONG: Duration = Duration::from_secs(600);
+
+/// What the child of the tests below is told.
+const CHILD: &str = "STEELBANK_TEST_SNAPSHOT";
+
+/// A bank of the project at `root`, with its own cache.
+fn bank(root: &Path, cache: &Path, systems: &[&str], snapshots: bool) -> Steelbank {
+    let userinit = root.join("init.lisp");
+    let project = ProjectSettings { root: Some(root.into()), cache: cache.into(), userinit: Some(userinit) };
+    let systems = systems.iter().map(|&system| system.to_owned()).collect();
+    Steelbank::builder()
+        .project(project)
+        .program(STEELBANK.into())
+        .systems(systems)
+        .snapshots(snapshots)
+        .start()
+        .unwrap()
+}
+
+/// Loads the systems and asks everything. Prints one JSON text.
+#[test]
+#[ignore = "run by the tests below"]
+fn answers() {
+    let told: Value = serde_json::from_str(&std::env::var(CHILD).unwrap()).unwrap();
+    let texts = |key: &str| -> Vec<String> {
+        told[key].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+    };
+    let path = |key: &str| PathBuf::from(told[key].as_str().unwrap());
+    let systems = texts("systems");
+    let systems: Vec<&str> = systems.iter().map(String::as_str).collect();
+    let bank = bank(&path("root"), &path("cache"), &systems, told["snapshots"] == true);
+    let control = Control::new(LONG);
+    let mut said = Vec::new();
+    for system in &systems {
+        let answer = bank.load_system(system, false, &control, None).unwrap();
+        let mut answer = serde_json::to_value(answer).unwrap();
+        answer["duration_ms"] = Value::Null;
+        // ASDF loads what does not depend on each other in no order that anybody relies on.
+        for list in ["compiled", "cached"] {
+            let mut files: Vec<String> = serde_json::from_value(answer[list].clone()).unwrap();
+            files.sort();
+            answer[list] = json!(files);
+        }
+        said.push(json!([system, answer]));
+    }
+    let fresh = bank.is_from_fresh_snapshot();
+    let session = Session::new(bank.clone());
+    let mut ask = |tool: &str, arguments: Value| {
+        let object = arguments.as_object().unwrap().clone();
+        let answer = Tools::all().get(tool).unwrap().call(&session, object, &Call::default());
+        let answer = answer.map(|answer| json!([answer.text, answer.structured]));
+        said.push(json!([tool, arguments, answer.unwrap_or_else(|failure| json!(failure.to_string()))]));
+    };
+    for name in texts("names") {
+        ask("describe-symbol", json!({ "name": name }));
+        ask("find-definition", json!({ "name": name }));
+        ask("code-find-references", json!({ "symbol": name, "project_only": false }));
+        for kind in ["calls", "references", "binds", "sets", "macroexpands", "specializes"] {
+            ask(&format!("who-{kind}"), json!({ "name": name }));
+        }
+    }
+    ask("list-systems", json!({}));
+    // Once more: nothing is left to do, with a snapshot or without.
+    for system in &systems {
+        let again = bank.load_system(system, false, &control, None).unwrap();
+        said.push(json!([again.status, again.compiled, again.cached, again.diagnostics]));
+    }
+    println!("\nanswers {}", json!({ "fresh": fresh, "why": bank.without_snapshot(), "said": said }));
+}
+
+/// What a child tells of the project with `snapshots` or without.
+fn told(root: &Path, cache: &Path, systems: &[&str], names: &[&str], snapshots: bool) -> Value {
+    let told = json!({
+        "root": root, "cache": cache, "systems": systems, "names": names, "snapshots": snapshots
+    });
+    let output: Output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "snapshot::answers", "--ignored", "--nocapture"])
+        .env(CHILD, told.to_string())
+        .env("CL_SOURCE_REGISTRY", format!("{}//", lisp_libraries().display()))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().find_map(|line| line.strip_prefix("answers "));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_str(line.unwrap_or_else(|| panic!("{text}\n{errors}"))).unwrap()
+}
+
+/// Makes a snapshot, in a process of its own as the command line does.
+fn make(root: &Path, cache: &Path, systems: &[&str]) -> (bool, String) {
+    let told = json!({ "root": root, "cache": cache, "systems": systems });
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "snapshot::maker", "--ignored", "--nocapture"])
+        .env(CHILD, told.to_string())
+        .env("CL_SOURCE_REGISTRY", format!("{}//", lisp_libraries().display()))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    (text.lines().any(|line| line.starts_with("made: ")), text)
+}
+
+#[test]
+#[ignore = "run by the tests below"]
+fn maker() {
+    let told: Value = serde_json::from_str(&std::env::var(CHILD).unwrap()).unwrap();
+    let root = PathBuf::from(told["root"].as_str().unwrap());
+    let systems = told["systems"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned());
+    let project = ProjectSettings {
+        userinit: Some(root.join("init.lisp")),
+        root: Some(root),
+        cache: told["cache"].as_str().unwrap().into(),
+    };
+    let builder = Steelbank::builder().project(project).program(STEELBANK.into()).systems(systems.collect());
+    match builder.make_snapshot(|news| println!("{news}")) {
+        Ok(made) => println!("\nmade: {} bytes", made.bytes),
+        Err(error) => println!("not made: {error}"),
+    }
+}
+
+/// `value` without the addresses of objects that were printed, such as {1001470EA3}: they are other ones in every process.
+fn without_addresses(value: &Value) -> Value {
+    let text = value.to_string();
+    let mut parts = text.split('{');
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_hexdigit).count();
+        let is_address = digits >= 8 && part[digits..].starts_with("}>");
+        kept.push('{');
+        kept.push_str(if is_address { &part[digits..] } else { part });
+    }
+    serde_json::from_str(&kept).unwrap()
+}
+
+/// Compares field by field, and says where two answers differ.
+fn assert_same(plain: &Value, snapshot: &Value, when: &str) {
+    let (plain, snapshot) = (plain["said"].as_array().unwrap(), snapshot["said"].as_array().unwrap());
+    assert_eq!(plain.len(), snapshot.len(), "{when}");
+    for (one, other) in plain.iter().zip(snapshot) {
+        let (one, other) = (without_addresses(one), without_addresses(other));
+        if one != other {
+            panic!("{when}: without a snapshot\n{one:#}\nwith one\n{other:#}");
+        }
+    }
+}
+
+const NAMES: [&str; 10] = [
+    "app:price",
+    "app::*rate*",
+    "app:with-rate",
+    "app::item",
+    "app::total",
+    "app::extra",
+    "alexandria:with-gensyms",
+    "alexandria:when-let",
+    "cl-ppcre:scan",
+    "cl:mapcar",
+];
+
+fn write(root: &Path, name: &str, text: &str) {
+    fs::write(root.join(name), text).unwrap();
+}
+
+/// A project that uses two libraries, and a library of its own.
+fn write_project(root: &Path) {
+    fs::create_dir_all(root.join("lib")).unwrap();
+    write(root, "init.lisp", "(push :first-init *features*)\n");
+    write(root, "lib/lib.asd", "(defsystem \"lib\" :components ((:file \"lib\")))");
+    write(
+        root,
+        "lib/lib.lisp",
+        "(defpackage :lib (:use :cl) (:export #:twice))\n(in-package :lib)\n(defun twice (x) (list x x))\n",
+    );
+    write(
+        root,
+        "app.asd",
+        "(defsystem \"app\" :serial t :depends-on (\"alexandria\" \"cl-ppcre\" \"lib\")
+           :components ((:file \"package\") (:file \"macros\") (:file \"main\")))",
+    );
+    write(
+        root,
+        "package.lisp",
+        "(defpackage :app (:use :cl) (:export #:price #:with-rate))\n(in-package :app)\n",
+    );
+    write(
+        root,
+        "macros.lisp",
+        "(in-package :app)\n(defvar *rate* 2)\n(defmacro with-rate ((rate) &body body)\n  `(let ((*rate* ,rate)) ,@body))\n",
+    );
+    write(
+        root,
+        "main.lisp",
+        "(in-package :app)
+(defclass item () ((name :initarg :name)))
+(defgeneric price (item))
+(defmethod price ((item item))
+  (with-rate (3) (* *rate* (length (slot-value item 'name)))))
+(defun total (items unused)
+  (alexandria:when-let (all (mapcar #'price items))
+    (cl-ppcre:scan \"a+\" \"b\")
+    (lib:twice (reduce #'+ all))))
+#+first-init (defun extra () (total nil 1))
+",
+    );
+}
+
+#[test]
+fn answers_are_those_of_a_load_without_snapshot_before_and_after_every_kind_of_edit() {
+    let folder = Folder::new("snapshots");
+    let root = folder.0.canonicalize().unwrap().join("project");
+    let caches = [folder.0.join("plain"), folder.0.join("snapshot")];
+    write_project(&root);
+    let plain = || told(&root, &caches[0], &["app"], &NAMES, false);
+    let with = || told(&root, &caches[1], &["app"], &NAMES, true);
+    let read = |name: &str| fs::read_to_string(root.join(name)).unwrap();
+
+    let (one, other) = (plain(), with());
+    assert_eq!((&other["fresh"], &other["why"]), (&json!(false), &json!("none was made")));
+    assert_same(&one, &other, "the first load");
+    let (made, said) = make(&root, &caches[1], &["app"]);
+    assert!(made, "{said}");
+    let (one, other) = (plain(), with());
+    assert_eq!(other["fresh"], true, "{}", other["why"]);
+    assert_same(&one, &other, "from a fresh snapshot");
+
+    let edit = |name: &str, from: &str, to: &str| {
+        let text = read(name);
+        assert!(text.contains(from), "{name}: {from}");
+        write(&root, name, &text.replace(from, to));
+    };
+    type Edit<'a> = (&'a str, &'a dyn Fn());
+    let edits: [Edit<'_>; 11] = [
+        ("a function changed", &|| edit("main.lisp", "(reduce #'+ all)", "(reduce #'+ (print all))")),
+        ("a function added", &|| {
+            write(&root, "main.lisp", &(read("main.lisp") + "(defun added () (extra))\n"))
+        }),
+        ("a function removed", &|| edit("main.lisp", "(defun added () (extra))\n", "")),
+        ("a macro changed", &|| edit("macros.lisp", "(let ((*rate* ,rate))", "(let ((*rate* (1+ ,rate)))")),
+        ("a variable's value changed", &|| edit("macros.lisp", "*rate* 2", "*rate* 5")),
+        ("a class changed", &|| {
+            edit("main.lisp", "((name :initarg :name))", "((name :initarg :name) (size))")
+        }),
+        ("a file added", &|| {
+            write(&root, "more.lisp", "(in-package :app)\n(defun more () (price 1))\n");
+            edit("app.asd", "(:file \"main\")", "(:file \"main\") (:file \"more\")");
+        }),
+        ("a file renamed", &|| {
+            fs::rename(root.join("more.lisp"), root.join("renamed.lisp")).unwrap();
+            edit("app.asd", "\"more\"", "\"renamed\"");
+        }),
+        ("a file removed", &|| {
+            fs::remove_file(root.join("renamed.lisp")).unwrap();
+            edit("app.asd", " (:file \"renamed\")", "");
+        }),
+        ("a dependency changed", &|| edit("lib/lib.lisp", "(list x x)", "(list x x x)")),
+        ("another init file", &|| edit("init.lisp", ":first-init", ":second-init")),
+    ];
+    for (what, change) in edits {
+        change();
+        assert_same(&plain(), &with(), what);
+        // Everything is compiled now.
+        assert_same(&plain(), &with(), &format!("{what}, once more"));
+    }
+    let (made, said) = make(&root, &caches[1], &["app"]);
+    assert!(made, "{said}");
+    let (one, other) = (plain(), with());
+    assert_eq!(other["fresh"], true, "{}", other["why"]);
+    assert_same(&one, &other, "from a fresh snapshot of all that");
+}
+
+#[test]
+fn libraries_answer_from_a_snapshot_as_they_do_without() {
+    let folder = Folder::new("snapshot-libraries");
+    let root = folder.0.canonicalize().unwrap();
+    let systems = ["local-time", "cl-interpol", "fiveam", "yason", "cffi", "iterate", "cl-who"];
+    let names = [
+        "local-time:now",
+        "local-time::timestamp",
+        "fiveam:is",
+        "fiveam::*suite*",
+        "yason:encode",
+        "flexi-streams:make-flexi-stream",
+        "cffi:defcfun",
+        "iterate:iter",
+        "cl-who:with-html-output",
+        "cl-unicode:general-category",
+        "cl:print-object",
+        "cl:mapcar",
+    ];
+    let cache = root.join("cache");
+    told(&root, &cache, &systems, &[], false);
+    let (made, said) = make(&root, &cache, &systems);
+    assert!(made, "{said}");
+    let one = told(&root, &cache, &systems, &names, false);
+    let other = told(&root, &cache, &systems, &names, true);
+    assert_eq!(other["fresh"], true, "{}", other["why"]);
+    assert_same(&one, &other, "libraries");
+}
+
+#[test]
+fn what_forbids_saving_is_told_by_name() {
+    let folder = Folder::new("snapshot-unfit");
+    let root = folder.0.canonicalize().unwrap();
+    let cases = [
+        ("thread", "(sb-thread:make-thread (lambda () (sleep 1000)) :name \"the poller\")", "the poller"),
+        ("stream", "(defvar cl-user::*log* (open \"/dev/zero\"))", "/dev/zero"),
+        (
+            "hook",
+            "(defun cl-user::never () (error \"not this image\"))\n(push 'cl-user::never sb-ext:*save-hooks*)",
+            "not this image",
+        ),
+        ("broken", "(car 1)", "does not load"),
+    ];
+    for (name, text, wanted) in cases {
+        write(&root, &format!("{name}.asd"), &format!("(defsystem {name:?} :components ((:file {name:?})))"));
+        write(&root, &format!("{name}.lisp"), text);
+        let cache = root.join("cache");
+        let (made, said) = make(&root, &cache, &[name]);
+        assert!(!made && said.contains(wanted), "{name}: {said}");
+        let left: Vec<String> = fs::read_dir(cache.join("snapshots"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+            .filter(|name| !name.ends_with(".lock"))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
+fn damage_is_noticed_and_the_command_line_makes_another() {
+    let folder = Folder::new("snapshot-damage");
+    let root = folder.0.canonicalize().unwrap().join("project");
+    fs::create_dir_all(&root).unwrap();
+    write(&root, "small.asd", "(defsystem \"small\" :components ((:file \"small\")))");
+    write(&root, "small.lisp", "(defun cl-user::small () 1)\n(defun cl-user::user () (cl-user::small))\n");
+    let cache = folder.0.join("cache");
+    let run = |arguments: &[&str]| {
+        let output = Command::new(STEELBANK)
+            .args(["--no-userinit", "--system", "small", "--project"])
+            .arg(&root)
+            .args(arguments)
+            .env("STEELBANK_CACHE", &cache)
+            .current_dir(&root)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let ask = || run(&["who-calls", "cl-user::small"]);
+    let snapshots = || -> Vec<PathBuf> {
+        fs::read_dir(cache.join("projects/snapshots"))
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_none())
+            .collect()
+    };
+    let soon = |what: &str, is_so: &dyn Fn() -> bool| {
+        let patience = Instant::now() + Duration::from_secs(120);
+        while !is_so() {
+            assert!(Instant::now() < patience, "{what}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let answer = run(&["--no-snapshot", "who-calls", "cl-user::small"]);
+    assert!(answer.contains("USER") && snapshots().is_empty());
+    // Made in the background.
+    assert_eq!(ask(), answer);
+    soon("none was made", &|| snapshots().len() == 1);
+    assert_eq!(ask(), answer);
+    let listed = run(&["cache"]);
+    assert!(listed.contains("fresh") && listed.contains("small"), "{listed}");
+
+    for (part, damage) in [("core", 200), ("index", 100), ("manifest", 60)] {
+        let before = snapshots();
+        let path = before[0].join(part);
+        let mut octets = fs::read(&path).unwrap();
+        octets[damage] ^= 0xff;
+        fs::write(&path, &octets).unwrap();
+        assert_eq!(ask(), answer, "{part}");
+        // Whoever made the one before may still hold the right to.
+        soon("it was not made again", &|| ask() == answer && snapshots() != before && snapshots().len() == 1);
+        let before = snapshots();
+        let path = before[0].join(part);
+        let length = fs::metadata(&path).unwrap().len();
+        fs::File::options().write(true).open(&path).unwrap().set_len(length / 2).unwrap();
+        assert_eq!(ask(), answer, "{part}, cut");
+        // Whoever made the one before may still hold the right to.
+        soon("it was not made again", &|| ask() == answer && snapshots() != before && snapshots().len() == 1);
+    }
+    let cleared = run(&["cache", "--clear", "snapshots"]);
+    assert!(cleared.contains("Cleared snapshots") && snapshots().is_empty(), "{cleared}");
+}

@@ -1,0 +1,256 @@
+//! Renames of all names of a project, counted by what becomes of them. For the test and the bench.
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use steelbank::Steelbank;
+use steelbank::query::control::Control;
+use steelbank::query::load_system::LoadAnswer;
+use steelbank::query::rename::{Answer, ConflictKind, Edit, Names, Request, Scope};
+
+/// What is appended to every name that is renamed.
+pub(crate) const SUFFIX: &str = "-ZZ";
+
+/// What becomes of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Class {
+    /// Renamed at exact places.
+    Narrow,
+    /// Renamed at every token of the symbol, nothing to beware of.
+    Symbol,
+    /// The same, and the plan says what may break.
+    Cautioned,
+    /// Other names make it: it changes with them.
+    Made,
+    /// It stands nowhere in the text.
+    NoPlace,
+    /// The plan refuses for another reason.
+    Refused,
+}
+
+/// How many names there are of each class.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) classes: BTreeMap<Class, usize>,
+    pub(crate) cautions: BTreeMap<String, usize>,
+    /// Edits in the plans of the first two classes.
+    pub(crate) edits: usize,
+    /// Names whose edits another rename's exclude.
+    pub(crate) overlapping: usize,
+}
+
+impl Table {
+    pub(crate) fn count(&self, class: Class) -> usize {
+        self.classes.get(&class).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn total(&self) -> usize {
+        self.classes.values().sum()
+    }
+
+    pub(crate) fn add(&mut self, other: &Table) {
+        for (class, count) in &other.classes {
+            *self.classes.entry(*class).or_default() += count;
+        }
+        for (caution, count) in &other.cautions {
+            *self.cautions.entry(caution.clone()).or_default() += count;
+        }
+        self.edits += other.edits;
+        self.overlapping += other.overlapping;
+    }
+
+    fn note(&mut self, plan: &Answer) -> Class {
+        let class = class(plan);
+        *self.classes.entry(class).or_default() += 1;
+        if class == Class::Cautioned {
+            let mut kinds: Vec<String> =
+                plan.cautions.iter().map(|caution| format!("{:?}", caution.kind)).collect();
+            kinds.sort();
+            kinds.dedup();
+            for kind in kinds {
+                *self.cautions.entry(kind).or_default() += 1;
+            }
+        }
+        class
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.total();
+        let placed = total - self.count(Class::NoPlace);
+        let share = |part: usize, whole: usize| 100.0 * part as f64 / whole.max(1) as f64;
+        let mut row = |what: &str, count: usize| {
+            writeln!(
+                out,
+                "{what:<52} {count:>7} {:>6.1} % {:>6.1} %",
+                share(count, total),
+                share(count, placed)
+            )
+        };
+        let [narrow, symbol, cautioned] =
+            [Class::Narrow, Class::Symbol, Class::Cautioned].map(|class| self.count(class));
+        row("all names; of all, of those with a place", total)?;
+        row("exact places", narrow)?;
+        row("+ the symbol's set, no caution", narrow + symbol)?;
+        row("+ the symbol's set, with a caution beforehand", narrow + symbol + cautioned)?;
+        row("made from other names: changes with them", self.count(Class::Made))?;
+        row("no place in the text", self.count(Class::NoPlace))?;
+        row("refused", self.count(Class::Refused))?;
+        for (caution, count) in &self.cautions {
+            row(&format!("  caution: {caution}"), *count)?;
+        }
+        writeln!(out, "{} edits; {} names overlap others", self.edits, self.overlapping)
+    }
+}
+
+fn class(plan: &Answer) -> Class {
+    match plan.conflicts.first().map(|conflict| conflict.kind) {
+        Some(ConflictKind::NoPlace) => Class::NoPlace,
+        Some(ConflictKind::Made) => Class::Made,
+        Some(_) => Class::Refused,
+        None if !plan.cautions.is_empty() => Class::Cautioned,
+        None if plan.scope == Scope::Narrow => Class::Narrow,
+        None => Class::Symbol,
+    }
+}
+
+/// The global names that the loaded project defines, as they are printed. One in `one_in` of them.
+pub(crate) fn names(bank: &Steelbank, one_in: usize) -> Vec<String> {
+    let index = bank.index();
+    let control = Control::default();
+    let mut names: Vec<String> = index
+        .symbols()
+        .filter(|&symbol| {
+            index.symbol_package(symbol).is_some_and(|home| {
+                let home = index.package_name(home);
+                !["SB-", "UIOP", "ASDF", "STEELBANK"].iter().any(|own| home.starts_with(own))
+                    && !["COMMON-LISP", "COMMON-LISP-USER", "KEYWORD"].contains(&home.as_ref())
+            })
+        })
+        .map(|symbol| index.symbol_text(symbol))
+        .collect();
+    names.sort();
+    names.dedup();
+    names.retain(|name| {
+        let found = bank.find_definition(name, "CL-USER", &control);
+        found.is_ok_and(|found| {
+            found
+                .definitions
+                .iter()
+                .any(|found| !Path::new(&found.path).is_absolute() && !found.path.starts_with("SYS:"))
+        })
+    });
+    names.into_iter().step_by(one_in.max(1)).collect()
+}
+
+/// Plans the rename of each name, makes those edits that need no caution in `copy`, and counts.
+pub(crate) fn rename_all(bank: &Steelbank, names: &[String], left_out: &[&str], copy: &Path) -> Table {
+    let known = Names::new(&bank.index());
+    let mut table = Table::default();
+    let mut files: BTreeMap<String, BTreeMap<usize, Edit>> = BTreeMap::new();
+    for name in names {
+        let bare = name.rsplit("::").next().unwrap();
+        let new = match bare.strip_prefix('|').and_then(|bare| bare.strip_suffix('|')) {
+            Some(bare) => format!("|{bare}{SUFFIX}|"),
+            None => format!("{bare}{SUFFIX}"),
+        };
+        let plan =
+            match bank.rename_plan_among(&known, &Request::new(name.as_str(), new), &Control::default()) {
+                Ok(plan) => plan,
+                Err(error) => {
+                    println!("seen: rename: {name}: {error}");
+                    *table.classes.entry(Class::Refused).or_default() += 1;
+                    continue;
+                }
+            };
+        let class = table.note(&plan);
+        if matches!(class, Class::Cautioned | Class::Refused | Class::Made)
+            && std::env::var_os("STEELBANK_RENAME_SHOW").is_some()
+        {
+            println!("seen: {name}: {:?} {:?}", plan.conflicts, plan.cautions);
+        }
+        if !matches!(class, Class::Narrow | Class::Symbol) || left_out.contains(&name.as_str()) {
+            continue;
+        }
+        // Names that contain each other, as a structure's and its accessors', meet in the same token.
+        let free = plan.files.iter().all(|file| {
+            let taken = files.get(&file.path);
+            file.edits.iter().all(|edit| {
+                taken.is_none_or(|taken| {
+                    let before = taken.range(..edit.end).next_back();
+                    before.is_none_or(|(_, other)| other.end <= edit.start)
+                })
+            })
+        });
+        if !free {
+            table.overlapping += 1;
+            continue;
+        }
+        for file in plan.files {
+            table.edits += file.edits.len();
+            let taken = files.entry(file.path).or_default();
+            taken.extend(file.edits.into_iter().map(|edit| (edit.start, edit)));
+        }
+    }
+    for (path, edits) in files {
+        let path = copy.join(path);
+        let mut bytes = fs::read(&path).unwrap();
+        for edit in edits.into_values().rev() {
+            let old = String::from_utf8_lossy(&bytes[edit.start..edit.end]).into_owned();
+            assert!(old == edit.old || !edit.old.is_ascii(), "{} {edit:?} {old}", path.display());
+            bytes.splice(edit.start..edit.end, edit.new.bytes());
+        }
+        fs::write(path, bytes).unwrap();
+    }
+    table
+}
+
+/// What loading `systems` says, without what a rename changes: the new names, times and numbers.
+pub(crate) fn report(bank: &Steelbank, systems: &[String], folders: [&Path; 2]) -> Vec<String> {
+    let mut report = Vec::new();
+    for system in systems {
+        let answer = bank.load_system(system, false, &Control::new(Duration::from_secs(300)), None).unwrap();
+        report.push(format!("{system}: {:?} {:?}", answer.status, failure(&answer)));
+        let mut said: Vec<String> = answer
+            .diagnostics
+            .iter()
+            .map(|said| format!("  {system}: {:?} {}", said.severity, plain(&said.message, folders)))
+            .collect();
+        said.sort();
+        report.extend(said);
+    }
+    report
+}
+
+fn failure(answer: &LoadAnswer) -> Option<&str> {
+    answer.failure.as_ref().map(|failure| failure.kind.as_str())
+}
+
+/// A message without the new names' ending, folders, and numbers.
+pub(crate) fn plain(text: &str, folders: [&Path; 2]) -> String {
+    let mut text = text.to_uppercase().replace(SUFFIX, "");
+    for folder in folders {
+        text = text.replace(&folder.display().to_string().to_uppercase(), "");
+    }
+    let words = text.split_whitespace().filter(|word| !word.contains(|char: char| char.is_ascii_digit()));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Copies a folder's files and folders.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy(&path, &target);
+        } else if path.is_file() {
+            fs::copy(&path, &target).unwrap();
+        }
+    }
+}

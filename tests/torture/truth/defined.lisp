@@ -1,0 +1,20 @@
+;;; ask: named-thing other-thing parted frame-x
+;;; Definitions by macros, and names that macros make (findings: truth 1 and 5).
+(defpackage :truth.defined (:use :cl))
+(in-package :truth.defined)
+
+(defmacro defcommand (name args &body body) `(progn (defun ,name ,args ,@body)))
+(defcommand ⟦named-thing⟧ (x) (list x))
+(defun uses-named () (⟦named-thing⟧ 1))
+(defmacro def-listed ((name &key (other nil)) &body body) `(defun ,name () ,other ,@body))
+(def-listed (⟦other-thing⟧ :other 1) (⟦named-thing⟧ 2))
+(defmacro define-accessor (name) `(defun ,(intern (format nil "FRAME-~A" name)) (x) (list x)))
+(defmacro call-accessor (name x) `(,(intern (format nil "FRAME-~A" name)) ,x))
+(defmacro call-parted (x) `(parted* ,x))
+(defun parted (x) x)
+(defmacro parted* (x) `(⟦parted⟧ ,x))
+(define-accessor x)
+(defun uses-made (f) (list (call-accessor x f) (call-parted f)))
+(defgeneric methodical (a b)
+  (:method ((a integer) b) (list a b))
+  (:method :around ((a string) (b symbol)) (list a b)))
