@@ -5,7 +5,7 @@
 
 mod answer;
 
-pub use answer::{Answer, Certainty, Error, Reference, Request, UseType};
+pub use answer::{Answer, Error, Reference, Request, UseType};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +16,9 @@ use super::text::{Target, TextUse, TextUses, text_uses};
 use super::uses::{PlacedUse, RecordedUse, SymbolUses};
 use super::via::{Origin, Origins};
 use crate::project::{Project, Version};
-use crate::source::positions::{Evidence, Occurrence, Place, PositionedFile, SidecarState, Standing};
+use crate::source::positions::{
+    Evidence, Occurrence, Place, Placement, PositionedFile, SidecarState, Standing,
+};
 use crate::source::sbcl::{SbclSources, SourceFile};
 use crate::source::tap::operators::Defined;
 use crate::source::tap::roles::Role as TextRole;
@@ -127,7 +129,7 @@ struct Text {
 /// One use on one line, before they are merged.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Found {
-    certainty: Certainty,
+    evidence: Evidence,
     column: u32,
     use_type: UseType,
     caller: Option<String>,
@@ -224,8 +226,8 @@ impl Search<'_> {
                 && let Some((use_type, sure)) = unrecorded(occurrence, self.facts)
             {
                 let sure = sure && file.is_fresh();
-                let certainty = if sure { Certainty::Exact } else { Certainty::Approximate };
-                self.add(&shown, &file, occurrence.place, certainty, use_type, None, None, None);
+                let evidence = if sure { Evidence::Exact } else { Evidence::Approximate };
+                self.add(&shown, &file, occurrence.place, evidence, use_type, None, None, None);
             }
         }
     }
@@ -246,7 +248,7 @@ impl Search<'_> {
             let line = self.lines.entry((logical.to_owned(), Some(line))).or_default();
             line.context.get_or_insert(context);
             line.found.insert(Found {
-                certainty: Certainty::Approximate,
+                evidence: Evidence::Approximate,
                 column,
                 use_type: use_type(record.kind),
                 caller: record.caller.clone(),
@@ -269,9 +271,9 @@ impl Search<'_> {
             return self.unknown(shown, recorded, !file.is_fresh());
         }
         for placement in &placed.placements {
-            let (certainty, via) = certainty(&placement.evidence);
-            let origin = match (&placement.evidence, recorded.form, recorded.number) {
-                (Evidence::Via(expander), Some(form), Some(number)) => {
+            let (evidence, via) = (placement.evidence, shown_expander(placement));
+            let origin = match (&placement.expander, recorded.form, recorded.number) {
+                (Some(expander), Some(form), Some(number)) => {
                     let sought = self.uses.sought();
                     let parts = file.parts_in(form, number, &sought.name);
                     self.origins.of(sought, &|package| self.uses.means(package), expander, parts)
@@ -283,11 +285,11 @@ impl Search<'_> {
                 self.unknown(shown, recorded, true);
                 continue;
             }
-            if certainty == Certainty::Exact {
+            if evidence == Evidence::Exact {
                 claimed.insert((placement.place.line, placement.place.column));
             }
             let use_type = use_type(recorded.kind);
-            self.add(shown, file, placement.place, certainty, use_type, recorded.caller.clone(), via, origin);
+            self.add(shown, file, placement.place, evidence, use_type, recorded.caller.clone(), via, origin);
         }
     }
 
@@ -296,7 +298,7 @@ impl Search<'_> {
         let line = self.lines.entry((shown.to_owned(), None)).or_default();
         line.stale |= stale;
         line.found.insert(Found {
-            certainty: Certainty::Approximate,
+            evidence: Evidence::Approximate,
             column: 0,
             use_type: use_type(recorded.kind),
             caller: recorded.caller.clone(),
@@ -311,7 +313,7 @@ impl Search<'_> {
         shown: &str,
         file: &PositionedFile,
         place: Place,
-        certainty: Certainty,
+        evidence: Evidence,
         use_type: UseType,
         caller: Option<String>,
         via: Option<String>,
@@ -320,7 +322,7 @@ impl Search<'_> {
         let line = self.lines.entry((shown.to_owned(), Some(place.line))).or_default();
         line.stale = !file.is_fresh();
         line.context.get_or_insert_with(|| file.line_text(place.line).trim().to_owned());
-        line.found.insert(Found { certainty, column: place.column, use_type, caller, via, origin });
+        line.found.insert(Found { evidence, column: place.column, use_type, caller, via, origin });
     }
 
     /// Whether the symbol is none of SBCL's own.
@@ -330,8 +332,8 @@ impl Search<'_> {
     }
 
     fn cautions(&self) -> Vec<String> {
-        let certain = |certainty: Certainty| -> usize {
-            self.lines.values().map(|line| line.columns(certainty).len()).sum()
+        let certain = |evidence: Evidence| -> usize {
+            self.lines.values().map(|line| line.columns(evidence).len()).sum()
         };
         let mut cautions = Vec::new();
         if self.seen.structures > 0 {
@@ -369,7 +371,7 @@ impl Search<'_> {
             );
         }
         cautions.extend(self.via_cautions());
-        match certain(Certainty::Approximate) {
+        match certain(Evidence::Approximate) {
             0 => {}
             count => cautions.push(format!("{count} uses are approximate: look before you edit.")),
         }
@@ -399,8 +401,8 @@ impl Search<'_> {
         let mut made: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         let (mut stand, mut parts, mut unknown) = (0_usize, 0_usize, 0_usize);
         for line in self.lines.values() {
-            let exact = line.columns(Certainty::Exact);
-            let via = line.found.iter().filter(|found| found.certainty == Certainty::Via);
+            let exact = line.columns(Evidence::Exact);
+            let via = line.found.iter().filter(|found| found.evidence == Evidence::Via);
             for found in via.filter(|found| !exact.contains(&found.column)) {
                 let name = found.via.as_deref().unwrap_or_default();
                 match &found.origin {
@@ -488,30 +490,30 @@ impl Search<'_> {
 }
 
 impl Line {
-    /// The columns of the uses with this certainty, but those that are exact too.
-    fn columns(&self, certainty: Certainty) -> BTreeSet<u32> {
-        let columns = |wanted: Certainty| -> BTreeSet<u32> {
-            let found = self.found.iter().filter(|found| found.certainty == wanted);
+    /// The columns of the uses with this evidence, but those that are exact too.
+    fn columns(&self, evidence: Evidence) -> BTreeSet<u32> {
+        let columns = |wanted: Evidence| -> BTreeSet<u32> {
+            let found = self.found.iter().filter(|found| found.evidence == wanted);
             found.map(|found| found.column).collect()
         };
-        match certainty {
-            Certainty::Exact => columns(Certainty::Exact),
-            other => &columns(other) - &columns(Certainty::Exact),
+        match evidence {
+            Evidence::Exact => columns(Evidence::Exact),
+            other => &columns(other) - &columns(Evidence::Exact),
         }
     }
 
     /// The entry for this line: what is surest, leftmost and most telling comes first.
     fn reference(self, path: String, line: Option<u32>) -> Option<Reference> {
-        let listed = |certainty| match line {
-            Some(_) => self.columns(certainty).into_iter().collect(),
+        let listed = |evidence| match line {
+            Some(_) => self.columns(evidence).into_iter().collect(),
             None => Vec::new(),
         };
-        let (columns, approximate_columns) = (listed(Certainty::Exact), listed(Certainty::Approximate));
-        let surest = self.found.first()?.certainty;
+        let (columns, approximate_columns) = (listed(Evidence::Exact), listed(Evidence::Approximate));
+        let surest = self.found.first()?.evidence;
         let caller = self
             .found
             .iter()
-            .take_while(|found| found.certainty == surest)
+            .take_while(|found| found.evidence == surest)
             .find_map(|found| found.caller.clone());
         let first = self.found.into_iter().next()?;
         Some(Reference {
@@ -523,7 +525,7 @@ impl Line {
             use_type: first.use_type,
             context: self.context,
             caller: first.caller.or(caller),
-            evidence: first.certainty,
+            evidence: first.evidence,
             via_stands_at: match &first.origin {
                 Some(Origin::Stands(place)) => Some(place.clone()),
                 _ => None,
@@ -538,13 +540,9 @@ impl Line {
     }
 }
 
-/// Evidence as answers give it, with the operator for what a macro makes.
-pub(super) fn certainty(evidence: &Evidence) -> (Certainty, Option<String>) {
-    match evidence {
-        Evidence::Exact => (Certainty::Exact, None),
-        Evidence::Approximate => (Certainty::Approximate, None),
-        Evidence::Via(expander) => (Certainty::Via, Some(expander.name.to_lowercase())),
-    }
+/// The operator of a placement `via` one, as answers print it.
+pub(super) fn shown_expander(placement: &Placement) -> Option<String> {
+    placement.expander.as_ref().map(|expander| expander.name.to_lowercase())
 }
 
 fn use_type(kind: Kind) -> UseType {

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::code_find_references::{Certainty, Error, missing, not_found};
+use super::Evidence;
+use super::code_find_references::{Error, missing, not_found};
 use super::designator::Operator;
 use super::lookup::Lookup;
 use super::uses::SymbolUses;
@@ -75,7 +76,7 @@ pub struct Definition {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub context: Option<String>,
     /// `exact`: the name stands there. `via`: the form makes the definition without naming it there.
-    pub evidence: Certainty,
+    pub evidence: Evidence,
     /// For a definition by a macro of the program's own, of which `kind` is the name: what the image says it is.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub defines: Option<String>,
@@ -150,7 +151,7 @@ pub fn find_definition(project: &Project, resolved: &Resolved, image: &ImageDefi
     for definition in image.definitions.iter().filter(|definition| resolved.accepts(definition)) {
         for source in &definition.sources {
             let (found, form) = placed(project, sought, definition, source);
-            if let (Certainty::Exact, Some(form)) = (found.evidence, form) {
+            if let (Evidence::Exact, Some(form)) = (found.evidence, form) {
                 named.insert((PathBuf::from(&source.file), form));
             }
             definitions.push(found);
@@ -172,7 +173,7 @@ pub fn find_definition(project: &Project, resolved: &Resolved, image: &ImageDefi
                 line: Some(found.place.line),
                 column: Some(found.place.column),
                 context: Some(file.line_text(found.place.line).trim().to_owned()),
-                evidence: if file.is_fresh() { Certainty::Exact } else { Certainty::Approximate },
+                evidence: if file.is_fresh() { Evidence::Exact } else { Evidence::Approximate },
                 defines: None,
                 made_by: None,
                 stale: !file.is_fresh(),
@@ -236,7 +237,7 @@ fn placed(
         line: None,
         column: None,
         context: None,
-        evidence: Certainty::Approximate,
+        evidence: Evidence::Approximate,
         defines: None,
         made_by: None,
         stale: false,
@@ -267,8 +268,8 @@ fn placed(
         found.defines = Some(std::mem::replace(&mut found.kind, definer));
     }
     let (place, evidence) = match (name.map(|name| name.place), inner.or(start)) {
-        (Some(name), _) if file.is_fresh() => (Some(name), Certainty::Exact),
-        (Some(name), _) => (Some(name), Certainty::Approximate),
+        (Some(name), _) if file.is_fresh() => (Some(name), Evidence::Exact),
+        (Some(name), _) => (Some(name), Evidence::Approximate),
         (None, start) if file.is_tapped() && file.is_fresh() => {
             found.made_by = match inner {
                 Some(_) => Some("defgeneric".to_owned()),
@@ -276,9 +277,9 @@ fn placed(
                     .expander_at(form_number, source.form_number.unwrap_or(0))
                     .map(|expander| expander.name.to_lowercase()),
             };
-            (start, Certainty::Via)
+            (start, Evidence::Via)
         }
-        (None, start) => (start, Certainty::Approximate),
+        (None, start) => (start, Evidence::Approximate),
     };
     found.evidence = evidence;
     if let Some(place) = place {

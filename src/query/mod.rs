@@ -37,6 +37,8 @@ mod uses;
 mod via;
 pub mod who;
 
+pub use crate::source::positions::Evidence;
+
 use serde::de::DeserializeOwned;
 
 use crate::engine::{LispError, StartError};

@@ -20,7 +20,8 @@ use std::path::{Path, PathBuf};
 use edits::Editor;
 pub use makers::Names;
 
-use super::code_find_references::{self, Certainty, Error, code_find_references, missing, not_found};
+use super::Evidence;
+use super::code_find_references::{self, Error, code_find_references, missing, not_found};
 use super::designator::{Designator, DesignatorError};
 use super::find_definition::{ImageDefinition, ImageDefinitions, find_definition, resolve};
 use super::lookup::{DEFAULT_PACKAGE, Lookup};
@@ -337,13 +338,13 @@ impl<'a> Planner<'a> {
         let unsure = found
             .refs
             .iter()
-            .filter(|found| found.evidence == Certainty::Approximate || !found.approximate_columns.is_empty())
+            .filter(|found| found.evidence == Evidence::Approximate || !found.approximate_columns.is_empty())
             .count();
         let made = definitions
             .iter()
-            .filter(|found| found.evidence != Certainty::Exact && found.kind != "declaration")
+            .filter(|found| found.evidence != Evidence::Exact && found.kind != "declaration")
             .count();
-        let exact_definitions = definitions.iter().filter(|found| found.evidence == Certainty::Exact).count();
+        let exact_definitions = definitions.iter().filter(|found| found.evidence == Evidence::Exact).count();
         let unsure_text = text
             .certain
             .iter()
@@ -378,7 +379,7 @@ impl<'a> Planner<'a> {
                 .chain(
                     definitions
                         .iter()
-                        .filter(|found| found.evidence == Certainty::Exact)
+                        .filter(|found| found.evidence == Evidence::Exact)
                         .filter_map(|found| Some((found.path.clone(), found.line?, found.column?))),
                 )
                 .collect();
@@ -466,7 +467,7 @@ impl<'a> Planner<'a> {
         let vias: BTreeSet<String> = found
             .refs
             .iter()
-            .filter(|found| found.evidence == Certainty::Via)
+            .filter(|found| found.evidence == Evidence::Via)
             .filter_map(|found| found.via.clone())
             .collect();
         if !vias.is_empty() && !in_template {

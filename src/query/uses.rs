@@ -195,14 +195,14 @@ fn specializer(file: &PositionedFile, occurrences: &[Occurrence], recorded: &Rec
         .map(|found| found.place);
     // A method that a macro makes.
     let expander = recorded.form.and_then(|form| file.form_expander(form));
-    let evidence = match (named.is_some(), expander) {
-        _ if !file.is_fresh() => Evidence::Approximate,
-        (true, _) => Evidence::Exact,
-        (false, Some(expander)) => Evidence::Via(expander),
-        (false, None) => Evidence::Approximate,
-    };
     let place = named.or_else(|| file.form_place(recorded.form?, 0));
-    place.map(|place| Placement { place, evidence }).into_iter().collect()
+    let placement = place.map(|place| match (named.is_some(), expander) {
+        _ if !file.is_fresh() => Placement::new(place, Evidence::Approximate),
+        (true, _) => Placement::new(place, Evidence::Exact),
+        (false, Some(expander)) => Placement::via(place, expander),
+        (false, None) => Placement::new(place, Evidence::Approximate),
+    });
+    placement.into_iter().collect()
 }
 
 /// The kind of use that the compiler numbers; None for methods that specialize, which the object system knows.

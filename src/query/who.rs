@@ -1,6 +1,7 @@
 //! who-calls, who-references and their family: which code does what to a symbol. Answered from the index alone.
 
-use super::code_find_references::{Certainty, certainty};
+use super::Evidence;
+use super::code_find_references::shown_expander;
 use super::designator::DesignatorError;
 use super::lookup::{Asked, DEFAULT_PACKAGE, Lookup, LookupStatus};
 use super::text::{Target, Unseen, text_uses};
@@ -213,14 +214,9 @@ impl WhoRequest {
             for placed in uses.place(&file, &occurrences, recorded) {
                 taken.extend(placed.placements.iter().map(|found| (found.place.line, found.place.column)));
                 let recorded = &placed.recorded;
-                let surest = placed
-                    .placements
-                    .iter()
-                    .map(|placement| (certainty(&placement.evidence), placement.place))
-                    .min_by_key(|((certainty, _), _)| *certainty);
-                let (Some(((evidence, via), place)), true) = (surest, recorded.kind == self.kind) else {
-                    continue;
-                };
+                let surest = placed.placements.iter().min_by_key(|placement| placement.evidence);
+                let (Some(surest), true) = (surest, recorded.kind == self.kind) else { continue };
+                let (place, evidence, via) = (surest.place, surest.evidence, shown_expander(surest));
                 let stale = !file.is_fresh();
                 let position = Position { line: place.line, column: place.column, evidence, via, stale };
                 if recorded.toplevel {
@@ -237,7 +233,7 @@ impl WhoRequest {
             let operators = if macros { uses.toplevel_operators(&file) } else { Vec::new() };
             for place in operators.into_iter().filter(|place| !taken.contains(&(place.line, place.column))) {
                 let stale = !file.is_fresh();
-                let evidence = if stale { Certainty::Approximate } else { Certainty::Exact };
+                let evidence = if stale { Evidence::Approximate } else { Evidence::Exact };
                 located.toplevel.push(TopLevelUse {
                     path: project.shown(&version.0),
                     position: Position { line: place.line, column: place.column, evidence, via: None, stale },
@@ -356,7 +352,7 @@ pub struct Position {
     /// The column, from 1, in characters.
     pub column: u32,
     /// How sure the place is. In SBCL's own sources it is the start of the top-level form, so `approximate`.
-    pub evidence: Certainty,
+    pub evidence: Evidence,
     /// For evidence `via`: the operator whose expansion makes the use.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub via: Option<String>,
@@ -393,7 +389,7 @@ fn subject(kind: Kind) -> u8 {
 
 /// Where a top-level form of SBCL's own starts.
 fn toplevel_position((line, column): (u32, u32)) -> Position {
-    Position { line, column, evidence: Certainty::Approximate, via: None, stale: false }
+    Position { line, column, evidence: Evidence::Approximate, via: None, stale: false }
 }
 
 fn group(uses: Vec<Use<'_>>) -> Vec<User> {

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::query::code_find_references::{self, Certainty, UseType};
+use crate::query::Evidence;
+use crate::query::code_find_references::{self, UseType};
 use crate::query::find_definition;
 use crate::query::list_systems::SystemsAnswer;
 use crate::query::load_system::{LoadAnswer, LoadStatus, Severity};
@@ -32,11 +33,11 @@ pub fn references(answer: &code_find_references::Answer) -> String {
         }
         let _ = write!(text, ": {}", use_name(found.use_type));
         match (found.evidence, &found.via) {
-            (Certainty::Exact, _) => {}
-            (Certainty::Via, Some(via)) => {
+            (Evidence::Exact, _) => {}
+            (Evidence::Via, Some(via)) => {
                 let _ = write!(text, " via {via}");
             }
-            (Certainty::Via | Certainty::Approximate, _) => text.push_str(" (approximate)"),
+            (Evidence::Via | Evidence::Approximate, _) => text.push_str(" (approximate)"),
         }
         if let Some(caller) = &found.caller {
             let _ = write!(text, " in {caller}");
@@ -120,14 +121,14 @@ pub fn definitions(answer: &find_definition::Answer) -> String {
         }
         let _ = write!(text, ": {} {}", found.kind, found.name);
         match found.evidence {
-            Certainty::Exact => {}
-            Certainty::Via => match &found.made_by {
+            Evidence::Exact => {}
+            Evidence::Via => match &found.made_by {
                 Some(operator) => {
                     let _ = write!(text, " (made by {operator})");
                 }
                 None => text.push_str(" (made by this form)"),
             },
-            Certainty::Approximate => text.push_str(" (approximate)"),
+            Evidence::Approximate => text.push_str(" (approximate)"),
         }
         if let Some(kind) = &found.defines {
             let _ = write!(text, " ({kind})");

@@ -7,7 +7,8 @@ use super::arguments::{Page, SymbolName, default_package};
 use super::budget::fit;
 use super::missing::{Found, of_error, resolve};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
-use crate::query::code_find_references::{self, Certainty, Reference, Request, UseType};
+use crate::query::Evidence;
+use crate::query::code_find_references::{self, Reference, Request, UseType};
 use crate::query::text::TextUse;
 use crate::render::project as text;
 
@@ -70,7 +71,7 @@ struct Entry {
     #[serde(skip_serializing_if = "Option::is_none")]
     caller: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    evidence: Option<Certainty>,
+    evidence: Option<Evidence>,
     #[serde(skip_serializing_if = "Option::is_none")]
     via: Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -92,7 +93,7 @@ impl From<&Reference> for Entry {
             use_type: found.use_type,
             context: found.context.clone(),
             caller: found.caller.clone(),
-            evidence: Some(found.evidence).filter(|evidence| *evidence != Certainty::Exact),
+            evidence: Some(found.evidence).filter(|evidence| *evidence != Evidence::Exact),
             via: found.via.clone(),
             stale: found.stale,
         }

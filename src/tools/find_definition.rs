@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::arguments::SymbolName;
 use super::missing::{Found, of_error, resolve};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
-use crate::query::code_find_references::Certainty;
+use crate::query::Evidence;
 use crate::query::control::ALLOWED;
 use crate::query::find_definition;
 use crate::render::project as text;
@@ -44,7 +44,7 @@ struct Definition {
     context: Option<String>,
     /// How sure the place is, if it is not exact.
     #[serde(skip_serializing_if = "Option::is_none")]
-    evidence: Option<Certainty>,
+    evidence: Option<Evidence>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     stale: bool,
 }
@@ -57,7 +57,7 @@ impl From<find_definition::Definition> for Definition {
             kind: found.kind,
             name: found.name,
             context: found.context,
-            evidence: Some(found.evidence).filter(|evidence| *evidence != Certainty::Exact),
+            evidence: Some(found.evidence).filter(|evidence| *evidence != Evidence::Exact),
             stale: found.stale,
         }
     }

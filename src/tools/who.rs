@@ -9,7 +9,7 @@ use super::arguments::{Detail, Page, SymbolName};
 use super::budget::fit;
 use super::missing::{Found, Missing, resolve};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
-use crate::query::code_find_references::Certainty;
+use crate::query::Evidence;
 use crate::query::text::Unseen;
 use crate::query::who::{Elsewhere, Place, Places, Position, User, WhoRequest};
 use crate::render::text;
@@ -74,7 +74,7 @@ struct TopLevel {
     at: String,
     context: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    evidence: Option<Certainty>,
+    evidence: Option<Evidence>,
 }
 
 impl Entry {
@@ -94,9 +94,9 @@ impl Entry {
             };
             let text = format!("{file}:{}:{}", at.line, at.column);
             match (at.evidence, &at.via) {
-                (Certainty::Exact, _) => entry.places.push(text),
-                (Certainty::Via, Some(operator)) => entry.via.push(format!("{text} {operator}")),
-                (Certainty::Via | Certainty::Approximate, _) => entry.approximate.push(text),
+                (Evidence::Exact, _) => entry.places.push(text),
+                (Evidence::Via, Some(operator)) => entry.via.push(format!("{text} {operator}")),
+                (Evidence::Via | Evidence::Approximate, _) => entry.approximate.push(text),
             }
         }
         for places in [&mut entry.places, &mut entry.approximate, &mut entry.via] {
@@ -131,7 +131,7 @@ fn top_level(path: &str, at: &Position, context: &str) -> TopLevel {
     TopLevel {
         at: format!("{path}:{}:{}", at.line, at.column),
         context: context.to_owned(),
-        evidence: Some(at.evidence).filter(|evidence| *evidence != Certainty::Exact),
+        evidence: Some(at.evidence).filter(|evidence| *evidence != Evidence::Exact),
     }
 }
 

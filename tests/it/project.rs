@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use steelbank::query::code_find_references::{Certainty, Request};
+use steelbank::query::Evidence;
+use steelbank::query::code_find_references::Request;
 use steelbank::query::control::Control;
 use steelbank::query::load_system::{LoadAnswer, LoadNews, LoadStatus, Severity};
 use steelbank::source::tap::sidecar::sidecar_name;
@@ -163,13 +164,13 @@ fn stale(bank: &Steelbank, root: &Path) {
     let found = bank.code_find_references(&Request::new("shop::price")).unwrap();
     assert_eq!(found.stale, ["b.lisp"]);
     for found in &found.refs {
-        assert!(found.stale && found.evidence != Certainty::Exact && found.columns.is_empty(), "{found:?}");
+        assert!(found.stale && found.evidence != Evidence::Exact && found.columns.is_empty(), "{found:?}");
     }
     // The same text at another date is not another text.
     fs::write(root.join("b.lisp"), &text).unwrap();
     let found = bank.code_find_references(&Request::new("shop::price")).unwrap();
     assert_eq!(found.stale, [""; 0]);
-    assert!(found.refs.iter().all(|found| found.evidence == Certainty::Exact));
+    assert!(found.refs.iter().all(|found| found.evidence == Evidence::Exact));
 
     fs::write(
         root.join("a.lisp"),
@@ -239,7 +240,7 @@ fn single_files(bank: &Steelbank, root: &Path) {
     assert_eq!((answer.status, answer.compiled.len()), (LoadStatus::Loaded, 1), "{answer:?}");
     let found = bank.code_find_references(&Request::new("shop::price")).unwrap();
     let extra = found.refs.iter().find(|found| found.path == "extra.lisp").unwrap();
-    assert_eq!((extra.line, extra.column, extra.evidence), (Some(3), Some(4), Certainty::Exact));
+    assert_eq!((extra.line, extra.column, extra.evidence), (Some(3), Some(4), Evidence::Exact));
 
     let answer = load("wrong.lisp");
     let failure = answer.failure.unwrap();

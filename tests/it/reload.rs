@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use steelbank::Steelbank;
-use steelbank::query::code_find_references::{Answer, Certainty, Reference, Request};
+use steelbank::query::Evidence;
+use steelbank::query::code_find_references::{Answer, Reference, Request};
 use steelbank::query::control::Control;
 use steelbank::query::find_definition::Definition;
 use steelbank::query::load_system::LoadStatus;
@@ -64,7 +65,7 @@ fn references(bank: &Steelbank, symbol: &str) -> Answer {
 }
 
 fn exact(found: &Reference) -> Option<(u32, Vec<u32>)> {
-    (found.evidence == Certainty::Exact).then(|| (found.line.unwrap(), found.columns.clone()))
+    (found.evidence == Evidence::Exact).then(|| (found.line.unwrap(), found.columns.clone()))
 }
 
 fn definitions_are_exact(bank: &Steelbank) {
@@ -85,7 +86,7 @@ fn definitions_are_exact(bank: &Steelbank) {
 }
 
 fn place_of(found: &Definition) -> (&str, (u32, u32)) {
-    assert!(found.evidence == Certainty::Exact && !found.stale, "{found:?}");
+    assert!(found.evidence == Evidence::Exact && !found.stale, "{found:?}");
     (found.kind.as_str(), (found.line.unwrap(), found.column.unwrap()))
 }
 

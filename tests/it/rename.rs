@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use steelbank::Steelbank;
-use steelbank::query::code_find_references::{Answer, Certainty, Reference, Request};
+use steelbank::query::Evidence;
+use steelbank::query::code_find_references::{Answer, Reference, Request};
 use steelbank::query::find_definition::{ImageDefinitions, find_definition, resolve};
 use steelbank::query::load_system::LoadStatus;
 use steelbank_reader::lines::decode;
@@ -130,7 +131,7 @@ fn rename() {
 fn verdict(text: &str, name: &str, found: &Answer) -> &'static str {
     let warned = |word: &str| found.cautions.iter().any(|caution| caution.contains(word));
     let unsure =
-        |found: &Reference| found.evidence == Certainty::Approximate || !found.approximate_columns.is_empty();
+        |found: &Reference| found.evidence == Evidence::Approximate || !found.approximate_columns.is_empty();
     if found.refs.iter().any(unsure) {
         "approximate uses"
     } else if warned("from parts of names") {

@@ -7,7 +7,8 @@ use std::fs;
 use std::path::Path;
 
 use steelbank::Steelbank;
-use steelbank::query::code_find_references::{Answer, Certainty, Request};
+use steelbank::query::Evidence;
+use steelbank::query::code_find_references::{Answer, Request};
 use steelbank::query::control::Control;
 use steelbank::query::find_definition::Definition;
 use steelbank::query::load_system::LoadStatus;
@@ -107,7 +108,7 @@ fn marked() {
                 wrong.push(format!("{path}:{}:{} {name} is called exact", place.0, place.1));
             }
             // What must not be exact is not listed as a use at all, unless with a doubt.
-            let doubts = answer.refs.iter().filter(|found| found.evidence == Certainty::Approximate).count();
+            let doubts = answer.refs.iter().filter(|found| found.evidence == Evidence::Approximate).count();
             if doubts > 0 {
                 println!("seen: truth: {path} {name}: {doubts} lines with a doubt");
             }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use steelbank::query::code_find_references::Certainty;
+use steelbank::query::Evidence;
 use steelbank::query::who::{Places, WhoRequest};
 use steelbank_xref::Kind;
 
@@ -24,7 +24,7 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     assert!(answer.users.iter().flat_map(|user| &user.places).all(|place| place.position.is_none()));
     let calls = calls.places(Places::Lines);
     let answer = bank().who(&calls).unwrap();
-    let found: Vec<(&str, u32, u32, Certainty)> = answer
+    let found: Vec<(&str, u32, u32, Evidence)> = answer
         .users
         .iter()
         .flat_map(|user| user.places.iter().map(move |place| (user, place.position.as_ref().unwrap())))
@@ -34,9 +34,9 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     assert_eq!(
         found,
         [
-            ("PLACES::F", 3, 10, Certainty::Exact),
-            ("PLACES::F", 4, 3, Certainty::Exact),
-            (method, 6, 39, Certainty::Exact)
+            ("PLACES::F", 3, 10, Evidence::Exact),
+            ("PLACES::F", 4, 3, Evidence::Exact),
+            (method, 6, 39, Evidence::Exact)
         ]
     );
 
@@ -53,7 +53,7 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     for place in answer.users.iter().flat_map(|user| &user.places) {
         if let Some(position) = &place.position {
             assert!(position.stale, "{place:?}");
-            assert_ne!(position.evidence, Certainty::Exact, "{place:?}");
+            assert_ne!(position.evidence, Evidence::Exact, "{place:?}");
         }
     }
     fs::remove_dir_all(&folder).unwrap();
@@ -70,16 +70,16 @@ fn a_place_that_is_surely_one_use_is_not_taken_for_another() {
     evaluate(&format!("(progn (load (compile-file {file:?} :external-format :utf-8)) t)"));
     let request = WhoRequest::new(Kind::Calls, "taken::g").places(Places::Lines);
     let answer = bank().who(&request).unwrap();
-    let found = |name: &str| -> Vec<(u32, u32, Certainty, Option<String>)> {
+    let found = |name: &str| -> Vec<(u32, u32, Evidence, Option<String>)> {
         let user = answer.users.iter().find(|user| user.name == name).unwrap();
         let positions = user.places.iter().map(|place| place.position.clone().unwrap());
         positions.map(|at| (at.line, at.column, at.evidence, at.via)).collect()
     };
     let with = || Some("with".to_owned());
-    assert_eq!(found("TAKEN::H"), [(6, 3, Certainty::Via, with()), (6, 17, Certainty::Exact, None)]);
+    assert_eq!(found("TAKEN::H"), [(6, 3, Evidence::Via, with()), (6, 17, Evidence::Exact, None)]);
     // Whether the feature was there when the file was compiled, the text does not tell: the numbers are not sure.
     for (line, _, evidence, _) in found("TAKEN::F") {
-        assert_eq!((line, evidence), (2, Certainty::Approximate));
+        assert_eq!((line, evidence), (2, Evidence::Approximate));
     }
     fs::remove_dir_all(&folder).unwrap();
 }
@@ -94,7 +94,7 @@ fn sbcls_own_functions_have_the_line_of_their_form() {
     assert!(position.line > 1);
     assert_eq!(
         (position.column, position.evidence),
-        (1, Certainty::Approximate),
+        (1, Evidence::Approximate),
         "top-level forms start lines"
     );
 }

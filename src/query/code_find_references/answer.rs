@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::query::Evidence;
 use crate::query::designator::DesignatorError;
 use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::text::TextUse;
@@ -111,18 +112,6 @@ pub enum UseType {
     Mention,
 }
 
-/// How sure a line is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Certainty {
-    /// The symbol stands there: a rename replaces it there.
-    Exact,
-    /// The form is right, but not which of several places in it; or the file has changed since it was loaded.
-    Approximate,
-    /// The symbol does not stand there: an operator that does (`via`) expands into its use.
-    Via,
-}
-
 fn is_zero(count: &usize) -> bool {
     *count == 0
 }
@@ -154,7 +143,7 @@ pub struct Reference {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub caller: Option<String>,
     /// How sure the line is.
-    pub evidence: Certainty,
+    pub evidence: Evidence,
     /// For evidence `via`: the operator whose expansion makes the use.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub via: Option<String>,

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use steelbank_reader::{Form, LispText, TopLevelForm as TopLevelText};
+use steelbank_reader::{Form, LispText, Span, TopLevelForm as TopLevelText};
 
 use super::{Evidence, Expander, Placement, PositionedFile, Recorded, Sought, UseKind};
 
@@ -84,19 +84,24 @@ impl PositionedFile {
         let whole = form.map_or(top.span, |form| form.span);
         let token = |index: usize| text.tokens()[index].span;
         let free: Vec<usize> = inside.into_iter().filter(|index| !taken.contains(index)).collect();
-        let (span, evidence) = match (operator, &free[..]) {
-            (Some(only), _) | (None, &[only]) if sure => (token(only), Evidence::Exact),
-            (Some(first), _) | (None, &[first, ..]) => (token(first), Evidence::Approximate),
+        let place = |span: Span| self.byte_place(span.start, span.end);
+        match (operator, &free[..]) {
+            (Some(only), _) | (None, &[only]) if sure => Placement::new(place(token(only)), Evidence::Exact),
+            (Some(first), _) | (None, &[first, ..]) => {
+                Placement::new(place(token(first)), Evidence::Approximate)
+            }
             (None, []) => match form.filter(|_| sure) {
                 Some(form) => {
                     let octets = self.text.as_bytes();
                     let head = text.head(form).map(|token| token.symbol(octets).name.to_lowercase());
                     let name = head.unwrap_or_else(|| "the form".to_owned());
-                    (whole, Evidence::Via(Expander { package: String::new(), name, symbol_macro: false }))
+                    Placement::via(
+                        place(whole),
+                        Expander { package: String::new(), name, symbol_macro: false },
+                    )
                 }
-                None => (whole, Evidence::Approximate),
+                None => Placement::new(place(whole), Evidence::Approximate),
             },
-        };
-        Placement { place: self.byte_place(span.start, span.end), evidence }
+        }
     }
 }

@@ -482,8 +482,9 @@ impl PositionedFile {
         let form = found.form;
         let at = |event: usize| self.tap_place(sidecar, form.events[event].start, form.events[event].end);
         let with = |events: &[usize], evidence: Evidence| {
-            events.iter().map(|&event| Placement { place: at(event), evidence: evidence.clone() }).collect()
+            events.iter().map(|&event| Placement::new(at(event), evidence)).collect()
         };
+        let via = || vec![Placement::via(at(found.around), expander(sidecar, form, found.around))];
         if let Some(events) = &found.sure {
             return with(events, Evidence::Exact);
         }
@@ -493,7 +494,7 @@ impl PositionedFile {
             // What a reader macro made: what stands in the form explains it, or the macro does.
             return match possible[..] {
                 [] if found.inside.is_empty() => with(&[found.around], Evidence::Approximate),
-                [] => with(&[found.around], Evidence::Via(expander(sidecar, form, found.around))),
+                [] => via(),
                 _ => with(&possible, Evidence::Approximate),
             };
         }
@@ -509,7 +510,7 @@ impl PositionedFile {
             // One of them names the function, and the others could be anything.
             (_, [_]) if found.calls() => with(&clearly, Evidence::Exact),
             ([_, ..], _) => with(&possible, Evidence::Approximate),
-            ([], _) => with(&[found.around], Evidence::Via(expander(sidecar, form, found.around))),
+            ([], _) => via(),
         }
     }
 

@@ -9,6 +9,8 @@ mod by_tap;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use steelbank_reader::lines::Lines;
 use steelbank_reader::{Dialect, Features, LispText};
 
@@ -18,15 +20,16 @@ use super::tap::roles::Role;
 use super::tap::sidecar::{Event, EventKind, Sidecar, UseKind};
 pub use super::tap::walk::Standing;
 
-/// How sure a position is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// How sure a place is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Evidence {
-    /// The symbol stands in the text at this very place.
+    /// The symbol stands there: a rename replaces it there.
     Exact,
-    /// The form is right, but which of several places in it is meant, or where it stands by now, is not known.
+    /// The form is right, but not which of several places in it; or the file has changed since it was loaded.
     Approximate,
-    /// The symbol does not stand there: the use comes from what this operator expands into.
-    Via(Expander),
+    /// The symbol does not stand there: an operator that does (`via`) expands into its use.
+    Via,
 }
 
 /// What makes a use where the symbol does not stand.
@@ -58,6 +61,20 @@ pub struct Placement {
     pub place: Place,
     /// How sure it is.
     pub evidence: Evidence,
+    /// For [`Evidence::Via`]: the operator that expands into the use.
+    pub expander: Option<Expander>,
+}
+
+impl Placement {
+    /// A place where the symbol stands, or may.
+    pub(crate) fn new(place: Place, evidence: Evidence) -> Placement {
+        Placement { place, evidence, expander: None }
+    }
+
+    /// The form of an operator that expands into the use.
+    pub(crate) fn via(place: Place, expander: Expander) -> Placement {
+        Placement { place, evidence: Evidence::Via, expander: Some(expander) }
+    }
 }
 
 /// The symbol asked for.
