@@ -101,8 +101,21 @@ pub struct ImageSystem {
     pub files: Option<Vec<PathBuf>>,
 }
 
-/// A file as it was at a write date (universal time).
-pub(super) type Version = (PathBuf, u64);
+/// A file as it was when it was loaded or compiled.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct FileVersion {
+    /// The file.
+    pub(super) path: PathBuf,
+    /// When it had been written, in universal time.
+    pub(super) write_date: u64,
+}
+
+impl FileVersion {
+    fn loaded(write_dates: &BTreeMap<PathBuf, u64>, path: &Path) -> Option<FileVersion> {
+        let write_date = *write_dates.get(path)?;
+        Some(FileVersion { path: path.to_path_buf(), write_date })
+    }
+}
 
 /// Which of the loaded files name what.
 #[derive(Debug, Default)]
@@ -136,7 +149,7 @@ impl Names {
 /// The files whose positions are kept in memory: those that were asked for last.
 #[derive(Debug, Default)]
 struct Positions {
-    files: HashMap<Version, Known>,
+    files: HashMap<FileVersion, Known>,
     /// Of all of them together, in octets.
     size: usize,
     /// Counts questions.
@@ -146,14 +159,14 @@ struct Positions {
 }
 
 impl Positions {
-    fn get(&mut self, version: &Version) -> Option<&Known> {
+    fn get(&mut self, version: &FileVersion) -> Option<&Known> {
         self.clock += 1;
         let known = self.files.get_mut(version)?;
         known.asked = self.clock;
         Some(known)
     }
 
-    fn insert(&mut self, version: Version, known: Known) {
+    fn insert(&mut self, version: FileVersion, known: Known) {
         self.remove(&version);
         self.size += known.file.size();
         self.files.insert(version, Known { asked: self.clock, ..known });
@@ -164,7 +177,7 @@ impl Positions {
         }
     }
 
-    fn remove(&mut self, version: &Version) {
+    fn remove(&mut self, version: &FileVersion) {
         if let Some(known) = self.files.remove(version) {
             self.size -= known.file.size();
         }
@@ -230,10 +243,10 @@ impl Project {
         for (path, written) in files {
             let before = loaded.insert(path.clone(), written);
             if before != Some(written) || anew(&path) || names.gaps.contains_key(&path) {
-                let version = (path, written);
+                let version = FileVersion { path, write_date: written };
                 positions.remove(&version);
                 positions.epoch += 1;
-                names.pending.insert(version.0);
+                names.pending.insert(version.path);
             }
         }
     }
@@ -327,21 +340,21 @@ impl Project {
 
     /// The loaded files in whose live text a symbol called `name`, of whatever package, or a designator of one stands.
     /// Only files with sidecars are known.
-    pub fn naming(&self, name: &str) -> Vec<(PathBuf, u64)> {
+    pub(crate) fn naming(&self, name: &str) -> Vec<FileVersion> {
         self.read_new_files();
         let (loaded, names) = (self.loaded.read(), self.names.lock());
         let naming = names.naming.get(name).into_iter().flatten();
-        naming.filter_map(|path| Some((path.clone(), *loaded.get(path)?))).collect()
+        naming.filter_map(|path| FileVersion::loaded(&loaded, path)).collect()
     }
 
     /// The loaded files whose top-level code uses a symbol called `name`, of whatever package.
-    pub fn naming_at_toplevel(&self, name: &str) -> Vec<(PathBuf, u64)> {
+    pub(crate) fn naming_at_toplevel(&self, name: &str) -> Vec<FileVersion> {
         self.read_new_files();
         let (loaded, names) = (self.loaded.read(), self.names.lock());
         let naming = names.naming.get(name).into_iter().flatten();
         naming
             .filter(|path| names.toplevel.get(*path).is_some_and(|used| used.contains(name)))
-            .filter_map(|path| Some((path.clone(), *loaded.get(path)?)))
+            .filter_map(|path| FileVersion::loaded(&loaded, path))
             .collect()
     }
 
@@ -385,7 +398,7 @@ impl Project {
     pub fn positions(&self, path: &Path, write_date: u64) -> std::io::Result<Arc<PositionedFile>> {
         let overlay = self.overlays.read().get(path).cloned();
         let stamp = Stamp::of(&std::fs::metadata(overlay.as_deref().unwrap_or(path))?);
-        let version = (path.to_path_buf(), write_date);
+        let version = FileVersion { path: path.to_path_buf(), write_date };
         let epoch = {
             let mut positions = self.positions.lock();
             if let Some(known) = positions.get(&version)

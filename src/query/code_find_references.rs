@@ -15,7 +15,7 @@ use super::lookup::{Asked, Lookup, LookupStatus};
 use super::text::{Target, TextUse, TextUses, text_uses};
 use super::uses::{PlacedUse, RecordedUse, SymbolUses};
 use super::via::{Origin, Origins};
-use crate::project::{Project, Version};
+use crate::project::{FileVersion, Project};
 use crate::source::positions::{
     Evidence, Occurrence, Place, Placement, PositionedFile, SidecarState, Standing,
 };
@@ -45,16 +45,14 @@ pub fn code_find_references(
     if request.project_only && project.root().is_none() {
         return Err(Error::NoProject);
     }
-    let uses = SymbolUses::new(index, symbol, lookup.of);
+    let uses = SymbolUses::new(index, symbol, lookup.function_name);
     let wanted = |path: &Path| !request.project_only || project.contains(path);
     let mut recorded = uses.recorded(|path, _| wanted(path));
     // Files whose text names the symbol without any record.
     let name = &uses.sought().name;
     let naming = if uses.with_text() { project.naming(name) } else { project.naming_at_toplevel(name) };
-    for (path, date) in naming {
-        if wanted(&path) {
-            recorded.files.entry((path, date)).or_default();
-        }
+    for version in naming.into_iter().filter(|version| wanted(&version.path)) {
+        recorded.files.entry(version).or_default();
     }
     let mut search = Search {
         project,
@@ -184,7 +182,10 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Reads a file, and what its text tells of the symbol. None if it has no text that could be shown.
-    fn read(&mut self, ((path, date), records): (Version, Vec<RecordedUse>)) -> Option<Text> {
+    fn read(
+        &mut self,
+        (FileVersion { path, write_date: date }, records): (FileVersion, Vec<RecordedUse>),
+    ) -> Option<Text> {
         if let Some(logical) = path.to_str().filter(|path| path.starts_with("SYS:")) {
             self.sbcl_file(logical, &records);
             return None;

@@ -348,7 +348,7 @@ impl DescribeSymbolRequest {
         control: &Control,
     ) -> Result<DescribeSymbolAnswer, Error> {
         let lookup = Lookup::new(index, &self.name, &self.package)?;
-        let operator = lookup.of.map(|operator| operator.text().to_owned());
+        let operator = lookup.function_name.head().map(str::to_owned);
         let (name, package) = match &lookup.found {
             // By the name of the package that was named, so that accessibility is answered from there.
             Ok(_) => {

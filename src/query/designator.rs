@@ -14,13 +14,15 @@ pub struct Designator {
     pub package: Option<String>,
     /// The symbol's name, already upcased and unescaped.
     pub name: String,
-    /// What the list around the symbol says, if there is one.
-    pub of: Option<Operator>,
+    /// Which function's name is made from the symbol.
+    pub function_name: FunctionName,
 }
 
-/// The heads of function names that are lists.
+/// A function's name, as it is made from a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operator {
+pub enum FunctionName {
+    /// `NAME`: everything that the symbol names.
+    Plain,
     /// `(SETF NAME)`
     Setf,
     /// `(CAS NAME)`
@@ -29,13 +31,22 @@ pub enum Operator {
     CompilerMacro,
 }
 
-impl Operator {
-    /// The head as it is printed.
-    pub fn text(self) -> &'static str {
+impl FunctionName {
+    /// The first element of a name that is a list, as it is printed.
+    pub fn head(self) -> Option<&'static str> {
         match self {
-            Self::Setf => "SETF",
-            Self::Cas => "CAS",
-            Self::CompilerMacro => "COMPILER-MACRO",
+            Self::Plain => None,
+            Self::Setf => Some("SETF"),
+            Self::Cas => Some("CAS"),
+            Self::CompilerMacro => Some("COMPILER-MACRO"),
+        }
+    }
+
+    /// The name that is made from the symbol printed as `symbol`.
+    pub fn text(self, symbol: String) -> String {
+        match self.head() {
+            None => symbol,
+            Some(head) => format!("({head} {symbol})"),
         }
     }
 }
@@ -79,17 +90,17 @@ impl Designator {
         let error = || DesignatorError::List(whole.to_owned());
         let inside = list.strip_suffix(')').ok_or_else(error)?.trim();
         let (head, name) = inside.split_once(char::is_whitespace).ok_or_else(error)?;
-        let of = match Self::symbol(head)?.name.as_str() {
-            "SETF" => Operator::Setf,
-            "CAS" => Operator::Cas,
-            "COMPILER-MACRO" => Operator::CompilerMacro,
+        let function_name = match Self::symbol(head)?.name.as_str() {
+            "SETF" => FunctionName::Setf,
+            "CAS" => FunctionName::Cas,
+            "COMPILER-MACRO" => FunctionName::CompilerMacro,
             _ => return Err(error()),
         };
         let name = name.trim();
         if name.starts_with('(') || has_bare_space(name) {
             return Err(error());
         }
-        Ok(Self { of: Some(of), ..Self::symbol(name)? })
+        Ok(Self { function_name, ..Self::symbol(name)? })
     }
 
     fn symbol(text: &str) -> Result<Self, DesignatorError> {
@@ -123,7 +134,7 @@ impl Designator {
             (1, 1 | 2) if !parts[0].is_empty() => parts.pop(),
             _ => return Err(wrong()),
         };
-        Ok(Self { package, name, of: None })
+        Ok(Self { package, name, function_name: FunctionName::Plain })
     }
 }
 
@@ -161,49 +172,50 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(text: &str, package: Option<&str>, name: &str, of: Option<Operator>) {
-        let expected = Designator { package: package.map(str::to_owned), name: name.to_owned(), of };
+    fn check(text: &str, package: Option<&str>, name: &str, function_name: FunctionName) {
+        let expected =
+            Designator { package: package.map(str::to_owned), name: name.to_owned(), function_name };
         assert_eq!(Designator::parse(text), Ok(expected), "{text}");
     }
 
     #[test]
     fn names_are_upcased_unless_escaped() {
-        check("mapcar", None, "MAPCAR", None);
-        check("  *Print-Base* ", None, "*PRINT-BASE*", None);
-        check("|foo|", None, "foo", None);
-        check("|foo bar|", None, "foo bar", None);
-        check("foo|Bar|baz", None, "FOOBarBAZ", None);
-        check(r"\foo", None, "fOO", None);
-        check(r"|a\|b\\c|", None, r"a|b\c", None);
-        check("||", None, "", None);
-        check("1+", None, "1+", None);
-        check("straße", None, "STRAßE", None);
-        check("äöü", None, "ÄÖÜ", None);
-        check("µ", None, "µ", None);
-        check("foo bar", None, "FOO BAR", None);
+        check("mapcar", None, "MAPCAR", FunctionName::Plain);
+        check("  *Print-Base* ", None, "*PRINT-BASE*", FunctionName::Plain);
+        check("|foo|", None, "foo", FunctionName::Plain);
+        check("|foo bar|", None, "foo bar", FunctionName::Plain);
+        check("foo|Bar|baz", None, "FOOBarBAZ", FunctionName::Plain);
+        check(r"\foo", None, "fOO", FunctionName::Plain);
+        check(r"|a\|b\\c|", None, r"a|b\c", FunctionName::Plain);
+        check("||", None, "", FunctionName::Plain);
+        check("1+", None, "1+", FunctionName::Plain);
+        check("straße", None, "STRAßE", FunctionName::Plain);
+        check("äöü", None, "ÄÖÜ", FunctionName::Plain);
+        check("µ", None, "µ", FunctionName::Plain);
+        check("foo bar", None, "FOO BAR", FunctionName::Plain);
     }
 
     #[test]
     fn prefixes_are_packages() {
-        check("cl:mapcar", Some("CL"), "MAPCAR", None);
-        check("cl-user::x", Some("CL-USER"), "X", None);
-        check("|my pkg|::|x|", Some("my pkg"), "x", None);
-        check("a.b/c:d", Some("A.B/C"), "D", None);
-        check(":foo", Some("KEYWORD"), "FOO", None);
-        check(r"a\:b", None, "A:B", None);
-        check("|a::b|", None, "a::b", None);
-        check("cl::||", Some("CL"), "", None);
+        check("cl:mapcar", Some("CL"), "MAPCAR", FunctionName::Plain);
+        check("cl-user::x", Some("CL-USER"), "X", FunctionName::Plain);
+        check("|my pkg|::|x|", Some("my pkg"), "x", FunctionName::Plain);
+        check("a.b/c:d", Some("A.B/C"), "D", FunctionName::Plain);
+        check(":foo", Some("KEYWORD"), "FOO", FunctionName::Plain);
+        check(r"a\:b", None, "A:B", FunctionName::Plain);
+        check("|a::b|", None, "a::b", FunctionName::Plain);
+        check("cl::||", Some("CL"), "", FunctionName::Plain);
     }
 
     #[test]
     fn quotes_and_lists_are_understood() {
-        check("'foo", None, "FOO", None);
-        check("#'cl:car", Some("CL"), "CAR", None);
-        check("(setf car)", None, "CAR", Some(Operator::Setf));
-        check("#'(SETF cl:car)", Some("CL"), "CAR", Some(Operator::Setf));
-        check("( setf   |a b| )", None, "a b", Some(Operator::Setf));
-        check("(sb-ext:cas car)", None, "CAR", Some(Operator::Cas));
-        check("(compiler-macro foo)", None, "FOO", Some(Operator::CompilerMacro));
+        check("'foo", None, "FOO", FunctionName::Plain);
+        check("#'cl:car", Some("CL"), "CAR", FunctionName::Plain);
+        check("(setf car)", None, "CAR", FunctionName::Setf);
+        check("#'(SETF cl:car)", Some("CL"), "CAR", FunctionName::Setf);
+        check("( setf   |a b| )", None, "a b", FunctionName::Setf);
+        check("(sb-ext:cas car)", None, "CAR", FunctionName::Cas);
+        check("(compiler-macro foo)", None, "FOO", FunctionName::CompilerMacro);
     }
 
     #[test]

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Evidence;
 use super::code_find_references::{Error, missing, not_found};
-use super::designator::Operator;
+use super::designator::FunctionName;
 use super::lookup::Lookup;
 use super::uses::SymbolUses;
-use crate::project::Project;
+use crate::project::{FileVersion, Project};
 use crate::source::positions::{Occurrence, Place, PositionedFile, Sought, universal_write_date};
 use crate::source::tap::operators::Defined;
 use crate::source::tap::roles::Role;
@@ -106,7 +106,7 @@ pub struct Resolved {
     text: String,
     /// What the image must be asked: its name and home package.
     pub sought: Sought,
-    of: Option<Operator>,
+    function_name: FunctionName,
 }
 
 impl Resolved {
@@ -116,11 +116,11 @@ impl Resolved {
             let name = definition.name.strip_prefix("(METHOD ").unwrap_or(&definition.name);
             name.starts_with(list)
         };
-        match self.of {
-            None => true,
-            Some(Operator::Setf) => names("(SETF ") || definition.kind == "setf-expander",
-            Some(Operator::Cas) => names("(CAS "),
-            Some(Operator::CompilerMacro) => definition.kind == "compiler-macro",
+        match self.function_name {
+            FunctionName::Plain => true,
+            FunctionName::Setf => names("(SETF ") || definition.kind == "setf-expander",
+            FunctionName::Cas => names("(CAS "),
+            FunctionName::CompilerMacro => definition.kind == "compiler-macro",
         }
     }
 }
@@ -133,8 +133,12 @@ pub fn resolve(index: &Index, project: &Project, name: &str, package: &str) -> R
     let lookup = Lookup::new(index, name, package)?;
     match lookup.found {
         Ok((symbol, _)) => {
-            let uses = SymbolUses::new(index, symbol, lookup.of);
-            Ok(Resolved { text: uses.text(), sought: uses.sought().clone(), of: lookup.of })
+            let uses = SymbolUses::new(index, symbol, lookup.function_name);
+            Ok(Resolved {
+                text: uses.text(),
+                sought: uses.sought().clone(),
+                function_name: lookup.function_name,
+            })
         }
         Err(status) => {
             let unseen = missing(index, project, &lookup.asked, lookup.package);
@@ -158,9 +162,12 @@ pub fn find_definition(project: &Project, resolved: &Resolved, image: &ImageDefi
         }
     }
     // The text does not tell the names of lists apart.
-    let naming = if resolved.of.is_none() { project.naming(&sought.name) } else { Vec::new() };
-    for (path, date) in naming {
-        let Ok(file) = project.positions(&path, date) else { continue };
+    let naming = match resolved.function_name {
+        FunctionName::Plain => project.naming(&sought.name),
+        _ => Vec::new(),
+    };
+    for FileVersion { path, write_date } in naming {
+        let Ok(file) = project.positions(&path, write_date) else { continue };
         for found in file.occurrences(sought, &|_| false) {
             // The name that a macro called `def…` is given first need not be what it defines: the image says so above.
             if !defines(found.role) || named.contains(&(path.clone(), found.form)) {

@@ -19,6 +19,7 @@ use super::graph::{Node, Users};
 use super::lookup::{Lookup, LookupStatus};
 use super::outline::{Known, files_at};
 use super::use_counts::is_test_path;
+use crate::project::FileVersion;
 
 /// The question: what changes. All that is given counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -209,7 +210,7 @@ impl ImpactRequest {
             let home = home.map(|home| index.package_name(home).into_owned()).unwrap_or_default();
             let bare = index.symbol_name(symbol).into_owned();
             let mut found = false;
-            for (path, _) in context.project.naming(&bare) {
+            for FileVersion { path, .. } in context.project.naming(&bare) {
                 let shown = context.project.shown(&path);
                 for (at, known) in users.definitions(&shown).iter().enumerate() {
                     if known.definition.name == bare && known.home.as_ref() == Some(&home) {

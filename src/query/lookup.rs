@@ -1,6 +1,6 @@
 //! From the arguments `name` and `package` to a symbol, as every tool does it. Answered from the index alone.
 
-use super::designator::{Designator, DesignatorError, Operator};
+use super::designator::{Designator, DesignatorError, FunctionName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::upcase;
@@ -35,8 +35,8 @@ pub enum LookupStatus {
 pub struct Lookup {
     /// What was asked for.
     pub asked: Asked,
-    /// What the list around the symbol said, as in `(setf car)`.
-    pub of: Option<Operator>,
+    /// Which function's name is made from the symbol, as in `(setf car)`.
+    pub function_name: FunctionName,
     /// The package that it was looked up in, if there is one.
     pub package: Option<Package>,
     /// The symbol, or what is missing.
@@ -60,7 +60,7 @@ impl Lookup {
             Some(package) => index.find_symbol(&designator.name, package).ok_or(LookupStatus::NoSymbol),
         };
         let asked = Asked { name: designator.name, package: asked };
-        Ok(Self { asked, of: designator.of, package, found })
+        Ok(Self { asked, function_name: designator.function_name, package, found })
     }
 }
 

@@ -22,12 +22,12 @@ pub use makers::Names;
 
 use super::Evidence;
 use super::code_find_references::{self, Error, code_find_references, missing, not_found};
-use super::designator::{Designator, DesignatorError};
+use super::designator::{Designator, DesignatorError, FunctionName};
 use super::find_definition::{ImageDefinition, ImageDefinitions, find_definition, resolve};
 use super::lookup::{DEFAULT_PACKAGE, Lookup};
 use super::text::{Meaning, Resolver, Target};
 use super::uses::SymbolUses;
-use crate::project::{Context, Look, Project, TextState};
+use crate::project::{Context, FileVersion, Look, Project, TextState};
 use crate::source::positions::Token;
 use crate::source::sbcl::SbclSources;
 use crate::source::tap::roles::Role;
@@ -99,7 +99,7 @@ pub fn rename_plan(sources: &Sources<'_>, request: &Request) -> Result<Answer, s
         not_found(lookup.asked.clone(), status, unseen)
     })?;
     let new = new_name(&request.new_name)?;
-    let uses = SymbolUses::new(index, symbol, None);
+    let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
     let mut planner = Planner { sources, request, symbol, uses, new, plan: Answer::default() };
     planner.plan.symbol = planner.uses.text();
     planner.plan.new_name = planner.new.clone();
@@ -111,8 +111,8 @@ pub fn rename_plan(sources: &Sources<'_>, request: &Request) -> Result<Answer, s
 /// The symbol's name that `text` means.
 fn new_name(text: &str) -> Result<String, DesignatorError> {
     let designator = Designator::parse(text)?;
-    match (designator.package, designator.of) {
-        (None, None) => Ok(designator.name),
+    match (designator.package, designator.function_name) {
+        (None, FunctionName::Plain) => Ok(designator.name),
         _ => Err(DesignatorError::Colons(text.to_owned())),
     }
 }
@@ -186,13 +186,13 @@ impl<'a> Planner<'a> {
 
     /// Whether a symbol is more than a name that was read once.
     fn is_used(&self, symbol: Symbol) -> bool {
-        let uses = SymbolUses::new(self.sources.index, symbol, None);
+        let uses = SymbolUses::new(self.sources.index, symbol, FunctionName::Plain);
         let recorded = uses.recorded(|_, _| true);
         let project = self.sources.project;
         let names = || project.naming(&uses.sought().name);
         !recorded.kinds.is_empty()
-            || names().into_iter().any(|(path, date)| {
-                let file = project.positions(&path, date);
+            || names().into_iter().any(|FileVersion { path, write_date }| {
+                let file = project.positions(&path, write_date);
                 file.is_ok_and(|file| !file.tokens(uses.sought(), &|package| uses.means(package)).is_empty())
             })
             || (self.sources.definitions)(&uses.sought().name, &uses.sought().package)
@@ -204,8 +204,8 @@ impl<'a> Planner<'a> {
         let sought = self.uses.sought().clone();
         let mut files: Vec<Tapped> = Vec::new();
         let mut stale: BTreeSet<PathBuf> = BTreeSet::new();
-        for (path, date) in project.naming(&sought.name) {
-            let Ok(file) = project.positions(&path, date) else { continue };
+        for FileVersion { path, write_date } in project.naming(&sought.name) {
+            let Ok(file) = project.positions(&path, write_date) else { continue };
             let tokens = file.tokens(&sought, &|package| self.uses.means(package));
             if tokens.is_empty() {
                 continue;
@@ -550,13 +550,13 @@ impl<'a> Planner<'a> {
         let mut derived = Vec::new();
         let mut unsure = Vec::new();
         for (symbol, name) in self.sources.names.containing(index, &sought.name) {
-            let other = SymbolUses::new(index, symbol, None);
+            let other = SymbolUses::new(index, symbol, FunctionName::Plain);
             let tapped: Vec<Tapped> = project
                 .naming(&name)
                 .into_iter()
-                .filter(|(path, _)| project.contains(path))
-                .filter_map(|(path, date)| {
-                    let file = project.positions(&path, date).ok().filter(|file| file.is_fresh())?;
+                .filter(|version| project.contains(&version.path))
+                .filter_map(|FileVersion { path, write_date }| {
+                    let file = project.positions(&path, write_date).ok().filter(|file| file.is_fresh())?;
                     let tokens = file.tokens(other.sought(), &|package| other.means(package));
                     (!tokens.is_empty()).then_some(Tapped { path, tokens })
                 })

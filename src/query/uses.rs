@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::designator::Operator;
-use crate::project::Version;
+use super::designator::FunctionName;
+use crate::project::FileVersion;
 use crate::source::positions::{Evidence, Occurrence, Place, Placement, PositionedFile, Recorded, Sought};
 use crate::source::tap::roles::Role as TextRole;
 use crate::source::tap::sidecar::UseKind;
@@ -14,7 +14,7 @@ use steelbank_xref::{FunctionKind, Index, Kind, Role, Symbol};
 pub(super) struct SymbolUses<'a> {
     index: &'a Index,
     symbol: Symbol,
-    of: Option<Operator>,
+    function_name: FunctionName,
     sought: Sought,
 }
 
@@ -44,20 +44,20 @@ pub(super) struct PlacedUse {
 #[derive(Default)]
 pub(super) struct RecordedUses {
     /// By file.
-    pub(super) files: BTreeMap<Version, Vec<RecordedUse>>,
+    pub(super) files: BTreeMap<FileVersion, Vec<RecordedUse>>,
     /// What is done with the symbol anywhere, in other files too.
     pub(super) kinds: BTreeSet<Kind>,
 }
 
 impl<'a> SymbolUses<'a> {
-    /// The uses of `symbol`, or of a function whose name `of` makes from it.
-    pub(super) fn new(index: &'a Index, symbol: Symbol, of: Option<Operator>) -> Self {
+    /// The uses of `symbol`, or of the function with a name made from it.
+    pub(super) fn new(index: &'a Index, symbol: Symbol, function_name: FunctionName) -> Self {
         let package = index.symbol_package(symbol);
         let sought = Sought {
             package: package.map(|package| index.package_name(package).into_owned()).unwrap_or_default(),
             name: index.symbol_name(symbol).into_owned(),
         };
-        Self { index, symbol, of, sought }
+        Self { index, symbol, function_name, sought }
     }
 
     pub(super) fn symbol(&self) -> Symbol {
@@ -70,13 +70,12 @@ impl<'a> SymbolUses<'a> {
 
     /// The symbol as it is printed, inside a list if one was asked for.
     pub(super) fn text(&self) -> String {
-        let text = self.index.symbol_text(self.symbol);
-        self.of.map_or_else(|| text.clone(), |of| format!("({} {text})", of.text()))
+        self.function_name.text(self.index.symbol_text(self.symbol))
     }
 
     /// Whether every occurrence of the symbol counts, and not only the uses of one function made from it.
     pub(super) fn with_text(&self) -> bool {
-        self.of.is_none()
+        self.function_name == FunctionName::Plain
     }
 
     /// Whether the symbol is what its name means in the package that is given by name or nickname.
@@ -89,11 +88,11 @@ impl<'a> SymbolUses<'a> {
 
     /// Whether a used name belongs to what was asked for: F unites F, (SETF F), (CAS F), its compiler macro and its methods.
     pub(super) fn accepts(&self, role: Role) -> bool {
-        match self.of {
-            None => role.denotes_function(),
-            Some(Operator::Setf) => role == Role::Setf,
-            Some(Operator::Cas) => role == Role::Cas,
-            Some(Operator::CompilerMacro) => role == Role::CompilerMacro,
+        match self.function_name {
+            FunctionName::Plain => role.denotes_function(),
+            FunctionName::Setf => role == Role::Setf,
+            FunctionName::Cas => role == Role::Cas,
+            FunctionName::CompilerMacro => role == Role::CompilerMacro,
         }
     }
 
@@ -106,7 +105,7 @@ impl<'a> SymbolUses<'a> {
                 let Some(file) = &found.file else { continue };
                 let path = Path::new(file.as_ref());
                 if wanted(path, found.file_written) {
-                    let version = (path.to_path_buf(), found.file_written);
+                    let version = FileVersion { path: path.to_path_buf(), write_date: found.file_written };
                     recorded.files.entry(version).or_default().push(RecordedUse {
                         kind,
                         form: found.toplevel_form,
@@ -143,11 +142,11 @@ impl<'a> SymbolUses<'a> {
         occurrences: &[Occurrence],
         mut recorded: Vec<RecordedUse>,
     ) -> Vec<PlacedUse> {
-        let setf = match self.of {
-            None => None,
-            Some(Operator::Setf) => Some(true),
+        let setf = match self.function_name {
+            FunctionName::Plain => None,
+            FunctionName::Setf => Some(true),
             // The compiler does not tell them from the function's uses.
-            Some(Operator::Cas | Operator::CompilerMacro) => Some(false),
+            FunctionName::Cas | FunctionName::CompilerMacro => Some(false),
         };
         if setf != Some(false) {
             let found = file.toplevel_uses(&self.sought, setf, &|package| self.means(package));

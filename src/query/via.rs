@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use crate::project::Project;
+use crate::project::{FileVersion, Project};
 use crate::source::positions::{Expander, Sought};
 use crate::source::tap::roles::Role;
 
@@ -67,8 +67,8 @@ impl<'a> Origins<'a> {
         let mut queue = VecDeque::from([first]);
         let mut defined = false;
         while let Some(next) = queue.pop_front() {
-            for (path, date) in self.project.naming(&next.name) {
-                let Ok(file) = self.project.positions(&path, date) else { continue };
+            for FileVersion { path, write_date } in self.project.naming(&next.name) {
+                let Ok(file) = self.project.positions(&path, write_date) else { continue };
                 let definitions = file.occurrences(&next, &|_| false);
                 let defines = |role| matches!(role, Role::Definition | Role::Structure);
                 for form in definitions.iter().filter(|found| defines(found.role)).map(|found| found.form) {

@@ -6,12 +6,12 @@ use super::designator::DesignatorError;
 use super::lookup::{Asked, DEFAULT_PACKAGE, Lookup, LookupStatus};
 use super::text::{Target, Unseen, text_uses};
 use super::uses::SymbolUses;
-use crate::project::{Project, Version};
+use crate::project::{FileVersion, Project};
 use crate::source::sbcl::SbclSources;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use steelbank_xref::{Access, FunctionKind, Index, Kind, Use};
 
 /// The question.
@@ -119,7 +119,7 @@ impl WhoRequest {
                 return Ok(answer);
             }
         };
-        let uses = SymbolUses::new(index, symbol, lookup.of);
+        let uses = SymbolUses::new(index, symbol, lookup.function_name);
         let who = |kind| index.who(kind, symbol, |role| uses.accepts(role));
         answer.users = group(who(self.kind));
         answer.count = answer.users.len();
@@ -159,7 +159,7 @@ impl WhoRequest {
         lines: bool,
     ) {
         let places = || answer.users.iter().flat_map(|user| &user.places);
-        let mut files: BTreeSet<Version> =
+        let mut files: BTreeSet<FileVersion> =
             if lines { places().filter_map(Place::version).collect() } else { BTreeSet::new() };
         files.extend(project.naming_at_toplevel(&uses.sought().name));
         // Of what a top-level form expands the compiler keeps no record at all.
@@ -192,23 +192,24 @@ impl WhoRequest {
         &self,
         uses: &SymbolUses<'_>,
         project: &Project,
-        files: &BTreeSet<Version>,
+        files: &BTreeSet<FileVersion>,
         macros: bool,
     ) -> Located {
         let mut located = Located::default();
         if files.is_empty() {
             return located;
         }
-        let mut recorded =
-            uses.recorded(|path, written| files.contains(&(path.to_path_buf(), written))).files;
+        let wanted =
+            |path: &Path, write_date| files.contains(&FileVersion { path: path.to_path_buf(), write_date });
+        let mut recorded = uses.recorded(wanted).files;
         for version in files {
             recorded.entry(version.clone()).or_default();
         }
         for (version, recorded) in recorded {
-            if !project.is_current(&version.0, version.1) {
+            if !project.is_current(&version.path, version.write_date) {
                 continue;
             }
-            let Ok(file) = project.positions(&version.0, version.1) else { continue };
+            let Ok(file) = project.positions(&version.path, version.write_date) else { continue };
             let occurrences = uses.occurrences(&file);
             let mut taken: HashSet<(u32, u32)> = HashSet::new();
             for placed in uses.place(&file, &occurrences, recorded) {
@@ -221,7 +222,7 @@ impl WhoRequest {
                 let position = Position { line: place.line, column: place.column, evidence, via, stale };
                 if recorded.toplevel {
                     located.toplevel.push(TopLevelUse {
-                        path: project.shown(&version.0),
+                        path: project.shown(&version.path),
                         position,
                         context: file.line_text(place.line).trim().to_owned(),
                     });
@@ -235,7 +236,7 @@ impl WhoRequest {
                 let stale = !file.is_fresh();
                 let evidence = if stale { Evidence::Approximate } else { Evidence::Exact };
                 located.toplevel.push(TopLevelUse {
-                    path: project.shown(&version.0),
+                    path: project.shown(&version.path),
                     position: Position { line: place.line, column: place.column, evidence, via: None, stale },
                     context: file.line_text(place.line).trim().to_owned(),
                 });
@@ -363,9 +364,9 @@ pub struct Position {
 
 impl Place {
     /// The version of the user's file that it is in; none for SBCL's own.
-    fn version(&self) -> Option<Version> {
+    fn version(&self) -> Option<FileVersion> {
         let file = self.file.as_ref().filter(|file| !file.starts_with("SYS:"))?;
-        Some((PathBuf::from(file), self.file_written?))
+        Some(FileVersion { path: PathBuf::from(file), write_date: self.file_written? })
     }
 }
 
@@ -373,7 +374,7 @@ impl Place {
 #[derive(Default)]
 struct Located {
     /// Those by functions: by file, and by the numbers of the forms.
-    recorded: HashMap<(Version, Option<u32>, Option<u32>), Position>,
+    recorded: HashMap<(FileVersion, Option<u32>, Option<u32>), Position>,
     toplevel: Vec<TopLevelUse>,
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
+use steelbank::query::designator::FunctionName;
 use steelbank::query::lookup::Lookup;
 use steelbank_xref::{Access, Index, Kind, Role, Symbol};
 
@@ -199,7 +200,8 @@ fn read_back(index: &Index, comparison: &mut Comparison) {
         let text = index.symbol_text(found);
         comparison.lookups += 1;
         match Lookup::new(index, &text, "CL-USER") {
-            Ok(Lookup { found: Ok((again, _)), of: None, .. }) if again == found => {}
+            Ok(Lookup { found: Ok((again, _)), function_name: FunctionName::Plain, .. })
+                if again == found => {}
             other => comparison.differ(format!("{text} is read as {other:?}")),
         }
     }
