@@ -10,6 +10,7 @@ use steelbank_xref::{Index, Kind};
 use super::code_find_references::UseType;
 use super::context::Context;
 use super::designator::Designator;
+use super::nearest::is_sbcls;
 use super::outline::{Known, definitions_in, is_live};
 use super::use_counts::{Counted, Counter};
 
@@ -122,7 +123,7 @@ pub(super) fn callees(index: &Index) -> HashMap<String, BTreeSet<String>> {
     for symbol in index.symbols() {
         let Some(home) = index.symbol_package(symbol) else { continue };
         let package = index.package_name(home);
-        if is_system(&package) {
+        if is_sbcls(&package) {
             continue;
         }
         for kind in [Kind::Calls, Kind::Macroexpands] {
@@ -133,14 +134,6 @@ pub(super) fn callees(index: &Index) -> HashMap<String, BTreeSet<String>> {
         }
     }
     calls
-}
-
-/// Whether a package is the standard's, SBCL's, ASDF's or ours.
-pub(super) fn is_system(package: &str) -> bool {
-    package.starts_with("SB-")
-        || package.starts_with("ASDF")
-        || package.starts_with("UIOP")
-        || ["COMMON-LISP", "KEYWORD", "STEELBANK"].contains(&package)
 }
 
 #[cfg(test)]

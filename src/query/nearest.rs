@@ -8,16 +8,21 @@ use steelbank_xref::{Access, Index, Package, Symbol};
 /// The most suggestions of a kind.
 const MOST: usize = 5;
 
-/// Whether a package comes with SBCL, and is not the user's.
+/// Whether what a package holds comes with SBCL or with us. COMMON-LISP-USER holds what users define.
 pub fn is_sbcls(package: &str) -> bool {
-    let own = ["COMMON-LISP", "COMMON-LISP-USER", "KEYWORD", "SEQUENCE", "STEELBANK", "STEELBANK-NOTHING"];
+    let own = ["COMMON-LISP", "KEYWORD", "SEQUENCE", "STEELBANK", "STEELBANK-NOTHING"];
     own.contains(&package) || ["SB-", "ASDF", "UIOP"].iter().any(|start| package.starts_with(start))
+}
+
+/// Whether a package is of the user's making. In COMMON-LISP-USER stands whatever anybody happened to type.
+fn is_users(package: &str) -> bool {
+    !is_sbcls(package) && package != "COMMON-LISP-USER"
 }
 
 /// The symbols called `name` whose home is the user's: those of the project and its libraries, as answers print them,
 /// each with its package's name.
 pub fn of_users(index: &Index, name: &str) -> Vec<(String, String)> {
-    homes(index, name).into_iter().filter(|(package, _)| !is_sbcls(package)).collect()
+    homes(index, name).into_iter().filter(|(package, _)| is_users(package)).collect()
 }
 
 /// The symbols called `name` in any package, as one writes them: those that packages export, and the user's.
@@ -26,7 +31,7 @@ pub fn elsewhere(index: &Index, name: &str) -> Vec<String> {
     for package in index.packages() {
         let Some((symbol, access)) = index.find_symbol(name, package) else { continue };
         if index.symbol_package(symbol) == Some(package) {
-            let users = !is_sbcls(&index.package_name(package));
+            let users = is_users(&index.package_name(package));
             found.extend(
                 written(index, symbol, package, name, None, users)
                     .map(|text| (!users, access == Access::Internal, text)),
@@ -61,7 +66,7 @@ pub fn names(index: &Index, name: &str, package: Option<Package>) -> Vec<String>
             continue;
         }
         let Some(home) = index.symbol_package(symbol) else { continue };
-        let users = !is_sbcls(&index.package_name(home));
+        let users = is_users(&index.package_name(home));
         if let Some(text) = written(index, symbol, home, &other, package, users) {
             found.insert((distance, !users, text));
         }
