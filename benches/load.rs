@@ -8,7 +8,7 @@
 // Clippy takes only functions marked #[test] for tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, clippy::panic, missing_docs)]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -143,8 +143,7 @@ fn plain_sbcl(cache: &Path, system: &str) -> Command {
 
 /// In the child: loads `system`, and prints what it took, all threads of the process together.
 fn load_through_us(cache: &Path, system: &str) {
-    let settings =
-        ProjectSettings { root: Some(PathBuf::from(cache)), cache: cache.join("cache"), userinit: None };
+    let settings = ProjectSettings::in_folder(cache).cache(cache.join("cache"));
     let bank = Steelbank::builder().project(settings).start().unwrap();
     let processor = || -> f64 {
         let answer = bank

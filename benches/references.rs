@@ -52,10 +52,8 @@ fn bank() -> &'static Steelbank {
     BANK.get_or_init(|| {
         let root = fixtures::lisp_libraries();
         let cache = std::env::temp_dir().join("steelbank-bench-references");
-        let bank = Steelbank::builder()
-            .project(ProjectSettings { root: Some(root), cache, userinit: None })
-            .start()
-            .unwrap();
+        let bank =
+            Steelbank::builder().project(ProjectSettings::in_folder(root).cache(cache)).start().unwrap();
         for system in SYSTEMS {
             let answer =
                 bank.load_system(system, false, &Control::new(Duration::from_secs(600)), None).unwrap();

@@ -98,7 +98,7 @@ fn main() {
 }
 
 fn bank(root: &Path, work: &Path, cache: &str) -> Steelbank {
-    let settings = ProjectSettings { root: Some(root.to_owned()), cache: work.join(cache), userinit: None };
+    let settings = ProjectSettings::in_folder(root).cache(work.join(cache));
     Steelbank::builder().project(settings).start().unwrap()
 }
 

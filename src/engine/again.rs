@@ -15,6 +15,7 @@ use super::signals;
 
 /// How the process was started, and is to be started again.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Origin {
     /// The arguments, the program's name included.
     pub arguments: Vec<OsString>,

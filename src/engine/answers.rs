@@ -52,6 +52,7 @@ pub enum State {
 
 /// A picture of the engine for people.
 #[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
 pub struct Status {
     /// What Lisp is doing.
     #[serde(flatten)]
@@ -96,6 +97,7 @@ pub enum Operation {
 
 /// What a call answered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Answer {
     /// The operation's answer: UTF-8 JSON, or packed octets, as the operation documents.
     pub octets: Vec<u8>,
@@ -136,6 +138,7 @@ pub enum FaultKind {
 /// How Lisp code failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
+#[non_exhaustive]
 pub struct Fault {
     /// Its class.
     pub kind: FaultKind,

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 /// The parts that make an SBCL: all from one build. The library is code that runs in this process when SBCL is started: it
 /// must be the one that this crate's build script linked, of this program's version.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Image {
     /// SBCL's runtime linked with the shim.
     pub library: RuntimeLibrary,

@@ -18,6 +18,7 @@ use super::signals;
 
 /// How to start SBCL.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Settings {
     /// Runtime, core and contribs.
     pub image: Image,

@@ -26,6 +26,7 @@ use crate::source::tap::sidecar::{fnv_1a, sidecar_name};
 
 /// A user's project, or what is needed to load files without one.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ProjectSettings {
     /// The folder with the project's systems, if there is a project.
     pub root: Option<PathBuf>,
@@ -40,6 +41,11 @@ impl ProjectSettings {
     pub fn in_folder(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
         Self { cache: root.join(".steelbank"), root: Some(root), userinit: None }
+    }
+
+    /// No project: files are loaded by their paths, and fasls and sidecars go to `cache`.
+    pub fn without_root(cache: impl Into<PathBuf>) -> Self {
+        Self { root: None, cache: cache.into(), userinit: None }
     }
 
     /// Fasls and sidecars go to `folder`.
@@ -92,6 +98,7 @@ pub(crate) struct Contents {
 
 /// A system that ASDF knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ImageSystem {
     /// The file that defines it.
     pub asd: PathBuf,

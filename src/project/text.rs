@@ -11,6 +11,7 @@ use steelbank_reader::{
 
 /// A package as a form in a text defines it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PackageText {
     /// Its name, then its nicknames.
     pub names: Vec<String>,
@@ -50,6 +51,7 @@ pub enum Context {
 
 /// One place where a name stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TextToken {
     /// All of the token, package prefix included, in bytes of the decoded text.
     pub span: Span,

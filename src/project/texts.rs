@@ -36,6 +36,7 @@ pub enum TextState {
 
 /// A file with text that the image does not have.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct UnseenText {
     /// Its path.
     pub path: PathBuf,
@@ -50,6 +51,7 @@ pub struct UnseenText {
 
 /// The files that may name something, and what could not be searched.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct UnseenTexts {
     /// The files, by path.
     pub files: Vec<UnseenText>,

@@ -92,6 +92,7 @@ pub enum AproposError {
 
 /// The answer: exact names first, then names that begin so, then the others; the user's before SBCL's own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct AproposAnswer {
     /// How many symbols match and name something.
     pub total: usize,
@@ -102,6 +103,7 @@ pub struct AproposAnswer {
 
 /// A symbol in a few words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Summary {
     /// As it is printed.
     pub name: String,

@@ -41,6 +41,7 @@ pub struct CallGraphRequest {
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct CallGraphAnswer {
     /// Whether the symbol was found.
     pub status: LookupStatus,
@@ -63,6 +64,7 @@ pub struct CallGraphAnswer {
 
 /// A function in the graph.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct GraphNode {
     /// Its printed name.
     pub name: String,

@@ -29,6 +29,7 @@ pub struct CheckRequest {
 
 /// Whether it loads, and what was said.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct CheckAnswer {
     /// Whether everything loads.
     pub loads: bool,

@@ -16,6 +16,7 @@ use steelbank_xref::Index;
 
 /// What a question is asked of: the image, the index of its cross references, and the sources.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Context<'a> {
     /// The image.
     pub lisp: Lisp,

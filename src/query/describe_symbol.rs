@@ -30,6 +30,7 @@ pub struct DescribeSymbolRequest {
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct DescribeSymbolAnswer {
     /// Whether the symbol was found.
     pub status: LookupStatus,
@@ -45,6 +46,7 @@ pub struct DescribeSymbolAnswer {
 
 /// A symbol, with one field for each thing that it names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Description {
     /// As it is printed: home package, two colons, name.
     pub symbol: String,
@@ -91,6 +93,7 @@ pub struct Description {
 
 /// A symbol as an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FunctionFacet {
     /// The function's printed name.
     pub name: String,
@@ -127,6 +130,7 @@ pub struct FunctionFacet {
 
 /// A method of a generic function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct MethodFacet {
     /// Its printed name: generic function, qualifiers, specializers.
     pub name: String,
@@ -148,6 +152,7 @@ pub struct MethodFacet {
 
 /// A symbol as a variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct VariableFacet {
     /// `special`, `constant`, `global`, `symbol-macro`, `alien` or `undeclared`.
     pub kind: String,
@@ -175,6 +180,7 @@ pub struct VariableFacet {
 
 /// A symbol as a class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ClassFacet {
     /// `standard-class`, `structure-class`, `condition-class`, `built-in-class`, …
     pub kind: String,
@@ -210,6 +216,7 @@ pub struct ClassFacet {
 
 /// A slot of a class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct SlotFacet {
     /// Its name.
     pub name: String,
@@ -241,6 +248,7 @@ pub struct SlotFacet {
 
 /// The functions that defstruct made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct StructureFacet {
     /// The constructors, as they are called.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -255,6 +263,7 @@ pub struct StructureFacet {
 
 /// A symbol as a compiler macro, a type or a method combination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PlainFacet {
     /// The lambda list, without package prefixes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -269,6 +278,7 @@ pub struct PlainFacet {
 
 /// Where a definition stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Source {
     /// `file:line:column` of the defining form, the file relative to the project's root if it is below it; the file
     /// alone where it cannot be read.

@@ -9,6 +9,7 @@ use steelbank_reader::upcase;
 
 /// What a name argument denotes.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Designator {
     /// The package prefix, already upcased and unescaped; it wins over a package argument.
     pub package: Option<String>,

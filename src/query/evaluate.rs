@@ -19,6 +19,7 @@ pub struct EvaluateRequest {
 
 /// The answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct EvaluateAnswer {
     /// The values of the last form, printed within limits.
     #[serde(default)]

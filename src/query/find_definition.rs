@@ -30,6 +30,7 @@ pub struct ImageDefinitions {
 
 /// One definition as the image knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
 pub struct ImageDefinition {
     /// What it is: `function`, `macro`, `method`, `class`, …
     pub kind: String,
@@ -42,6 +43,7 @@ pub struct ImageDefinition {
 
 /// A definition's source as the image knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
 pub struct ImageSource {
     /// A native path or a logical name.
     pub file: String,
@@ -58,6 +60,7 @@ pub struct ImageSource {
 
 /// One definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Definition {
     /// What it is: `function`, `generic-function`, `method`, `macro`, `variable`, `constant`, `class`, `structure`,
     /// `condition`, `type`, …; `name` where the text names it as a definition that the image does not tell apart.
@@ -90,6 +93,7 @@ pub struct Definition {
 
 /// The answer, sorted by path and line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Answer {
     /// The symbol as it is printed.
     pub symbol: String,

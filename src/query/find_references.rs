@@ -141,6 +141,7 @@ fn broad(pattern: &str, total: u64, densest: &[(String, u64)]) -> String {
 
 /// A definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Definition {
     /// The file, relative to the project.
     pub path: String,
@@ -163,6 +164,7 @@ pub struct Definition {
 
 /// From the first character to the last. Lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Span {
     /// The line of the first character.
     pub start_line: u32,
@@ -176,6 +178,7 @@ pub struct Span {
 
 /// One place where the text occurs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Reference {
     /// The file, relative to the project.
     pub path: String,
@@ -195,6 +198,7 @@ pub struct Reference {
 
 /// Which of all references a page has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Pagination {
     /// How many references there are.
     pub total: u64,
@@ -220,6 +224,7 @@ pub enum Status {
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct References {
     /// The best definition, or null if nothing of that name (and kind) is defined.
     pub definition: Option<Definition>,

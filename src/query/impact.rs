@@ -64,6 +64,7 @@ pub enum ImpactError {
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct ImpactAnswer {
     /// The definitions that change.
     pub changed: Vec<Touched>,
@@ -94,6 +95,7 @@ pub struct ImpactAnswer {
 
 /// A definition that changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Touched {
     /// Its name.
     pub name: String,
@@ -106,6 +108,7 @@ pub struct Touched {
 
 /// A definition that is affected.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Affected {
     /// How many steps it is away.
     #[serde(skip_serializing_if = "is_zero")]
@@ -125,6 +128,7 @@ fn is_zero(steps: &u32) -> bool {
 
 /// A call whose arguments do not fit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct BadCall {
     /// `file:line:column`.
     pub place: String,

@@ -34,6 +34,7 @@ pub enum Error {
 
 /// What index_project did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Indexed {
     /// Files that the index now covers.
     pub files_indexed: usize,
@@ -59,6 +60,7 @@ pub struct Indexed {
 
 /// A file that is not indexed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct SkippedFile {
     /// Relative to the project.
     pub path: String,
@@ -80,6 +82,7 @@ pub enum State {
 
 /// What check_index_status tells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct IndexStatus {
     /// The age of the index.
     pub status: State,

@@ -48,6 +48,7 @@ impl Severity {
 
 /// What the compiler, the reader or the load said.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
@@ -76,6 +77,7 @@ pub struct Diagnostic {
 
 /// A sub-form as SBCL numbers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
 pub struct FormNumber {
     /// The write date (universal time) of the file that was compiled.
     pub write_date: u64,
@@ -87,6 +89,7 @@ pub struct FormNumber {
 
 /// What stopped a load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct LoadFailure {
     /// `missing-dependency`, `missing-component`, `version-mismatch`, `unknown-system`, `circular-dependency`,
     /// `system-definition`, `compile`, `file`, `heap`, `cache`, `load`, `cancelled` or `timed-out`.
@@ -160,6 +163,7 @@ impl LoadFailure {
 
 /// A file that is loaded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LoadedFile {
     /// As the operating system names it.
     pub path: PathBuf,
@@ -176,6 +180,7 @@ pub struct LoadedFile {
 
 /// A system that ASDF knows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ImageSystem {
     /// Its name.
     pub name: String,
@@ -241,6 +246,7 @@ pub struct LoadAnswer {
 
 /// How the load of one system among several ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct SystemOutcome {
     /// The system.
     pub system: String,
@@ -415,6 +421,7 @@ fn is_alike(name: &str, given: &str) -> bool {
 
 /// A piece of news while a system loads.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
 pub struct LoadNews {
     /// Steps begun.
     pub done: u64,

@@ -11,6 +11,7 @@ pub const DEFAULT_PACKAGE: &str = "CL-USER";
 
 /// A name and a package as they were asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Asked {
     /// The symbol's name, upcased and unescaped.
     pub name: String,
@@ -32,6 +33,7 @@ pub enum LookupStatus {
 
 /// The outcome of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Lookup {
     /// What was asked for.
     pub asked: Asked,

@@ -41,6 +41,7 @@ pub struct MacroexpandRequest {
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct MacroexpandAnswer {
     /// Whether the package was found.
     pub status: LookupStatus,
@@ -75,6 +76,7 @@ pub struct MacroexpandAnswer {
 
 /// One macro's expansion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Step {
     /// The macro.
     #[serde(rename = "macro")]
@@ -114,6 +116,7 @@ impl MacroexpandRequest {
 
 /// A form found in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FormAt {
     /// Its text.
     pub text: String,

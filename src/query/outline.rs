@@ -82,6 +82,7 @@ pub enum OutlineError {
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct OutlineAnswer {
     /// The definitions, by file and place; with `unused`, the surest first.
     pub definitions: Vec<Outlined>,
@@ -94,6 +95,7 @@ pub struct OutlineAnswer {
 
 /// One definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Outlined {
     /// Its name with its home package, if that is known: `PKG::NAME`, `(SETF PKG::NAME)`.
     pub name: String,
@@ -120,6 +122,7 @@ pub struct Outlined {
 
 /// How many lines use a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[non_exhaustive]
 pub struct UseCount {
     /// By other definitions, tests apart.
     pub others: usize,

@@ -19,6 +19,7 @@ pub struct PackageInfoRequest {
 
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PackageInfoAnswer {
     /// Whether there is such a package.
     pub status: LookupStatus,
@@ -29,6 +30,7 @@ pub struct PackageInfoAnswer {
 
 /// A package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct PackageInfo {
     /// Its name.
     pub name: String,
@@ -90,6 +92,7 @@ pub struct PackageInfo {
 
 /// A symbol that a package exports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Exported {
     /// As it is printed.
     pub name: String,
@@ -111,6 +114,7 @@ pub struct Exported {
 
 /// A symbol that a package imports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Imported {
     /// As it is printed.
     pub name: String,

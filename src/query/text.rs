@@ -16,6 +16,7 @@ use crate::source::positions::Sought;
 
 /// One line in which the name stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct TextUse {
     /// The file, relative to the project's root if it is below it.
     pub path: String,
@@ -34,6 +35,7 @@ pub struct TextUse {
 
 /// How often a name stands in text that the image does not have as it stands on disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Unseen {
     /// In all.
     pub count: usize,
@@ -43,6 +45,7 @@ pub struct Unseen {
 
 /// How often a name stands in one file's text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct UnseenFile {
     /// The file, relative to the project's root if it is below it.
     pub path: String,

@@ -250,6 +250,7 @@ impl WhoRequest {
 
 /// The answer: each function once, sorted by the symbol under which it is filed, then by its printed name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct WhoAnswer {
     /// What the code listed does.
     pub kind: Kind,
@@ -280,6 +281,7 @@ pub struct WhoAnswer {
 
 /// A use by code outside of functions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct TopLevelUse {
     /// The file, relative to the project's root if it is below it.
     pub path: String,
@@ -292,6 +294,7 @@ pub struct TopLevelUse {
 
 /// How many functions do something else with the symbol than was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Elsewhere {
     /// What they do.
     pub kind: Kind,
@@ -301,6 +304,7 @@ pub struct Elsewhere {
 
 /// The symbol that an answer is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Subject {
     /// As it is printed: home package, two colons, name; inside a list if one was asked for.
     pub text: String,
@@ -314,6 +318,7 @@ pub struct Subject {
 
 /// A function that does what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct User {
     /// The printed name: `PACKAGE::NAME`, `(SETF PACKAGE::NAME)`, `(METHOD PACKAGE::NAME (PACKAGE::CLASS))`.
     pub name: String,
@@ -329,6 +334,7 @@ pub struct User {
 
 /// One place in a source file, as the compiler recorded it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Place {
     /// A native path, or a logical name such as `SYS:SRC;CODE;LIST.LISP`; none for code that came from no file.
     pub file: Option<String>,
@@ -347,6 +353,7 @@ pub struct Place {
 
 /// A line and column in a source file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Position {
     /// The line, from 1.
     pub line: u32,

@@ -48,6 +48,7 @@ impl Places<'_> {
 
 /// Where a form stands in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FormPlace {
     /// Characters before it.
     pub offset: u64,

@@ -36,6 +36,7 @@ pub use requests::LoadRequest;
 
 /// Everything that an SBCL needs to run and to be asked: all of one build.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Installation {
     /// Runtime, core and contribs.
     pub image: Image,

@@ -33,6 +33,7 @@ pub enum Cause {
 
 /// A restart, as it is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Restart {
     /// When, in seconds since 1970 (UTC).
     pub at: u64,
@@ -81,6 +82,7 @@ impl std::fmt::Display for Loaded {
 
 /// What one image of the program hands to the next.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Handover {
     /// The descriptor that the client's requests come from.
     pub input: RawFd,

@@ -119,6 +119,7 @@ pub(crate) enum Reply {
 
 /// A running call's news.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ScratchNews {
     /// What is being done: `compile`, `load`.
     pub what: String,
@@ -144,6 +145,7 @@ pub enum ScratchOutcome {
 
 /// What a tool answered in a scratch image.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ScratchAnswer {
     /// For people and models.
     pub text: String,

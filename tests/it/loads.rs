@@ -304,8 +304,7 @@ fn init_file() {
     define(&root, "here", &[("here-file", "(list 1)")]);
     define(&away, "there", &[("there-file", "(list 1)")]);
     let init = root.join("init.lisp");
-    let settings =
-        ProjectSettings { root: Some(root.clone()), cache: root.join("cache"), userinit: Some(init.clone()) };
+    let settings = ProjectSettings::in_folder(&root).cache(root.join("cache")).userinit(&init);
     let bank = Steelbank::builder().project(settings).start().unwrap();
     let trouble = |text: &str, seconds: u64, said: &str| {
         fs::write(&init, text).unwrap();
@@ -372,8 +371,7 @@ fn no_project() {
     let root = folder("no-project");
     write(root.join("init.lisp"), "(defvar cl-user::*init* 1)");
     write(root.join("single.lisp"), "(list cl-user::*init*)");
-    let settings =
-        ProjectSettings { root: None, cache: root.join("cache"), userinit: Some(root.join("init.lisp")) };
+    let settings = ProjectSettings::without_root(root.join("cache")).userinit(root.join("init.lisp"));
     let bank = Steelbank::builder().project(settings).start().unwrap();
     let file = |path: &str| bank.load_file(path, &Control::default(), None).unwrap();
     let answer = file(&root.join("single.lisp").display().to_string());

@@ -42,7 +42,7 @@ pub(crate) fn folder(name: &str) -> PathBuf {
 
 /// An image with the project at `root`.
 pub(crate) fn project(root: &Path, cache: &Path) -> Steelbank {
-    let settings = ProjectSettings { root: Some(root.to_owned()), cache: cache.to_owned(), userinit: None };
+    let settings = ProjectSettings::in_folder(root).cache(cache);
     Steelbank::builder().project(settings).start().unwrap()
 }
 

@@ -32,7 +32,7 @@ impl World {
 
     fn at(root: PathBuf, systems: &[&str]) -> World {
         let cache = folder("tools-cache");
-        let settings = ProjectSettings { root: Some(root.clone()), cache: cache.clone(), userinit: None };
+        let settings = ProjectSettings::in_folder(&root).cache(&cache);
         let bank = Steelbank::builder().project(settings).start().unwrap();
         for system in systems {
             let answer = load(&bank, system);

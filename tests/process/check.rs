@@ -32,7 +32,7 @@ fn project(folder: &Path) -> Steelbank {
     )
     .unwrap();
     fs::write(root.join("b.lisp"), "(in-package :shop)\n(defun total (x)\n  (twice x))\n").unwrap();
-    let settings = ProjectSettings { root: Some(root), cache: folder.join("cache"), userinit: None };
+    let settings = ProjectSettings::in_folder(root).cache(folder.join("cache"));
     Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap()
 }
 

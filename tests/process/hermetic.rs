@@ -18,7 +18,7 @@ const NAME: &str = "hermetic::a_newer_asdf_in_the_registry_is_left_alone";
 fn a_newer_asdf_in_the_registry_is_left_alone() {
     if is_child() {
         let project = std::path::PathBuf::from(std::env::var_os("PROJECT").unwrap());
-        return load(ProjectSettings { cache: project.join("cache"), root: Some(project), userinit: None });
+        return load(ProjectSettings::in_folder(&project).cache(project.join("cache")));
     }
     let folder = Folder::new("newer-asdf");
     let registry = folder.0.join("registry");

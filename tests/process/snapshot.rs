@@ -21,7 +21,7 @@ const CHILD: &str = "STEELBANK_TEST_SNAPSHOT";
 /// A bank of the project at `root`, with its own cache.
 fn bank(root: &Path, cache: &Path, systems: &[&str], snapshots: bool) -> Steelbank {
     let userinit = root.join("init.lisp");
-    let project = ProjectSettings { root: Some(root.into()), cache: cache.into(), userinit: Some(userinit) };
+    let project = ProjectSettings::in_folder(root).cache(cache).userinit(userinit);
     let systems = systems.iter().map(|&system| system.to_owned()).collect();
     Steelbank::builder()
         .project(project)
@@ -119,11 +119,8 @@ fn maker() {
     let told: Value = serde_json::from_str(&std::env::var(CHILD).unwrap()).unwrap();
     let root = PathBuf::from(told["root"].as_str().unwrap());
     let systems = told["systems"].as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_owned());
-    let project = ProjectSettings {
-        userinit: Some(root.join("init.lisp")),
-        root: Some(root),
-        cache: told["cache"].as_str().unwrap().into(),
-    };
+    let init = root.join("init.lisp");
+    let project = ProjectSettings::in_folder(root).cache(told["cache"].as_str().unwrap()).userinit(init);
     let builder = Steelbank::builder().project(project).program(STEELBANK.into()).systems(systems.collect());
     match builder.make_snapshot(|news| println!("{news}")) {
         Ok(made) => println!("\nmade: {} bytes", made.bytes),

@@ -118,6 +118,7 @@ fn is_zero(count: &usize) -> bool {
 
 /// One line with uses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Reference {
     /// The file, relative to the project's root if it is below it.
     pub path: String,
@@ -162,6 +163,7 @@ pub struct Reference {
 
 /// The answer: one entry per file and line, sorted by them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Answer {
     /// The symbol as it is printed, with its home package.
     pub symbol: String,

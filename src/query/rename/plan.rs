@@ -18,6 +18,7 @@ pub enum Scope {
 
 /// One edit, in bytes of the file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Edit {
     /// The first byte.
     pub start: usize,
@@ -35,6 +36,7 @@ pub struct Edit {
 
 /// The edits of one file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct FileEdits {
     /// The file, relative to the project's root.
     pub path: String,
@@ -46,6 +48,7 @@ pub struct FileEdits {
 
 /// A place that is left as it is, though the symbol may be meant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Doubt {
     /// The file, relative to the project's root.
     pub path: String,
@@ -61,6 +64,7 @@ pub struct Doubt {
 
 /// A name that a form makes from the renamed one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Derived {
     /// The symbol as it is printed.
     pub name: String,
@@ -98,6 +102,7 @@ pub enum ConflictKind {
 
 /// Why the rename cannot be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Conflict {
     /// What it is about.
     pub kind: ConflictKind,
@@ -129,6 +134,7 @@ pub enum CautionKind {
 
 /// What may break although all edits are right.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Caution {
     /// What it is about.
     pub kind: CautionKind,
@@ -141,6 +147,7 @@ pub struct Caution {
 
 /// The plan of a rename.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
 pub struct Answer {
     /// The symbol as it is printed.
     pub symbol: String,

@@ -34,6 +34,7 @@ pub enum Evidence {
 
 /// What makes a use where the symbol does not stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Expander {
     /// The home package of the operator; empty if it is none that has a name.
     pub package: String,
@@ -45,6 +46,7 @@ pub struct Expander {
 
 /// A stretch of one line, or the start of a longer one. Lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct Place {
     /// The line.
     pub line: u32,
@@ -56,6 +58,7 @@ pub struct Place {
 
 /// Where a use stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Placement {
     /// The place.
     pub place: Place,
@@ -79,6 +82,7 @@ impl Placement {
 
 /// The symbol asked for.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Sought {
     /// Name of the home package.
     pub package: String,
@@ -88,6 +92,7 @@ pub struct Sought {
 
 /// A use as the compiler recorded it: `kind` at sub-form `number` of top-level form `form`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Recorded {
     /// What is done with the symbol.
     pub kind: UseKind,
@@ -101,6 +106,7 @@ pub struct Recorded {
 
 /// An occurrence of a symbol in live text.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Occurrence {
     /// Where.
     pub place: Place,
@@ -128,6 +134,7 @@ pub struct Occurrence {
 
 /// A token that reads as a symbol, or names it in a package definition, whatever it means there.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Token {
     /// Where.
     pub place: Place,

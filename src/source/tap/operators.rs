@@ -157,6 +157,7 @@ pub enum Named {
 
 /// What stands at the places of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Shape {
     /// The first elements.
     pub first: Vec<Part>,
@@ -185,6 +186,7 @@ impl Shape {
 
 /// An operator of the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Operator {
     /// Name of the home package.
     pub package: String,

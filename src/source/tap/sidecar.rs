@@ -9,6 +9,7 @@ pub const SIDECAR_VERSION: u8 = 3;
 
 /// What SBCL's reader and compiler reported of one file.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Sidecar {
     /// FNV-1a hash of the file's octets when it was read.
     pub content_hash: u64,
@@ -154,6 +155,7 @@ const NO_EVENT: u32 = u32::MAX;
 
 /// One use by top-level code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TopLevelUse {
     /// What is done with the name.
     pub kind: UseKind,

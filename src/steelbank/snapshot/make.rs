@@ -28,6 +28,7 @@ const ALLOWED: Duration = Duration::from_secs(3600);
 
 /// A snapshot that was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MadeSnapshot {
     /// Its folder.
     pub path: PathBuf,

@@ -19,6 +19,7 @@ const ABANDONED: Duration = Duration::from_secs(600);
 
 /// A snapshot in the cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct SnapshotEntry {
     /// Its folder.
     pub path: PathBuf,

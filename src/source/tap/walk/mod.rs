@@ -14,6 +14,7 @@ use super::sidecar::{EventKind, Name, NameKind, Operator, Sidecar, TopLevelForm}
 
 /// What is known of the symbol at one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Context {
     /// What it is there for.
     pub role: Role,
