@@ -4,6 +4,7 @@ pub(crate) mod systems;
 mod text;
 mod texts;
 mod tree;
+pub(crate) mod undo;
 pub(crate) mod write;
 
 pub(crate) use text::{Context, PackageText, TextToken};

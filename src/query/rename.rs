@@ -6,12 +6,15 @@
 //! variables, blocks, slots, quoted data. Which symbol a token is, SBCL's reader has told; so that set is whole also where
 //! roles are in doubt, and replacing all of it leaves the program what it was.
 
+pub(crate) mod diff;
 mod edits;
 mod makers;
 mod plan;
 
+pub use diff::Hunk;
 pub use plan::{
-    Answer, Caution, CautionKind, Conflict, ConflictKind, Derived, Doubt, Edit, FileEdits, Scope,
+    Answer, Applied, Caution, CautionKind, Conflict, ConflictKind, Derived, Doubt, Edit, FileEdits,
+    RenameError, Scope, Undone,
 };
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,9 +1,16 @@
-//! What [`Steelbank`] plans: renames.
+//! What [`Steelbank`] renames: it plans, writes files, and takes back what it wrote.
+
+use std::path::Path;
 
 use crate::Steelbank;
+use crate::project::undo::Undo;
+use crate::project::write::{self, Replacement};
 use crate::query::Error;
 use crate::query::control::Control;
-use crate::query::rename::{Answer, Names, Request, Sources, rename_plan};
+use crate::query::rename::{
+    Answer, Applied, Hunk, Names, RenameError, Request, Sources, Undone, diff, rename_plan,
+};
+use crate::source::tap::sidecar::fnv_1a;
 
 impl Steelbank {
     /// Plans a rename: all edits, and what must be known before they are made. Nothing is written.
@@ -35,4 +42,94 @@ impl Steelbank {
         };
         rename_plan(&sources, request)
     }
+
+    /// A plan's edits as the hunks of a unified diff.
+    ///
+    /// # Errors
+    /// A file is not what it was when the rename was planned.
+    pub fn rename_diff(&self, plan: &Answer) -> Result<Vec<Hunk>, RenameError> {
+        let files = self.replacements(plan)?;
+        let hunks = plan
+            .files
+            .iter()
+            .zip(&files)
+            .flat_map(|(planned, file)| diff::hunks(&planned.path, &file.old, &planned.edits));
+        Ok(hunks.collect())
+    }
+
+    /// Makes a plan's edits: in all files or in none, and only where each file still has the bytes that the plan saw. The old
+    /// texts are kept in the cache for [`Steelbank::rename_undo`]. Files keep their modes, line ends and encodings. The image is
+    /// not changed: [`Steelbank::reload`] brings it up to the files.
+    ///
+    /// # Errors
+    /// The plan has conflicts or no edits, a file has changed, or one cannot be written. Nothing was changed.
+    pub fn rename_apply(&self, plan: &Answer) -> Result<Applied, RenameError> {
+        if let Some(conflict) = plan.conflicts.first() {
+            return Err(RenameError(format!("{} Nothing was changed.", conflict.message)));
+        }
+        let files = self.replacements(plan)?;
+        if files.is_empty() {
+            return Err(RenameError("The plan has no edits.".to_owned()));
+        }
+        let undo = self.undo()?;
+        let what = format!("{} became {}", plan.symbol, plan.new_name);
+        let id = undo.keep(&what, &files).map_err(RenameError)?;
+        if let Err(why) = write::replace_all(&files) {
+            // What could not be put back is still to be undone.
+            if undo.find(&id).is_ok_and(|kept| kept.files.is_empty()) {
+                undo.forget(&id);
+                return Err(RenameError(why));
+            }
+            return Err(RenameError(format!("{why} Edit {id} has the old texts.")));
+        }
+        Ok(Applied { undo: id, files: plan.files.iter().map(|file| file.path.clone()).collect() })
+    }
+
+    /// Puts back what the files held before the edit called `id` (`last`: before the last one): in all of them or in none, and
+    /// only where they hold what that edit wrote.
+    ///
+    /// # Errors
+    /// There is no such edit, or a file was changed after it. Nothing was changed.
+    pub fn rename_undo(&self, id: &str) -> Result<Undone, RenameError> {
+        let undo = self.undo()?;
+        let kept = undo.find(id).map_err(RenameError)?;
+        write::replace_all(&kept.files).map_err(RenameError)?;
+        undo.forget(&kept.id);
+        let files = kept.files.iter().map(|file| self.project().shown(&file.path)).collect();
+        Ok(Undone { undo: kept.id, what: kept.what, files })
+    }
+
+    fn undo(&self) -> Result<Undo, RenameError> {
+        let settings = self.project().settings();
+        let root = self.project().root();
+        settings.zip(root).map(|(settings, root)| Undo::new(&settings.cache, root)).ok_or_else(no_project)
+    }
+
+    /// What the files of a plan hold, and what they will hold.
+    fn replacements(&self, plan: &Answer) -> Result<Vec<Replacement>, RenameError> {
+        let root = self.project().root().ok_or_else(no_project)?;
+        plan.files
+            .iter()
+            .map(|file| {
+                let path = write::own_file(root, Path::new(&file.path))?;
+                let shown = &file.path;
+                let old = std::fs::read(&path).map_err(|error| format!("{shown} cannot be read: {error}."))?;
+                if format!("{:016x}", fnv_1a(&old)) != file.hash {
+                    return Err(format!(
+                        "{shown} has changed since the rename was planned. Nothing was changed; plan it again."
+                    ));
+                }
+                let new = diff::edited(&old, &file.edits, |text| write::encoded(text, &old))
+                    .map_err(|why| format!("{shown}: {why} Nothing was changed."))?;
+                Ok(Replacement { path, old, new })
+            })
+            .collect::<Result<_, String>>()
+            .map_err(RenameError)
+    }
+}
+
+fn no_project() -> RenameError {
+    RenameError(
+        "There is no project whose files could be edited: start steelbank with --project DIR.".to_owned(),
+    )
 }

@@ -22,7 +22,9 @@ pub(super) struct Found<T> {
     pub(super) found: bool,
     #[serde(flatten)]
     pub(super) answer: Option<T>,
+    /// Not in the schema of every tool that may say so: it would be the longest part of many.
     #[serde(flatten)]
+    #[schemars(skip)]
     pub(super) missing: Option<Missing>,
 }
 

@@ -32,6 +32,7 @@ mod macroexpand;
 mod outline;
 mod package_info;
 mod reload;
+mod rename;
 mod restart_lisp;
 mod status;
 mod who;
@@ -66,6 +67,7 @@ const LIST: &[fn() -> Tool] = &[
     outline::tool,
     package_info::tool,
     reload::tool,
+    rename::tool,
     restart_lisp::tool,
     status::tool,
     who::binds,

@@ -8,9 +8,49 @@ use serde_json::{Map, Value, json};
 pub(super) fn input<T: JsonSchema>() -> Map<String, Value> {
     let mut schema =
         finish(SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value());
+    if let Some(Value::Object(definitions)) = schema.remove("$defs") {
+        let mut whole = Value::Object(schema);
+        inline(&mut whole, &definitions);
+        schema = match whole {
+            Value::Object(schema) => schema,
+            _ => Map::new(),
+        };
+    }
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        for property in properties.values_mut().filter_map(Value::as_object_mut) {
+            // What may be left out is null for nobody.
+            property.retain(|key, value| key != "default" || !value.is_null());
+        }
+    }
     // Structures that are flattened into others cannot say it themselves.
     schema.insert("additionalProperties".to_owned(), Value::Bool(false));
     schema
+}
+
+/// Puts definitions in their places. Of choices, the names are left, where hosts and the command line look for them; what the
+/// property says of them stands beside.
+fn inline(schema: &mut Value, definitions: &Map<String, Value>) {
+    match schema {
+        Value::Object(object) => {
+            if let Some(Value::String(reference)) = object.remove("$ref")
+                && let Some(Value::Object(definition)) =
+                    reference.rsplit('/').next().and_then(|name| definitions.get(name))
+            {
+                let mut definition = definition.clone();
+                if let Some(Value::Array(choices)) = definition.remove("oneOf") {
+                    let names = choices.iter().filter_map(|choice| choice.get("const")).cloned().collect();
+                    definition.insert("type".to_owned(), "string".into());
+                    definition.insert("enum".to_owned(), Value::Array(names));
+                }
+                for (key, value) in definition {
+                    object.entry(key).or_insert(value);
+                }
+            }
+            object.values_mut().for_each(|value| inline(value, definitions));
+        }
+        Value::Array(array) => array.iter_mut().for_each(|value| inline(value, definitions)),
+        _ => (),
+    }
 }
 
 /// The schema of a tool's structured answer: an outline of what serializing writes. What an answer means its keys and the
@@ -178,7 +218,7 @@ mod tests {
         path: Option<String>,
     }
 
-    #[derive(Serialize, JsonSchema)]
+    #[derive(Serialize, serde::Deserialize, JsonSchema)]
     #[allow(dead_code)]
     enum Choice {
         /// One.
@@ -208,6 +248,29 @@ mod tests {
         });
         assert_eq!(output::<Sample>()["properties"], expected);
         assert_eq!(output::<Sample>()["required"], json!(["count", "line"]));
+    }
+
+    #[derive(serde::Deserialize, JsonSchema)]
+    #[allow(dead_code)]
+    struct Given {
+        /// Which.
+        choice: Choice,
+        #[serde(default)]
+        some: Vec<Choice>,
+        #[serde(default)]
+        other: Option<String>,
+    }
+
+    #[test]
+    fn what_a_tool_takes_stands_in_one_place() {
+        let names = json!(["One", "Other"]);
+        let expected = json!({
+            "choice": { "description": "Which.", "type": "string", "enum": names },
+            "some": { "type": "array", "items": { "type": "string", "enum": names }, "default": [] },
+            "other": { "type": "string" },
+        });
+        assert_eq!(input::<Given>()["properties"], expected);
+        assert!(!input::<Given>().contains_key("$defs"));
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod positions;
 mod project;
 mod reload;
 mod rename;
+mod rename_apply;
 mod rename_plan;
 mod text;
 mod text_ripgrep;

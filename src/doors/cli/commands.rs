@@ -13,7 +13,8 @@ const LETTERS: [(&str, char); 3] = [("package", 'p'), ("glob", 'g'), ("limit", '
 const ALIASES: [(&str, &str); 1] = [("project_only", "all")];
 
 /// Arguments that may be left out and come by position all the same: the tool and its argument.
-const BY_POSITION: [(&str, &str); 1] = [("load-system", "system")];
+const BY_POSITION: [(&str, &str); 3] =
+    [("load-system", "system"), ("rename", "name"), ("rename", "new_name")];
 
 /// The tools as subcommands, by the tool's name with hyphens.
 pub(super) fn all() -> impl Iterator<Item = Command> {

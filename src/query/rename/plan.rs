@@ -176,3 +176,30 @@ pub struct Answer {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub doubtful: Vec<Doubt>,
 }
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Applied {
+    /// What takes it back: see [`Steelbank::rename_undo`](crate::Steelbank::rename_undo).
+    pub undo: String,
+    /// The files, relative to the project's root.
+    pub files: Vec<String>,
+}
+
+/// What was taken back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Undone {
+    /// The name of the edit.
+    pub undo: String,
+    /// What it had been.
+    pub what: String,
+    /// The files that have their old text again, relative to the project's root.
+    pub files: Vec<String>,
+}
+
+/// Why no file was changed, in a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct RenameError(pub String);

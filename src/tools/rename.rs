@@ -1,0 +1,302 @@
+//! The tool rename: gives a symbol another name, in every file of the project or in none.
+
+mod text;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::arguments::{SymbolName, default_package, wrong_cursor};
+use super::budget::fit;
+use super::missing::{Found, of_error, resolve};
+use super::{About, Answer, Call, Effect, Failure, Outcome, Permission, Session, Tool};
+use crate::query::control::ALLOWED;
+use crate::query::rename::{
+    self, Applied, Caution, Conflict, Derived, Doubt, Hunk, RenameError, Request, Scope,
+};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// The symbol: my-func, pkg:name, pkg::name, |Mixed Case|.
+    #[serde(default)]
+    name: Option<String>,
+    /// Its new name, without a package.
+    #[serde(default)]
+    new_name: Option<String>,
+    /// The package to look the name up in if it has no prefix.
+    #[serde(default = "default_package")]
+    package: String,
+    /// narrow: where it means what is renamed, if all that is exact. symbol: every token of the symbol, locals too. auto: narrow, else symbol.
+    #[serde(default)]
+    scope: Scope,
+    /// Also words of comments, strings that code reads, names that macros make from it.
+    #[serde(default)]
+    include: Vec<Include>,
+    /// Write the files. Without it, nothing is written.
+    #[serde(default)]
+    apply: bool,
+    /// Alone: take back a rename, by the `undo` that its answer gave, or last.
+    #[serde(default)]
+    undo: Option<String>,
+    /// Continues a cut plan: the `cursor` that it gave.
+    #[serde(default)]
+    cursor: Option<String>,
+}
+
+/// What is renamed besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Include {
+    Comments,
+    Strings,
+    Derived,
+}
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "rename",
+        title: "Rename a symbol",
+        description: "Renames any symbol of the loaded project everywhere: exports, .asd files, quoted names, names that \
+            defstruct makes from it, files that are not loaded. Without apply it only plans: edits as file:line:column \
+            and diff, doubtful places, what may break, conflicts. With apply it writes all files or none. Then call \
+            reload.",
+        effect: Effect::Runs,
+    };
+    Tool::new::<Arguments, Found<Answered>>(about, rename).of_image().turns_pages()
+}
+
+/// What came of it.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Answered {
+    symbol: String,
+    new_name: String,
+    scope: Scope,
+    /// Why that scope was taken.
+    reason: String,
+    applied: bool,
+    /// What takes it back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undo: Option<String>,
+    /// What is to be done now.
+    next: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    conflicts: Vec<Conflict>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cautions: Vec<Caution>,
+    /// How many edits there are in all.
+    edits: usize,
+    /// How many edits each file has.
+    files: Vec<FileCount>,
+    /// The edits, those near to each other together.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hunks: Vec<Shown>,
+    /// `&key` parameters that keep their keywords: `((:name new-name))`.
+    #[serde(skip_serializing_if = "is_zero")]
+    key_parameters: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    derived: Vec<Derived>,
+    /// Places that are left as they are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    doubtful: Vec<Left>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct FileCount {
+    path: String,
+    edits: usize,
+}
+
+/// Edits, and the hunk of a unified diff that they are.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Shown {
+    path: String,
+    edits: Vec<Change>,
+    diff: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Change {
+    /// `file:line:column`.
+    at: String,
+    old: String,
+    new: String,
+}
+
+/// A place that is left.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Left {
+    /// `file:line:column`.
+    at: String,
+    context: String,
+    reason: String,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// What a page of a plan has.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Entry {
+    Hunk(Shown),
+    Left(Left),
+}
+
+impl From<Hunk> for Shown {
+    fn from(hunk: Hunk) -> Self {
+        let at = |line, column| format!("{}:{line}:{column}", hunk.path);
+        let edits = hunk.edits.iter();
+        let edits = edits.map(|edit| Change {
+            at: at(edit.line, edit.column),
+            old: edit.old.clone(),
+            new: edit.new.clone(),
+        });
+        Self { edits: edits.collect(), path: hunk.path, diff: hunk.diff }
+    }
+}
+
+impl From<Doubt> for Left {
+    fn from(doubt: Doubt) -> Self {
+        let at = format!("{}:{}:{}", doubt.path, doubt.line, doubt.column);
+        Self { at, context: doubt.context, reason: doubt.reason }
+    }
+}
+
+fn rename(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+    if let Some(id) = &given.undo {
+        if given.name.is_some() || given.new_name.is_some() || given.apply {
+            return Err(Failure::Arguments("Give rename either a name and a new_name, or undo.".to_owned()));
+        }
+        return undo(session, id);
+    }
+    let needed = |argument: &Option<String>, name: &str| {
+        argument.clone().ok_or_else(|| {
+            Failure::Arguments(format!("rename needs the argument \"{name}\" (a string), which is missing."))
+        })
+    };
+    let (name, new_name) = (needed(&given.name, "name")?, needed(&given.new_name, "new_name")?);
+    let bank = session.bank()?;
+    let symbol = resolve(bank, SymbolName { name, package: given.package.clone() });
+    let includes = |what| given.include.contains(&what);
+    let request = Request {
+        package: symbol.package,
+        scope: given.scope,
+        comments: includes(Include::Comments),
+        strings: includes(Include::Strings),
+        derived: includes(Include::Derived),
+        ..Request::new(symbol.name, new_name)
+    };
+    let plan = match bank.rename_plan(&request, &call.control(ALLOWED)) {
+        Ok(plan) => plan,
+        Err(error) => return of_error(bank, error, Outcome::NotFound),
+    };
+    let hunks = bank.rename_diff(&plan).map_err(failure)?;
+    let applied = match given.apply && plan.conflicts.is_empty() {
+        true => match session.permit(Permission::Edits) {
+            Ok(()) => Some(bank.rename_apply(&plan).map_err(failure)?),
+            Err(_) => None,
+        },
+        false => None,
+    };
+    let outcome = match plan.conflicts.is_empty() && (applied.is_some() || !given.apply) {
+        true => Outcome::Answered,
+        false => Outcome::Failed,
+    };
+    let next = next(session, &plan, &given, applied.as_ref());
+    let answered = page(plan, hunks, applied, next, given.cursor.as_deref(), call.budget())?;
+    Answer::new(text::rename(&answered), &Found::yes(answered), outcome)
+}
+
+/// What is to be done after this answer.
+fn next(session: &Session, plan: &rename::Answer, given: &Arguments, applied: Option<&Applied>) -> String {
+    let allowed = session.permit(Permission::Edits);
+    match applied {
+        Some(applied) => format!(
+            "The image has the old name still: call reload with remove. To take the rename back: undo {:?}.",
+            applied.undo
+        ),
+        None if !plan.conflicts.is_empty() => "It cannot be renamed so. Nothing was written.".to_owned(),
+        None => match (allowed, given.apply) {
+            (Err(why), _) => format!("Nothing was written. {why}"),
+            (Ok(()), _) => "Nothing was written: call it with apply for that.".to_owned(),
+        },
+    }
+}
+
+/// The part of the answer that fits and begins at `cursor`.
+fn page(
+    plan: rename::Answer,
+    hunks: Vec<Hunk>,
+    applied: Option<Applied>,
+    next: String,
+    cursor: Option<&str>,
+    budget: usize,
+) -> Result<Answered, Failure> {
+    let offset = match cursor {
+        None => 0,
+        Some(cursor) => cursor.parse::<usize>().map_err(|_| wrong_cursor(cursor))?,
+    };
+    let hunks = hunks.into_iter().map(|hunk| Entry::Hunk(hunk.into()));
+    let left = plan.doubtful.into_iter().map(|doubt| Entry::Left(doubt.into()));
+    let mut entries: Vec<Entry> = hunks.chain(left).skip(offset).collect();
+    let files: Vec<FileCount> = plan
+        .files
+        .iter()
+        .map(|file| FileCount { path: file.path.clone(), edits: file.edits.len() })
+        .collect();
+    let mut answered = Answered {
+        symbol: plan.symbol,
+        new_name: plan.new_name,
+        scope: plan.scope,
+        reason: plan.reason,
+        applied: applied.is_some(),
+        undo: applied.as_ref().map(|applied| applied.undo.clone()),
+        next,
+        conflicts: plan.conflicts,
+        cautions: plan.cautions,
+        edits: plan.edits,
+        files,
+        hunks: Vec::new(),
+        key_parameters: plan.key_parameters,
+        derived: plan.derived,
+        doubtful: Vec::new(),
+        cursor: None,
+    };
+    let beside = super::budget::length(&answered);
+    let fitting = fit(&entries, budget.saturating_sub(beside), |entry| match entry {
+        Entry::Hunk(hunk) => hunk.diff.len() + 2 * hunk.path.len() + 20,
+        Entry::Left(left) => left.at.len() + left.context.len() + left.reason.len() + 10,
+    });
+    // What was written cannot be planned again, so it has one page.
+    let more = fitting < entries.len() && applied.is_none();
+    entries.truncate(fitting);
+    answered.cursor = more.then(|| (offset + fitting).to_string());
+    for entry in entries {
+        match entry {
+            Entry::Hunk(hunk) => answered.hunks.push(hunk),
+            Entry::Left(left) => answered.doubtful.push(left),
+        }
+    }
+    Ok(answered)
+}
+
+/// What was taken back.
+#[derive(Debug, Serialize)]
+struct Restored {
+    undo: String,
+    what: String,
+    restored: Vec<String>,
+}
+
+fn undo(session: &Session, id: &str) -> Result<Answer, Failure> {
+    session.permit(Permission::Edits)?;
+    let undone = session.bank()?.rename_undo(id).map_err(failure)?;
+    let restored = Restored { undo: undone.undo, what: undone.what, restored: undone.files };
+    Answer::new(text::undone(&restored), &Found::yes(restored), Outcome::Answered)
+}
+
+fn failure(error: RenameError) -> Failure {
+    Failure::Arguments(error.to_string())
+}

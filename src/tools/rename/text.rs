@@ -1,0 +1,94 @@
+//! rename's answers as text.
+
+use std::fmt::Write as _;
+
+use super::{Answered, Restored};
+use crate::query::rename::Scope;
+
+/// The plan, or what was written. Writing to a string cannot fail.
+pub(super) fn rename(answer: &Answered) -> String {
+    let edits = counted(answer.edits, "edit");
+    let files = counted(answer.files.len(), "file");
+    let mut text = format!("{} ", answer.symbol);
+    let _ = match (answer.conflicts.is_empty(), answer.applied) {
+        (false, _) => write!(text, "cannot become {}:", answer.new_name),
+        (true, true) => write!(text, "is {} now: {edits} in {files}.", answer.new_name),
+        (true, false) => write!(text, "would become {}: {edits} in {files}.", answer.new_name),
+    };
+    for conflict in &answer.conflicts {
+        let _ = write!(text, "\n  {}", conflict.message);
+    }
+    let scope = match answer.scope {
+        Scope::Narrow => "Only places where the symbol means what is renamed",
+        Scope::Auto | Scope::Symbol => "All tokens of the symbol, local variables too",
+    };
+    let _ = write!(text, "\n{scope}: {}", answer.reason);
+    if answer.key_parameters > 0 {
+        let count = counted(answer.key_parameters, "keyword parameter");
+        let _ = write!(text, "\n{count} keep the keyword: ((:old new)).");
+    }
+    for derived in &answer.derived {
+        let how = if derived.renamed { "is renamed along" } else { "is not renamed" };
+        let places = counted(derived.places, "place");
+        let _ = write!(text, "\n{} ({places}) {how}: {}.", derived.name, derived.new_name);
+    }
+    for caution in &answer.cautions {
+        let _ = write!(text, "\nNote: {}", caution.message);
+        if !caution.names.is_empty() {
+            let _ = write!(text, " {}", caution.names.join(", "));
+        }
+    }
+    hunks(answer, &mut text);
+    if !answer.doubtful.is_empty() {
+        text.push_str("\nLeft as they are:\n");
+        for left in &answer.doubtful {
+            let _ = write!(text, "  {}: {}\n      {}\n", left.at, left.reason, left.context);
+        }
+    }
+    let _ = write!(text, "\n{}", answer.next);
+    if let Some(cursor) = &answer.cursor {
+        let _ = write!(text, "\nMore follows: the next page has cursor {cursor}.");
+    }
+    text
+}
+
+fn hunks(answer: &Answered, text: &mut String) {
+    text.push('\n');
+    let shown: usize = answer.hunks.iter().map(|hunk| hunk.edits.len()).sum();
+    if shown < answer.edits {
+        for file in &answer.files {
+            let _ = write!(text, "\n  {}: {}", file.path, counted(file.edits, "edit"));
+        }
+        text.push('\n');
+    }
+    let mut path = None;
+    for hunk in &answer.hunks {
+        if path != Some(&hunk.path) {
+            let _ = write!(text, "\n--- {0}\n+++ {0}\n", hunk.path);
+            path = Some(&hunk.path);
+        }
+        text.push_str(&hunk.diff);
+    }
+}
+
+/// What was taken back.
+pub(super) fn undone(answer: &Restored) -> String {
+    let mut text = format!("Taken back: {}.", answer.what);
+    match answer.restored.as_slice() {
+        [] => text.push_str(" The files had their old texts already."),
+        files => {
+            let _ = write!(
+                text,
+                " {} have their old text again: {}.",
+                counted(files.len(), "file"),
+                files.join(", ")
+            );
+        }
+    }
+    text.push_str(" Call reload with remove if the image had been brought up to the rename.");
+    text
+}
+
+fn counted(count: usize, thing: &str) -> String {
+    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+}

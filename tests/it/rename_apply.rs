@@ -1,0 +1,150 @@
+//! rename as a tool: it plans, writes all files or none, and takes back what it wrote.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use serde_json::{Value, json};
+use steelbank::query::control::Control;
+use steelbank::query::rename::Request;
+use steelbank::tools::{Answer, Call, Failure, Outcome, Permissions, Session, Tools};
+
+use crate::project::{folder, in_a_process_of_its_own, load, project};
+
+#[test]
+fn renames_are_written_and_taken_back() {
+    in_a_process_of_its_own("rename_apply::applies", &[]);
+}
+
+const MAIN: &str = "(defpackage :ra (:use :cl) (:export #:area))\r\n(in-package :ra)\r\n\r\n(defun area (w h)\r\n  (* w h)) ; area\r\n";
+const USES: &[u8] = b";; -*- coding: latin-1 -*-\n(in-package :ra)\n(defun caf\xe9 (x) (area x x))\n(defun twice () (list 'area (area 1 2)))\n";
+
+fn rename(session: &Session, arguments: Value) -> Result<Answer, Failure> {
+    let Value::Object(arguments) = arguments else { unreachable!() };
+    Tools::all().get("rename").unwrap().call(session, arguments, &Call::default())
+}
+
+/// All files below `root`, with their contents.
+fn files(root: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found: Vec<_> = fs::read_dir(root)
+        .unwrap()
+        .flatten()
+        .filter(|entry| entry.path().is_file())
+        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path()).unwrap()))
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+#[ignore = "run by renames_are_written_and_taken_back"]
+fn applies() {
+    let root = folder("rename-apply");
+    let cache = folder("rename-apply-cache");
+    fs::write(
+        root.join("ra.asd"),
+        "(defclass latin-1-file (asdf:cl-source-file) ())
+(defmethod asdf:component-external-format ((file latin-1-file)) :latin-1)
+(defsystem \"ra\" :serial t :components ((:file \"main\") (latin-1-file \"uses\")))",
+    )
+    .unwrap();
+    fs::write(root.join("main.lisp"), MAIN).unwrap();
+    fs::write(root.join("uses.lisp"), USES).unwrap();
+    fs::set_permissions(root.join("uses.lisp"), fs::Permissions::from_mode(0o640)).unwrap();
+    let bank = project(&root, &cache);
+    load(&bank, "ra");
+    let session = Session::new(bank.clone());
+    let before = files(&root);
+    let arguments =
+        |apply: bool| json!({ "name": "ra:area", "new_name": "surface", "apply": apply, "scope": "symbol" });
+
+    // Who may not write gets the plan, and how to allow more.
+    for apply in [false, true] {
+        let plan = rename(&session, arguments(apply)).unwrap();
+        assert_eq!(plan.outcome, if apply { Outcome::Failed } else { Outcome::Answered }, "{}", plan.text);
+        assert!(plan.text.contains("serve --allow-edits"), "{}", plan.text);
+        assert_eq!((&plan.structured["applied"], &plan.structured["edits"]), (&json!(false), &json!(5)));
+    }
+    assert_eq!(files(&root), before);
+
+    let session = session.allowing(Permissions { edits: true, ..Permissions::default() });
+    let plan = rename(&session, arguments(false)).unwrap();
+    let hunk = &plan.structured["hunks"][0];
+    let edit = json!({ "at": "main.lisp:1:37", "old": "area", "new": "surface" });
+    assert_eq!((&hunk["path"], &hunk["edits"][0]), (&json!("main.lisp"), &edit), "{hunk}");
+    assert!(hunk["diff"].as_str().unwrap().starts_with("@@ -1,"), "{hunk}");
+    assert!(plan.text.contains("+(defun surface (w h)"), "{}", plan.text);
+    assert!(plan.text.contains("+(defun café (x) (surface x x))"), "{}", plan.text);
+
+    // What was changed after the plan is left, with all other files.
+    let stale = bank.rename_plan(&Request::new("ra:area", "surface"), &Control::default()).unwrap();
+    fs::write(root.join("uses.lisp"), [USES, b"\n"].concat()).unwrap();
+    let why = bank.rename_apply(&stale).unwrap_err().to_string();
+    assert!(why.contains("uses.lisp has changed since"), "{why}");
+    fs::write(root.join("uses.lisp"), USES).unwrap();
+    assert_eq!(files(&root), before);
+
+    let done = rename(&session, arguments(true)).unwrap();
+    assert_eq!(done.outcome, Outcome::Answered, "{}", done.text);
+    let id = done.structured["undo"].as_str().unwrap().to_owned();
+    let main = fs::read_to_string(root.join("main.lisp")).unwrap();
+    assert_eq!(main, MAIN.replace("#:area", "#:surface").replace("defun area", "defun surface"));
+    let uses = fs::read(root.join("uses.lisp")).unwrap();
+    assert!(uses.windows(24).any(|part| part == b"(defun caf\xe9 (x) (surface"), "{uses:?}");
+    assert_eq!(fs::metadata(root.join("uses.lisp")).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(files(&root).len(), before.len(), "nothing is left behind");
+
+    // Taken back only over what was written.
+    fs::write(root.join("main.lisp"), "(other)").unwrap();
+    let Err(Failure::Arguments(why)) = rename(&session, json!({ "undo": id })) else { panic!() };
+    assert!(why.contains("main.lisp was changed after the edit"), "{why}");
+    assert_eq!(fs::read(root.join("uses.lisp")).unwrap(), uses);
+    fs::write(root.join("main.lisp"), main).unwrap();
+    let undone = rename(&session, json!({ "undo": "last" })).unwrap();
+    assert_eq!(undone.structured["restored"], json!(["main.lisp", "uses.lisp"]), "{}", undone.text);
+    assert_eq!(files(&root), before);
+    assert!(rename(&session, json!({ "undo": id })).is_err());
+
+    refusals(&session, &root);
+    links(&session, &root);
+    for folder in [root, cache] {
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+fn refusals(session: &Session, root: &Path) {
+    let before = files(root);
+    let taken = rename(session, json!({ "name": "ra:area", "new_name": "twice", "apply": true })).unwrap();
+    assert_eq!((taken.outcome, &taken.structured["applied"]), (Outcome::Failed, &json!(false)));
+    assert!(taken.text.starts_with("RA::AREA cannot become TWICE:\n"), "{}", taken.text);
+    let missing = rename(session, json!({ "name": "ra::aera", "new_name": "x" })).unwrap();
+    assert_eq!(missing.outcome, Outcome::NotFound);
+    assert_eq!(missing.structured["suggestions"][0], "area", "{}", missing.structured);
+    for (arguments, said) in [
+        (json!({ "name": "ra:area" }), "needs the argument \"new_name\""),
+        (json!({ "name": "ra:area", "new_name": "x", "undo": "1" }), "either a name"),
+        (json!({ "undo": "7777" }), "no edit \"7777\" to undo"),
+        (json!({ "name": "ra:area", "new_name": "x", "cursor": "y" }), "cursor \"y\""),
+        (json!({ "name": "ra:area", "new_name": "a:b" }), "a:b"),
+    ] {
+        let why = rename(session, arguments).unwrap_err().to_string();
+        assert!(why.contains(said), "{why}");
+    }
+    assert_eq!(files(root), before);
+}
+
+/// A file that became a link out of the project is not written through it.
+fn links(session: &Session, root: &Path) {
+    let outside = folder("rename-apply-outside");
+    fs::rename(root.join("uses.lisp"), outside.join("uses.lisp")).unwrap();
+    symlink(outside.join("uses.lisp"), root.join("uses.lisp")).unwrap();
+    let arguments = json!({ "name": "ra:area", "new_name": "surface", "apply": true, "scope": "symbol" });
+    let before = fs::read(root.join("main.lisp")).unwrap();
+    let answer = rename(session, arguments);
+    assert_eq!(fs::read(outside.join("uses.lisp")).unwrap(), USES, "{answer:?}");
+    if let Err(why) = answer {
+        assert!(why.to_string().contains("outside of the project"), "{why}");
+        assert_eq!(fs::read(root.join("main.lisp")).unwrap(), before);
+    }
+    fs::remove_dir_all(outside).unwrap();
+}
