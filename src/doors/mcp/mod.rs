@@ -9,6 +9,7 @@
 mod calls;
 mod input;
 mod instructions;
+mod lead;
 mod listing;
 mod message;
 mod output;

@@ -9,9 +9,8 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -28,6 +27,7 @@ use serde_json::{Value, json};
 use super::calls::{Calls, Pool};
 use super::input::{Input, Taken};
 use super::instructions::INSTRUCTIONS;
+use super::lead::Lead;
 use super::listing::listing;
 use super::message::{self, Id, Message};
 use super::output::Output;
@@ -109,7 +109,7 @@ pub fn serve_again(
         calls: Calls::default(),
         waiting: Pool::new(),
         running: Pool::new(),
-        lead: Lead::default(),
+        lead: Lead::new(PATIENCE),
         end: End::default(),
     });
     let thread = |name: &str, body: fn(Arc<Server>)| {
@@ -149,28 +149,6 @@ struct Server {
     end: End,
 }
 
-/// Which thread reads.
-#[derive(Default)]
-struct Lead {
-    /// Counts the leaders; the last one leads.
-    leader: AtomicU64,
-    /// When the leader began what it does, in microseconds since [`START`]; 0 while it waits for the client.
-    busy: AtomicU64,
-    /// Lines read.
-    lines: AtomicU64,
-    /// Whether the thread that stands by sleeps until the leader wakes it.
-    asleep: AtomicBool,
-    sleep: Mutex<()>,
-    wake: Condvar,
-}
-
-static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-
-/// Microseconds since [`START`], from 1.
-fn now() -> u64 {
-    u64::try_from(START.elapsed().as_micros()).unwrap_or(u64::MAX).saturating_add(1)
-}
-
 /// That the server has nothing more to read, or nobody to write to.
 #[derive(Default)]
 struct End {
@@ -207,7 +185,7 @@ impl Server {
     fn lead(self: &Arc<Self>, mine: u64) {
         let mut line = Vec::new();
         let mut answer = Vec::new();
-        while self.lead.leader.load(Ordering::SeqCst) == mine {
+        while self.lead.is(mine) {
             // Before the line is taken: whoever waits for all calls to end waits for it, too.
             self.calls.begin_line();
             let taken = self.input.take(&mut line);
@@ -215,13 +193,7 @@ impl Server {
                 self.calls.end_line();
             }
             if taken != Taken::Nothing {
-                self.lead.busy.store(now(), Ordering::SeqCst);
-                self.lead.lines.fetch_add(1, Ordering::SeqCst);
-                if self.lead.asleep.load(Ordering::SeqCst) {
-                    let _awake = self.lead.sleep.lock();
-                    self.lead.asleep.store(false, Ordering::SeqCst);
-                    self.lead.wake.notify_one();
-                }
+                self.lead.begin();
             }
             match taken {
                 Taken::Line => {
@@ -238,10 +210,9 @@ impl Server {
                 }
                 Taken::Nothing => {
                     self.output.flush();
-                    if self.lead.leader.load(Ordering::SeqCst) != mine {
+                    if !self.lead.rest(mine) {
                         return;
                     }
-                    self.lead.busy.store(0, Ordering::SeqCst);
                     if self.output.is_gone() || self.input.fill().is_err() {
                         return self.end.reach();
                     }
@@ -257,35 +228,12 @@ impl Server {
 
     /// Leads on when the leader takes long.
     fn stand_by(self: &Arc<Self>) {
-        let mut seen = 0;
-        loop {
-            let mut sleep = self.lead.sleep.lock();
-            let lines = self.lead.lines.load(Ordering::SeqCst);
-            if lines == seen && self.lead.busy.load(Ordering::SeqCst) == 0 {
-                self.lead.asleep.store(true, Ordering::SeqCst);
-                // A line may have come before the leader could see that somebody sleeps.
-                if self.lead.lines.load(Ordering::SeqCst) == lines {
-                    self.lead.wake.wait(&mut sleep);
-                }
-                self.lead.asleep.store(false, Ordering::SeqCst);
-            } else {
-                self.lead.wake.wait_for(&mut sleep, PATIENCE);
-            }
-            drop(sleep);
-            seen = lines;
-            let since = self.lead.busy.load(Ordering::SeqCst);
-            if since == 0 || now().saturating_sub(since) < PATIENCE.as_micros() as u64 {
-                continue;
-            }
-            let next = self.lead.leader.load(Ordering::SeqCst) + 1;
-            let server = Arc::clone(self);
-            let another = std::thread::Builder::new().name("mcp-standby".into());
-            // Without one, the next long call is waited for.
-            let _ = another.spawn(move || server.stand_by());
-            self.lead.leader.store(next, Ordering::SeqCst);
-            self.lead.busy.store(now(), Ordering::SeqCst);
-            return self.lead(next);
-        }
+        let mine = self.lead.succeed();
+        let server = Arc::clone(self);
+        let another = std::thread::Builder::new().name("mcp-standby".into());
+        // Without one, the next long call is waited for.
+        let _ = another.spawn(move || server.stand_by());
+        self.lead(mine);
     }
 
     /// Ends what runs, and executes the program again with what was not begun.
