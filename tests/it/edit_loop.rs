@@ -11,7 +11,8 @@ use steelbank::query::code_find_references::Request;
 use steelbank::query::control::Control;
 use steelbank::query::load_system::{LoadAnswer, LoadNews, LoadStatus, Severity};
 
-use crate::project::{folder, in_a_process_of_its_own, load, project};
+use crate::child::in_own_process;
+use crate::project::{folder, load, project};
 
 /// Writes a file, dated `seconds` from now: ASDF compares dates in seconds.
 fn write(root: &Path, name: &str, text: &str, seconds: u64) {
@@ -35,11 +36,9 @@ fn evaluate(bank: &Steelbank, source: &str) -> String {
 
 #[test]
 fn what_a_definition_lost_is_taken_out() {
-    in_a_process_of_its_own("edit_loop::shrinks", &[]);
+    in_own_process("edit_loop::what_a_definition_lost_is_taken_out", shrinks);
 }
 
-#[test]
-#[ignore = "run by what_a_definition_lost_is_taken_out"]
 fn shrinks() {
     let root = folder("shrinks");
     let define =
@@ -87,11 +86,9 @@ fn shrinks() {
 
 #[test]
 fn constants_and_structures_take_their_new_definitions() {
-    in_a_process_of_its_own("edit_loop::redefines", &[]);
+    in_own_process("edit_loop::constants_and_structures_take_their_new_definitions", redefines);
 }
 
-#[test]
-#[ignore = "run by constants_and_structures_take_their_new_definitions"]
 fn redefines() {
     let root = folder("redefines");
     write(&root, "con.asd", "(defsystem \"con\" :serial t :components ((:file \"con\") (:file \"use\")))", 0);
@@ -123,11 +120,9 @@ fn redefines() {
 
 #[test]
 fn loads_are_joined_and_the_note_ends_with_them() {
-    in_a_process_of_its_own("edit_loop::joins", &[]);
+    in_own_process("edit_loop::loads_are_joined_and_the_note_ends_with_them", joins);
 }
 
-#[test]
-#[ignore = "run by loads_are_joined_and_the_note_ends_with_them"]
 fn joins() {
     let root = folder("joins");
     write(
@@ -227,11 +222,9 @@ fn joins() {
 
 #[test]
 fn a_load_that_stops_half_way_tells_undefined_functions() {
-    in_a_process_of_its_own("edit_loop::half_way", &[]);
+    in_own_process("edit_loop::a_load_that_stops_half_way_tells_undefined_functions", half_way);
 }
 
-#[test]
-#[ignore = "run by a_load_that_stops_half_way_tells_undefined_functions"]
 fn half_way() {
     let root = folder("half-way");
     fs::create_dir_all(root.join("src")).unwrap();

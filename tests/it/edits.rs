@@ -9,7 +9,8 @@ use steelbank::Steelbank;
 use steelbank::query::edit_definition::{EditOperation, EditRequest};
 use steelbank::tools::{Answer, Call, Failure, Outcome, Permissions, Session, Tools};
 
-use crate::project::{folder, in_a_process_of_its_own, load, project};
+use crate::child::in_own_process;
+use crate::project::{folder, load, project};
 
 fn call(session: &Session, tool: &str, arguments: Value) -> Result<Answer, Failure> {
     let Value::Object(arguments) = arguments else { unreachable!() };
@@ -22,13 +23,11 @@ fn read(path: &Path) -> String {
 
 #[test]
 fn definitions_are_edited_in_their_files() {
-    in_a_process_of_its_own("edits::edits", &[]);
+    in_own_process("edits::definitions_are_edited_in_their_files", edits);
 }
 
 const TEXT: &str = "\u{feff}(defpackage :ed (:use :cl) (:export #:area))\r\n(in-package :ed)\r\n\r\n;; Tells.\r\n(defun area (x)\r\n  x) ; end\r\n\r\n(defmethod m ((x integer)) 1)\r\n(defmethod m :around ((x integer)) 2)\r\n";
 
-#[test]
-#[ignore = "run by definitions_are_edited_in_their_files"]
 fn edits() {
     let root = folder("edits");
     let outside = folder("edits-outside");
@@ -123,7 +122,7 @@ fn structure(session: &Session, root: &Path) {
 
 #[test]
 fn the_image_is_brought_up_to_the_disk() {
-    in_a_process_of_its_own("edits::reload", &[]);
+    in_own_process("edits::the_image_is_brought_up_to_the_disk", reload);
 }
 
 const BASE: &str = "(defpackage :re (:use :cl))\n(in-package :re)\n(defmacro twice (x) `(list ,x ,x))\n";
@@ -133,8 +132,6 @@ const FULL: &str = "(defun keep () 1)\n(defun gone () 2)\n(defun (setf gone) (v)
     (defmethod gone-generic ((x integer)) x)\n(defmethod implicit ((x integer)) x)\n(defmethod implicit ((x string)) x)\n";
 const SHRUNK: &str = "(defun keep () 1)\n(defvar *keep* 1)\n(defclass keep-class () ())\n(defmethod implicit ((x integer)) x)\n";
 
-#[test]
-#[ignore = "run by the_image_is_brought_up_to_the_disk"]
 fn reload() {
     let root = folder("reload-tool");
     let write = |name: &str, text: &str, seconds: u64| {

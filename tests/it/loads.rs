@@ -2,6 +2,7 @@
 //!
 //! In processes of their own, for a process has one project.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -12,7 +13,8 @@ use steelbank::query::list_systems::SystemEntry;
 use steelbank::query::load_system::{LoadAnswer, LoadFailure, LoadStatus, Severity};
 use steelbank::{ProjectSettings, Steelbank};
 
-use crate::project::{folder, in_a_process_of_its_own, load, project};
+use crate::child::{in_own_process, in_own_process_with};
+use crate::project::{folder, load, project};
 
 fn write(path: PathBuf, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -69,11 +71,9 @@ fn below(folder: &Path, end: &str) -> Vec<PathBuf> {
 
 #[test]
 fn a_damaged_cache_is_made_again() {
-    in_a_process_of_its_own("loads::damaged_cache", &[]);
+    in_own_process("loads::a_damaged_cache_is_made_again", damaged_cache);
 }
 
-#[test]
-#[ignore = "run by a_damaged_cache_is_made_again"]
 fn damaged_cache() {
     let root = folder("damaged");
     define(
@@ -168,11 +168,9 @@ fn damaged_cache() {
 
 #[test]
 fn whatever_ends_a_load_is_told() {
-    in_a_process_of_its_own("loads::ends", &[]);
+    in_own_process("loads::whatever_ends_a_load_is_told", ends);
 }
 
-#[test]
-#[ignore = "run by whatever_ends_a_load_is_told"]
 fn ends() {
     let root = folder("ends");
     let texts = [
@@ -242,11 +240,9 @@ fn ends() {
 
 #[test]
 fn a_load_keeps_its_time() {
-    in_a_process_of_its_own("loads::time", &[]);
+    in_own_process("loads::a_load_keeps_its_time", time);
 }
 
-#[test]
-#[ignore = "run by a_load_keeps_its_time"]
 fn time() {
     let root = folder("time");
     define(&root, "loops", &[("loops-file", "(loop)")]);
@@ -293,11 +289,9 @@ fn time() {
 
 #[test]
 fn an_init_file_is_set_up_or_named() {
-    in_a_process_of_its_own("loads::init_file", &[]);
+    in_own_process("loads::an_init_file_is_set_up_or_named", init_file);
 }
 
-#[test]
-#[ignore = "run by an_init_file_is_set_up_or_named"]
 fn init_file() {
     let root = folder("init");
     let away = folder("init-away");
@@ -347,11 +341,10 @@ fn init_file() {
 
 #[test]
 fn a_malformed_source_registry_is_named() {
-    in_a_process_of_its_own("loads::registry", &[("CL_SOURCE_REGISTRY", Path::new("relative/path"))]);
+    let environment = [("CL_SOURCE_REGISTRY", OsStr::new("relative/path"))];
+    in_own_process_with("loads::a_malformed_source_registry_is_named", &environment, registry);
 }
 
-#[test]
-#[ignore = "run by a_malformed_source_registry_is_named"]
 fn registry() {
     let root = folder("registry");
     let bank = project(&root, &root.join("cache"));
@@ -362,11 +355,9 @@ fn registry() {
 
 #[test]
 fn files_are_loaded_without_a_project() {
-    in_a_process_of_its_own("loads::no_project", &[]);
+    in_own_process("loads::files_are_loaded_without_a_project", no_project);
 }
 
-#[test]
-#[ignore = "run by files_are_loaded_without_a_project"]
 fn no_project() {
     let root = folder("no-project");
     write(root.join("init.lisp"), "(defvar cl-user::*init* 1)");
@@ -389,11 +380,9 @@ fn no_project() {
 
 #[test]
 fn names_and_places_of_failures() {
-    in_a_process_of_its_own("loads::names_and_places", &[]);
+    in_own_process("loads::names_and_places_of_failures", names_and_places);
 }
 
-#[test]
-#[ignore = "run by names_and_places_of_failures"]
 fn names_and_places() {
     let root = folder("names");
     write(root.join("tools.asd"), "(defsystem \"tools\" :defsystem-depends-on (\"no-such-tool\"))");
@@ -460,11 +449,9 @@ fn names_and_places() {
 
 #[test]
 fn what_changed_is_compiled_again() {
-    in_a_process_of_its_own("loads::changes", &[]);
+    in_own_process("loads::what_changed_is_compiled_again", changes);
 }
 
-#[test]
-#[ignore = "run by what_changed_is_compiled_again"]
 fn changes() {
     let root = folder("changes");
     define(&root, "moving", &[("first", "(list 1)"), ("second", "(list 2)")]);
@@ -509,11 +496,9 @@ fn changes() {
 
 #[test]
 fn records_of_positions_survive() {
-    in_a_process_of_its_own("loads::records", &[]);
+    in_own_process("loads::records_of_positions_survive", records);
 }
 
-#[test]
-#[ignore = "run by records_of_positions_survive"]
 fn records() {
     let root = folder("records");
     let b = "(in-package :cl-user)

@@ -2,6 +2,8 @@
 // Clippy takes only functions marked #[test] for tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
+#[path = "../child/mod.rs"]
+mod child;
 #[path = "../client/mod.rs"]
 mod client;
 mod describe;

@@ -15,11 +15,12 @@ use steelbank::query::who::{Places, WhoAnswer, WhoRequest};
 use steelbank::render;
 use steelbank_xref::Kind;
 
-use crate::project::{folder, in_a_process_of_its_own, load, project};
+use crate::child::in_own_process;
+use crate::project::{folder, load, project};
 
 #[test]
 fn nothing_is_never_said_falsely() {
-    in_a_process_of_its_own("nofalse::states", &[]);
+    in_own_process("nofalse::nothing_is_never_said_falsely", states);
 }
 
 fn write(root: &Path, name: &str, text: &str, seconds: u64) {
@@ -48,8 +49,6 @@ fn unseen(answer: &WhoAnswer) -> Vec<(&str, usize)> {
     answer.unseen.files.iter().map(|file| (file.path.as_str(), file.count)).collect()
 }
 
-#[test]
-#[ignore = "run by nothing_is_never_said_falsely"]
 fn states() {
     let root = folder("nofalse");
     write(
@@ -208,7 +207,7 @@ fn deleted(bank: &Steelbank, root: &Path) {
 
 #[test]
 fn no_use_is_denied_in_any_state_of_a_project() {
-    in_a_process_of_its_own("nofalse::random_states", &[]);
+    in_own_process("nofalse::no_use_is_denied_in_any_state_of_a_project", random_states);
 }
 
 const NAMES: [&str; 5] = ["f0", "f1", "f2", "f3", "f4"];
@@ -268,8 +267,6 @@ fn scan(root: &Path, name: &str) -> BTreeSet<(String, Option<u32>)> {
     found
 }
 
-#[test]
-#[ignore = "run by no_use_is_denied_in_any_state_of_a_project"]
 fn random_states() {
     let root = folder("nofalse-random");
     write(

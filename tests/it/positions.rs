@@ -1,6 +1,7 @@
 //! Positions: the torture project against its goldens, and two independent roads to the same place.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +13,9 @@ use steelbank::source::tap::sidecar::{EventKind, Sidecar, fnv_1a, sidecar_name};
 use steelbank_reader::lines::characters;
 use steelbank_reader::{Dialect, Features, LispText, upcase};
 
+use crate::child::{in_own_process, in_own_process_with};
 use crate::fixtures::lisp_libraries;
-use crate::project::{folder, in_a_process_of_its_own, load, project};
+use crate::project::{folder, load, project};
 
 /// What is asked about the torture project.
 const SYMBOLS: [&str; 35] = [
@@ -56,11 +58,9 @@ const SYMBOLS: [&str; 35] = [
 
 #[test]
 fn the_torture_project_is_as_a_person_read_it() {
-    in_a_process_of_its_own("positions::torture", &[]);
+    in_own_process("positions::the_torture_project_is_as_a_person_read_it", torture);
 }
 
-#[test]
-#[ignore = "run by the_torture_project_is_as_a_person_read_it"]
 fn torture() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torture");
     let cache = folder("torture");
@@ -104,10 +104,9 @@ fn line(found: &Reference) -> String {
 
 #[test]
 fn the_tap_and_the_structural_reader_agree() {
-    in_a_process_of_its_own(
-        "positions::two_roads",
-        &[("CL_SOURCE_REGISTRY", Path::new(&format!("{}//", lisp_libraries().display())))],
-    );
+    let registry = format!("{}//", lisp_libraries().display());
+    let environment = [("CL_SOURCE_REGISTRY", OsStr::new(&registry))];
+    in_own_process_with("positions::the_tap_and_the_structural_reader_agree", &environment, two_roads);
 }
 
 /// Libraries whose every numbered form is compared.
@@ -126,8 +125,6 @@ const LIBRARIES: [&str; 12] = [
     "cffi",
 ];
 
-#[test]
-#[ignore = "run by the_tap_and_the_structural_reader_agree"]
 fn two_roads() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torture");
     let cache = folder("roads");

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::child::in_own_process;
 use steelbank::query::Evidence;
 use steelbank::query::code_find_references::Request;
 use steelbank::query::control::Control;
@@ -59,11 +60,9 @@ fn write(folder: &Path, files: &[(&str, &str)]) {
 
 #[test]
 fn a_project_is_loaded_and_asked() {
-    in_a_process_of_its_own("project::loaded_and_asked", &[]);
+    in_own_process("project::a_project_is_loaded_and_asked", loaded_and_asked);
 }
 
-#[test]
-#[ignore = "run by a_project_is_loaded_and_asked"]
 fn loaded_and_asked() {
     let root = folder("project");
     write(

@@ -11,11 +11,12 @@ use steelbank::query::control::Control;
 use steelbank::query::find_definition::Definition;
 use steelbank::query::load_system::LoadStatus;
 
-use crate::project::{folder, in_a_process_of_its_own, load, project};
+use crate::child::in_own_process;
+use crate::project::{folder, load, project};
 
 #[test]
 fn answers_follow_the_files() {
-    in_a_process_of_its_own("reload::files", &[]);
+    in_own_process("reload::answers_follow_the_files", files);
 }
 
 const PACKAGE: &str = "(defpackage :re (:use :cl))\n(in-package :re)\n";
@@ -26,8 +27,6 @@ const USES: &str = "(in-package :re)
 (defmethod m ((x k)) (f x))
 ";
 
-#[test]
-#[ignore = "run by answers_follow_the_files"]
 fn files() {
     let root = folder("reload");
     fs::write(

@@ -9,11 +9,12 @@ use steelbank::query::control::Control;
 use steelbank::query::rename::Request;
 use steelbank::tools::{Answer, Call, Failure, Outcome, Permissions, Session, Tools};
 
-use crate::project::{folder, in_a_process_of_its_own, load, project};
+use crate::child::in_own_process;
+use crate::project::{folder, load, project};
 
 #[test]
 fn renames_are_written_and_taken_back() {
-    in_a_process_of_its_own("rename_apply::applies", &[]);
+    in_own_process("rename_apply::renames_are_written_and_taken_back", applies);
 }
 
 const MAIN: &str = "(defpackage :ra (:use :cl) (:export #:area))\r\n(in-package :ra)\r\n\r\n(defun area (w h)\r\n  (* w h)) ; area\r\n";
@@ -36,8 +37,6 @@ fn files(root: &Path) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-#[test]
-#[ignore = "run by renames_are_written_and_taken_back"]
 fn applies() {
     let root = folder("rename-apply");
     let cache = folder("rename-apply-cache");

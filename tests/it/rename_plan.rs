@@ -8,11 +8,12 @@ use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
 use steelbank::query::rename::{Answer, CautionKind, ConflictKind, Request, Scope};
 
-use crate::project::{folder, in_a_process_of_its_own, load, project};
+use crate::child::in_own_process;
+use crate::project::{folder, load, project};
 
 #[test]
 fn renames_are_planned() {
-    in_a_process_of_its_own("rename_plan::plans", &[]);
+    in_own_process("rename_plan::renames_are_planned", plans);
 }
 
 const MAIN: &str = "(defpackage #:rn (:use #:cl) (:export #:area \"SIZE\" sized))
@@ -34,8 +35,6 @@ const MAIN: &str = "(defpackage #:rn (:use #:cl) (:export #:area \"SIZE\" sized)
 (defun keyed (&key unit) (let ((unit (1+ unit))) unit))
 ";
 
-#[test]
-#[ignore = "run by renames_are_planned"]
 fn plans() {
     let root = folder("rename-plan");
     fs::write(root.join("rn.asd"), "(defsystem \"rn\" :components ((:file \"main\")))\n(defsystem \"rn/more\" :depends-on (\"rn\") :components ((:file \"more\")))\n").unwrap();

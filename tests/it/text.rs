@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::child::in_own_process;
 use steelbank::query::find_references::{Error, References, Request, Status, find_references};
 use steelbank::query::index_project::{self, State, check_index_status, index_project};
 use steelbank_text::{Control, Freshness, Progress, Role, TextError, TextIndex};
@@ -629,11 +630,9 @@ fn a_cache_that_cannot_be_written_is_an_error() {
 
 #[test]
 fn loaded_references_carry_their_symbol() {
-    super::project::in_a_process_of_its_own("text::loaded_and_resolved", &[]);
+    in_own_process("text::loaded_references_carry_their_symbol", loaded_and_resolved);
 }
 
-#[test]
-#[ignore = "run by loaded_references_carry_their_symbol"]
 fn loaded_and_resolved() {
     use steelbank::tools::{Call, Session, Tools};
     let root = super::project::folder("text");

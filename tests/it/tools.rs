@@ -2,6 +2,7 @@
 //!
 //! In processes of their own, for a process has one project.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,8 +12,9 @@ use steelbank::tools::{Answer, Call, Failure, Permissions, Session, Tools};
 use steelbank::{ProjectSettings, Steelbank};
 use steelbank_text::{Freshness, TextIndex};
 
+use crate::child::{in_own_process, in_own_process_with};
 use crate::fixtures::lisp_libraries;
-use crate::project::{folder, in_a_process_of_its_own, load};
+use crate::project::{folder, load};
 use steelbank::query::load_system::LoadStatus;
 
 /// A session over a copy of a library, as the project.
@@ -182,19 +184,17 @@ fn strings(value: &Value, key: &str) -> Vec<String> {
     value.as_array().unwrap().iter().map(|each| each[key].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// Runs the ignored test `name` with the libraries to be found.
-fn with_libraries(name: &str) {
+/// Runs `body`, that of the test `name`, in a process that finds the libraries.
+fn with_libraries(name: &str, body: impl FnOnce()) {
     let registry = format!("{}//", lisp_libraries().display());
-    in_a_process_of_its_own(name, &[("CL_SOURCE_REGISTRY", Path::new(&registry))]);
+    in_own_process_with(name, &[("CL_SOURCE_REGISTRY", OsStr::new(&registry))], body);
 }
 
 #[test]
 fn the_tools_on_a_library_of_functions_and_classes() {
-    with_libraries("tools::cl_ppcre");
+    with_libraries("tools::the_tools_on_a_library_of_functions_and_classes", cl_ppcre);
 }
 
-#[test]
-#[ignore = "run by the_tools_on_a_library_of_functions_and_classes"]
 fn cl_ppcre() {
     let world = World::of("cl-ppcre", &["cl-ppcre", "alexandria", "yason"]);
     apropos_agrees(&world);
@@ -211,13 +211,15 @@ fn cl_ppcre() {
 }
 
 #[test]
-fn the_tools_on_other_libraries() {
-    with_libraries("tools::alexandria");
-    with_libraries("tools::yason");
+fn the_tools_on_alexandria() {
+    with_libraries("tools::the_tools_on_alexandria", alexandria);
 }
 
 #[test]
-#[ignore = "run by the_tools_on_other_libraries"]
+fn the_tools_on_yason() {
+    with_libraries("tools::the_tools_on_yason", yason);
+}
+
 fn alexandria() {
     let world = World::of("alexandria", &["alexandria"]);
     outlines_agree_with_the_text(&world, "ALEXANDRIA");
@@ -228,8 +230,6 @@ fn alexandria() {
     );
 }
 
-#[test]
-#[ignore = "run by the_tools_on_other_libraries"]
 fn yason() {
     let world = World::of("yason", &["yason"]);
     outlines_agree_with_the_text(&world, "YASON");
@@ -292,7 +292,7 @@ fn graphs_agree_with_the_who_tools(world: &World, names: &[&str]) {
 /// A made project in which the answers are known.
 #[test]
 fn the_tools_on_a_project_made_for_them() {
-    in_a_process_of_its_own("tools::made", &[]);
+    in_own_process("tools::the_tools_on_a_project_made_for_them", made);
 }
 
 const MADE: [(&str, &str); 5] = [
@@ -346,8 +346,6 @@ const MADE: [(&str, &str); 5] = [
     ("tests.lisp", "(in-package #:made)\n(defun test-it () (list (for-tests) (elsewhere)))\n"),
 ];
 
-#[test]
-#[ignore = "run by the_tools_on_a_project_made_for_them"]
 fn made() {
     let root = folder("tools-made");
     for (name, text) in MADE {

@@ -13,7 +13,8 @@ use steelbank::query::control::Control;
 use steelbank::query::find_definition::Definition;
 use steelbank::query::load_system::LoadStatus;
 
-use crate::project::{folder, in_a_process_of_its_own, load, project};
+use crate::child::in_own_process;
+use crate::project::{folder, load, project};
 
 type Places = BTreeSet<(u32, u32)>;
 
@@ -64,11 +65,9 @@ fn exact(answer: &Answer, path: &str) -> Places {
 
 #[test]
 fn exact_places_are_exact() {
-    in_a_process_of_its_own("truth::marked", &[]);
+    in_own_process("truth::exact_places_are_exact", marked);
 }
 
-#[test]
-#[ignore = "run by exact_places_are_exact"]
 fn marked() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torture/truth");
     let root = folder("truth");
@@ -182,11 +181,9 @@ fn made(bank: &Steelbank) {
 
 #[test]
 fn files_that_a_program_compiles_by_itself_are_known() {
-    in_a_process_of_its_own("truth::own_loader", &[]);
+    in_own_process("truth::files_that_a_program_compiles_by_itself_are_known", own_loader);
 }
 
-#[test]
-#[ignore = "run by files_that_a_program_compiles_by_itself_are_known"]
 fn own_loader() {
     let root = folder("own");
     let write = |name: &str, text: &str| fs::write(root.join(name), text).unwrap();

@@ -4,6 +4,7 @@
 
 mod again;
 mod check;
+#[path = "../child/mod.rs"]
 mod child;
 mod cli;
 #[path = "../client/mod.rs"]

@@ -1,19 +1,27 @@
 //! Runs the body of a test in a process of its own: this test binary again, with that one test.
 
+use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};
 
 const MARK: &str = "STEELBANK_TEST_CHILD";
 
-/// Runs `body` in a child process, and fails as it fails. `name` is the test's path in this binary.
+/// Runs `body` in a child process, and fails as it fails. `name` is the test's path in this binary. Shows the lines that
+/// the body prints after "seen: ".
 pub(crate) fn in_own_process(name: &str, body: impl FnOnce()) {
-    if std::env::var_os(MARK).is_some() {
+    in_own_process_with(name, &[], body);
+}
+
+/// [`in_own_process`], with more in the child's environment.
+pub(crate) fn in_own_process_with(name: &str, environment: &[(&str, &OsStr)], body: impl FnOnce()) {
+    if is_child() {
         return body();
     }
-    let output = run(&mut command(name));
+    let output = run(command(name).envs(environment.iter().copied()));
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     assert!(output.status.success(), "{name} failed in its own process ({}):\n{said}", output.status);
     assert!(said.contains("1 passed"), "{name} is no test of this binary:\n{said}");
+    said.lines().filter(|line| line.starts_with("seen: ")).for_each(|line| println!("{line}"));
 }
 
 /// The command that runs the test called `name` in a child process.
