@@ -85,12 +85,15 @@ Within MILLISECONDS."
 
 (define-operation load-system 11 (system definition force milliseconds)
   "Load SYSTEM, which the file DEFINITION defines unless that is empty, through ASDF, from scratch when FORCE is
-\"force\", within MILLISECONDS. News comes meanwhile."
+\"force\", within MILLISECONDS. When the first line of FORCE is \"before\", the load ends before the first of the files that
+the other lines name. News comes meanwhile."
   (outcome-text (lambda (seconds)
-                  (load-system system :definition (and (plusp (length definition)) definition)
-                                      :force (string= force "force")
-                                      :timeout-seconds seconds
-                                      :progress #'send-progress))
+                  (destructuring-bind (&optional how &rest files) (lines-of force)
+                    (load-system system :definition (and (plusp (length definition)) definition)
+                                        :force (equal how "force")
+                                        :before (and (equal how "before") files)
+                                        :timeout-seconds seconds
+                                        :progress #'send-progress)))
                 milliseconds))
 
 (define-operation load-file 12 (path milliseconds)
@@ -132,9 +135,9 @@ Within MILLISECONDS."
   (record-inputs)
   (json-string (object)))
 
-(define-operation snapshot-inputs 20 ()
-  "What the image was made of, as JSON."
-  (json-string (snapshot-inputs)))
+(define-operation snapshot-inputs 20 (extent)
+  "What the image was made of, as JSON. When EXTENT is \"part\", systems of which nothing is loaded are forgotten before that."
+  (json-string (snapshot-inputs (string= extent "part"))))
 
 (define-operation xref-baseline 21 ()
   "All cross references, as packed columns. Later exports are measured against this one."

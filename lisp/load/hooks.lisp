@@ -12,6 +12,7 @@
   (check-load-session)
   (let ((file (source-file-of component))
         (*loading* (string= what "load")))
+    (check-boundary session file)
     (incf (load-session-done session))
     (when (load-session-progress session)
       (funcall (load-session-progress session)

@@ -199,6 +199,12 @@ property list; FUNCTION's effects before a failure remain."
                  (asdf/plan:plan-actions (asdf:make-plan nil 'asdf:load-op (asdf:find-system system)))))
       0))
 
+(defun name-table (names)
+  "A table in which NAMES, strings, are."
+  (let ((table (make-hash-table :test 'equal)))
+    (dolist (name names table)
+      (setf (gethash name table) t))))
+
 (defun make-session (progress stop timeout-seconds)
   "A load session that ends after TIMEOUT-SECONDS, or when STOP returns true."
   (make-load-session
@@ -242,9 +248,9 @@ property list; FUNCTION's effects before a failure remain."
                (not (uiop:file-exists-p (asdf:component-pathname component))))
       (error 'no-such-file :pathname (asdf:component-pathname component)))))
 
-(defun load-system (system &key definition force progress stop timeout-seconds)
+(defun load-system (system &key definition force before progress stop timeout-seconds)
   "Load SYSTEM, a name, through ASDF, after DEFINITION, the native name of the file that defines it, if ASDF would not find
-that; FORCE compiles its own files anew. PROGRESS is called with (done total
+that; FORCE compiles its own files anew. If BEFORE, native names, is given, end before the first of these files. PROGRESS is called with (done total
 what file) before each file; STOP, without arguments, at each safe point. A property list: :STATUS
 \"loaded\", \"failed\", \"cancelled\" or \"timed-out\"; :COMPILED and :CACHED files; :DURATION-MS;
 :DIAGNOSTICS; and :FAILURE when it did not load."
@@ -253,6 +259,8 @@ what file) before each file; STOP, without arguments, at each safe point. A prop
   (install-load-hooks)
   (let ((session (make-session progress stop timeout-seconds))
         (name system))
+    (when before
+      (setf (load-session-before session) (name-table before)))
     (flet ((find-and-load ()
              (read-changed-definitions)
              (when definition

@@ -27,6 +27,8 @@
   (versions (make-hash-table :test 'equal) :type hash-table)
   ;; Native name of each source file that was compiled -> its fasl.
   (fasls (make-hash-table :test 'equal) :type hash-table)
+  ;; Native names of the files before the first of which the load ends, as if that were all; NIL: there is more to it than that.
+  (before nil :type (or null hash-table))
   ;; The components whose fasls were looked at before ASDF asked for their dates.
   (checked (make-hash-table :test 'eq) :type hash-table)
   (taps (make-hash-table :test 'equal) :type hash-table))
@@ -46,6 +48,12 @@
   "True when the time of SESSION is over."
   (let ((deadline (load-session-deadline session)))
     (and deadline (> (get-internal-real-time) deadline))))
+
+(defun check-boundary (session file)
+  "End the load SESSION if it is to end before FILE, a native name. What was loaded so far is loaded for good."
+  (let ((before (load-session-before session)))
+    (when (and before (gethash file before))
+      (throw 'end-of-load '(:status "loaded")))))
 
 (defun leave-load (session)
   "Leave the load SESSION, because its time is over or else because its host wants it to end."

@@ -90,10 +90,65 @@ environment. Else NIL.")
   "The names of the foreign libraries that were loaded."
   (remove-if-not #'stringp (mapcar #'sb-alien::shared-object-namestring sb-sys:*shared-objects*)))
 
-(defun snapshot-inputs ()
-  "What the image was made of, as an object. Ends what RECORD-INPUTS began."
+(defun call-with-components (function)
+  "Call FUNCTION with each component of a file that ASDF knows, and with its system."
+  (dolist (name (asdf:registered-systems))
+    (let ((system (asdf:registered-system name)))
+      (labels ((walk (component)
+                 (if (typep component 'asdf:parent-component)
+                     (mapc #'walk (asdf:component-children component))
+                     (funcall function component system))))
+        (when (typep system 'asdf:system)
+          (walk system))))))
+
+(defun unloaded-files ()
+  "The files of components that are not loaded, as a table: ASDF has looked at them, and made nothing of them."
+  (let ((files (make-hash-table :test 'equal)))
+    (call-with-components
+     (lambda (component system)
+       (declare (ignore system))
+       (let ((given (ignore-errors (sb-ext:native-namestring (asdf:component-pathname component))))
+             (file (ignore-errors (source-file-of component))))
+         (unless (or (asdf:component-loaded-p component)
+                     (nth-value 1 (gethash file *loaded-files*)))
+           (setf (gethash given files) t
+                 (gethash file files) t)))))
+    files))
+
+(defun forget-untouched-systems ()
+  "Have ASDF forget the systems that nothing of is loaded, if nothing is of any other in the file that defines them: whoever
+needs them reads the file. The native names of those files."
+  (let ((touched (make-hash-table :test 'equal))
+        (names (make-hash-table :test 'equal)))
+    (flet ((definition (system)
+             (let ((file (and (typep system 'asdf:system) (asdf:system-source-file system))))
+               (and file (sb-ext:native-namestring (or (ignore-errors (truename file)) file))))))
+      (dolist (name (asdf:registered-systems))
+        (let* ((system (asdf:registered-system name))
+               (file (definition system)))
+          (when (and file (nth-value 1 (gethash file *loaded-files*)))
+            (push name (gethash file names))
+            (when (asdf:component-loaded-p system)
+              (setf (gethash file touched) t)))))
+      (call-with-components
+       (lambda (component system)
+         (when (asdf:component-loaded-p component)
+           (setf (gethash (definition system) touched) t)))))
+    (loop for file being the hash-keys of names using (hash-value systems)
+          unless (gethash file touched)
+            do (mapc #'asdf:clear-system systems)
+               (remhash file *loaded-files*)
+            and collect file)))
+
+(defun snapshot-inputs (part)
+  "What the image was made of, as an object. Ends what RECORD-INPUTS began. PART: not all of what ASDF knows is loaded, and
+the rest is as if nobody had looked at it."
   (multiple-value-bind (files variables) (stop-recording-inputs)
-    (object "files" (remove-duplicates
+    (when part
+      (let ((unloaded (unloaded-files)))
+        (setf files (remove-if (lambda (file) (gethash file unloaded)) files))))
+    (object "forgotten" (and part (forget-untouched-systems))
+            "files" (remove-duplicates
                      (append files (component-files)
                              (loop for file being the hash-keys of *loaded-files* collect file))
                      :test #'equal)

@@ -69,6 +69,17 @@ pub struct Status {
     pub reports: Vec<String>,
 }
 
+/// What may make a Lisp of no use any more; see [`crate::engine::Lisp::wait_for_trouble`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trouble {
+    /// Why it has died.
+    pub death: Option<String>,
+    /// Threads that were given up because a job on them could not be stopped.
+    pub given_up: u64,
+    /// How often a job ended because the heap was used up.
+    pub filled: u64,
+}
+
 /// What an operation is asked for; see `enum steelbank_operation` in sys/include/steelbank.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i64)]

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use steelbank_sys::ffi;
 
-use super::answers::{Answer, CallError, Fault, FaultKind, Lane, LispError, Operation, State, Status};
+use super::answers::{
+    Answer, CallError, Fault, FaultKind, Lane, LispError, Operation, State, Status, Trouble,
+};
 use super::host;
 use super::image::{self, ImageError};
 use super::shared::Shared;
@@ -113,9 +115,24 @@ impl Lisp {
         }
     }
 
-    /// Waits until Lisp has died. Returns why.
-    pub fn wait_for_death(&self) -> String {
-        self.shared.wait_for_death()
+    /// Waits until there is other trouble than was `seen`: until Lisp has died, one of its threads had to be given up, or a
+    /// job has used up the heap. Returns all that there was so far.
+    pub fn wait_for_trouble(&self, seen: &Trouble) -> Trouble {
+        self.shared.wait_for_trouble(seen)
+    }
+
+    /// Notes that code which handles its own faults ended because the heap was used up.
+    pub(crate) fn note_filled(&self) {
+        self.shared.note_filled();
+    }
+
+    /// Whether the heap is too full to be used, whatever is collected. This collects all garbage.
+    pub fn is_full(&self) -> bool {
+        const ALLOWED: Duration = Duration::from_secs(30);
+        let collected = self.run(ALLOWED, |on_lisp| {
+            on_lisp.call(Operation::Evaluate, &["COMMON-LISP-USER", "(sb-ext:gc :full t)"])
+        });
+        matches!(collected, Err(LispError::Fault(Fault { kind: FaultKind::HeapExhausted, .. })))
     }
 
     /// What Lisp is doing now.
@@ -240,6 +257,9 @@ impl<'a> OnLisp<'a> {
                     output: String::new(),
                 });
                 fault.output = said.output;
+                if fault.kind == FaultKind::HeapExhausted {
+                    self.shared.note_filled();
+                }
                 Err(CallError::Fault(fault))
             }
         }

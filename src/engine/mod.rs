@@ -35,7 +35,9 @@ mod ticket;
 mod watch;
 
 pub use again::{Origin, adopt_descriptor, close_on_fork, execute_again, reap_children};
-pub use answers::{Answer, CallError, Expired, Fault, FaultKind, Lane, LispError, Operation, State, Status};
+pub use answers::{
+    Answer, CallError, Expired, Fault, FaultKind, Lane, LispError, Operation, State, Status, Trouble,
+};
 pub use image::{Contribs, Core, Image, ImageError, RuntimeLibrary};
 pub use lisp::{Lisp, OnLisp, SaveError};
 pub(crate) use map::map_file;

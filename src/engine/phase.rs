@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::answers::Trouble;
 use super::sync::{Condvar, Mutex};
 
 /// How many sentences of trouble in other threads are kept.
@@ -25,6 +26,8 @@ pub(super) struct Phase {
     changed: Condvar,
     dead: AtomicBool,
     reports: Mutex<VecDeque<String>>,
+    trouble: Mutex<Trouble>,
+    troubled: Condvar,
     started_at: Instant,
     ready_after: Mutex<Option<Duration>>,
 }
@@ -36,6 +39,8 @@ impl Phase {
             changed: Condvar::default(),
             dead: AtomicBool::new(false),
             reports: Mutex::default(),
+            trouble: Mutex::default(),
+            troubled: Condvar::default(),
             started_at: Instant::now(),
             ready_after: Mutex::default(),
         }
@@ -63,10 +68,13 @@ impl Phase {
             *now = stage;
             self.changed.notify_all();
         }
-        match &*now {
+        let reason = match &*now {
             Stage::Dead(reason) => Arc::clone(reason),
             _ => "the core is of another version".into(),
-        }
+        };
+        drop(now);
+        self.note_trouble(|trouble| trouble.death = Some(reason.to_string()));
+        reason
     }
 
     pub(super) fn is_dead(&self) -> bool {
@@ -106,6 +114,21 @@ impl Phase {
                 return None;
             }
         }
+    }
+
+    /// Changes what is known of trouble, for those who wait for it.
+    pub(super) fn note_trouble(&self, change: impl FnOnce(&mut Trouble)) {
+        change(&mut self.trouble.lock());
+        self.troubled.notify_all();
+    }
+
+    /// Waits until trouble is other than `seen`. Returns it.
+    pub(super) fn wait_for_trouble(&self, seen: &Trouble) -> Trouble {
+        let mut trouble = self.trouble.lock();
+        while *trouble == *seen {
+            trouble = self.troubled.wait(trouble);
+        }
+        trouble.clone()
     }
 
     pub(super) fn ready_after(&self) -> Option<Duration> {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use steelbank_sys::ffi;
 
-use super::answers::{CallError, Lane, LispError, State, Status};
+use super::answers::{CallError, Lane, LispError, State, Status, Trouble};
 use super::host::{self, Host};
 use super::lisp::{Entry, OnLisp};
 use super::phase::{Phase, Stage};
@@ -117,8 +117,13 @@ impl Shared {
         Some((self.death_status.load(Ordering::SeqCst), reason.to_string()))
     }
 
-    pub(super) fn wait_for_death(&self) -> String {
-        self.phase.wait_for_death(None).map(|reason| reason.to_string()).unwrap_or_default()
+    pub(super) fn wait_for_trouble(&self, seen: &Trouble) -> Trouble {
+        self.phase.wait_for_trouble(seen)
+    }
+
+    /// Notes that a job ended because the heap was used up.
+    pub(super) fn note_filled(&self) {
+        self.phase.note_trouble(|trouble| trouble.filled += 1);
     }
 
     // For jobs on Lisp threads.
@@ -168,6 +173,7 @@ impl Shared {
             }
             if verdict.taken_over {
                 self.queue.note_abandoned();
+                self.phase.note_trouble(|trouble| trouble.given_up += 1);
                 self.phase.report(format!(
                     "The {lane} lane got a new thread: the job on the old one did not stop. The old thread runs on."
                 ));

@@ -340,6 +340,13 @@ impl LoadAnswer {
         LoadAnswer { status, ..self.and(answer) }
     }
 
+    /// The answer to a load whose first part, `earlier`, was done when a snapshot was made.
+    pub(crate) fn continuing(self, earlier: LoadAnswer) -> LoadAnswer {
+        let (system, path) = (self.system.clone(), self.path.clone());
+        let (status, failure, duration_ms) = (self.status, self.failure.clone(), self.duration_ms);
+        LoadAnswer { system, path, status, failure, duration_ms, ..earlier.and(self) }
+    }
+
     /// What this load and `other` did and said.
     fn and(mut self, other: LoadAnswer) -> LoadAnswer {
         let add = |to: &mut Vec<String>, from: Vec<String>| {

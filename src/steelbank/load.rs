@@ -28,6 +28,10 @@ pub type LoadListener = Arc<dyn Fn(LoadNews) + Send + Sync>;
 /// What a snapshot answers to the loads of its systems.
 pub(super) struct Restored {
     answers: HashMap<String, LoadAnswer>,
+    /// What was answered so far of the load in which the snapshot was made.
+    partial: Option<LoadAnswer>,
+    /// Whether all systems are loaded.
+    pub(super) whole: bool,
     /// SBCL opens it by its descriptor's name while it starts.
     _core: std::fs::File,
 }
@@ -36,6 +40,7 @@ impl Restored {
     /// From now on, ASDF looks.
     pub(super) fn forget(&mut self) {
         self.answers.clear();
+        self.partial = None;
     }
 }
 
@@ -119,6 +124,7 @@ impl Steelbank {
         if answer.status == LoadStatus::Loaded {
             self.note_system(answer.system.as_deref().unwrap_or(system));
         }
+        answer = self.with_partial(answer);
         landing.answer = Some(answer.clone());
         drop(landing);
         Ok(match first {
@@ -127,13 +133,41 @@ impl Steelbank {
         })
     }
 
+    /// Loads what loading `system` loads before the first of the files `before`, and tells of that as of a load.
+    pub(super) fn load_system_before(
+        &self,
+        system: &str,
+        before: &[PathBuf],
+        control: &Control,
+    ) -> Result<LoadAnswer, Error> {
+        let files = before.iter().map(|path| path.display().to_string());
+        let how = std::iter::once("before".to_owned()).chain(files).collect::<Vec<_>>().join("\n");
+        let arguments = vec![system.to_owned(), String::new(), how];
+        let target = LoadTarget::System(system.to_owned());
+        self.load_target(target, Operation::LoadSystem, arguments, control, None)
+    }
+
     /// Makes this the image that was saved as `snapshot`, of which only Lisp's part has been started.
-    pub(super) fn restore(&self, snapshot: Snapshot) {
+    pub(super) fn restore(&self, snapshot: Snapshot, whole: bool) {
         *self.project().opened.lock() = true;
         note(self.project(), &snapshot.image, &HashSet::new());
         let answers =
             snapshot.answers.into_iter().filter_map(|answer| Some((answer.system.clone()?, answer)));
-        *self.inner.restored.lock() = Some(Restored { answers: answers.collect(), _core: snapshot.core });
+        let partial = snapshot.partial;
+        let restored = Restored { answers: answers.collect(), partial, whole, _core: snapshot.core };
+        *self.inner.restored.lock() = Some(restored);
+    }
+
+    /// `answer`, with what was loaded and said of the same system before the snapshot was made, if it is the first.
+    fn with_partial(&self, answer: LoadAnswer) -> LoadAnswer {
+        let mut restored = self.inner.restored.lock();
+        let partial = restored
+            .as_mut()
+            .and_then(|restored| restored.partial.take_if(|partial| partial.system == answer.system));
+        match partial {
+            Some(partial) => answer.continuing(partial).finished(),
+            None => answer,
+        }
     }
 
     /// What loading `system` answers in an image that was started from a fresh snapshot, once: the next time, ASDF looks.
@@ -309,6 +343,9 @@ impl Steelbank {
                 return Err(error);
             }
         };
+        if answer.failure.as_ref().is_some_and(|failure| failure.kind == "heap") {
+            self.lisp().note_filled();
+        }
         let refreshed = self.refresh_within(REFRESH);
         if let Err(error) = refreshed {
             answer.cautions.push(format!(

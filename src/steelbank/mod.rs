@@ -209,13 +209,7 @@ impl Builder {
     /// What can be seen before: unfit files, and a second start in the process.
     pub fn launch(self) -> Result<Steelbank, Error> {
         let key = self.snapshot_key();
-        let found = key.as_ref().map(snapshot::Snapshot::find);
-        let (snapshot, without) = match found {
-            Some(Ok(snapshot)) if snapshot.changed.is_empty() => (Some(snapshot), None),
-            Some(Ok(snapshot)) => (None, Some(format!("{} files have changed", snapshot.changed.len()))),
-            Some(Err(why)) => (None, Some(why)),
-            None => (None, None),
-        };
+        let (snapshot, without) = key.as_ref().map(snapshot::Snapshot::choose).unwrap_or_default();
         let installation = match &snapshot {
             Some(snapshot) => snapshot.installation(&self.installation),
             None => self.installation,
@@ -252,7 +246,8 @@ impl Builder {
             }),
         };
         if let Some(snapshot) = snapshot {
-            bank.restore(snapshot);
+            let whole = bank.inner.without_snapshot.is_none();
+            bank.restore(snapshot, whole);
         }
         // Lisp starts once in a process, so nothing else is there.
         *RUNNING.lock() = Some(bank.clone());
@@ -310,7 +305,7 @@ struct Inner {
     key: Option<snapshot::Key>,
     /// What the snapshot that it started from answers to loads, until it is asked.
     restored: Mutex<Option<load::Restored>>,
-    /// Why it started from no snapshot, though there could be one.
+    /// Why it started from no whole snapshot, though there could be one.
     without_snapshot: Option<String>,
 }
 
@@ -472,10 +467,15 @@ impl Steelbank {
 
     /// Whether this image was started from a snapshot that was fresh.
     pub fn is_from_fresh_snapshot(&self) -> bool {
-        self.inner.restored.lock().is_some()
+        self.inner.restored.lock().as_ref().is_some_and(|restored| restored.whole)
     }
 
-    /// Why this image started from no snapshot, though there could be one; a sentence's end.
+    /// Whether this image was started from a part of a snapshot: from what is loaded before the files that have changed.
+    pub fn is_from_part_of_snapshot(&self) -> bool {
+        self.inner.restored.lock().as_ref().is_some_and(|restored| !restored.whole)
+    }
+
+    /// Why this image did not start from a whole snapshot, though there could be one; a sentence's end.
     pub fn without_snapshot(&self) -> Option<&str> {
         self.inner.without_snapshot.as_deref()
     }

@@ -27,6 +27,8 @@ const KEPT: usize = 10;
 pub enum Cause {
     /// It died.
     Died(String),
+    /// It lives, and is of no use any more: why, as a sentence's end.
+    Spent(String),
     /// Somebody asked for a clean image.
     Asked,
 }
@@ -35,6 +37,8 @@ pub enum Cause {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Restart {
+    /// Which of the session's restarts it is, from 1.
+    pub number: u64,
     /// When, in seconds since 1970 (UTC).
     pub at: u64,
     /// Why.
@@ -204,19 +208,27 @@ impl Recovery {
         loads.push(loaded);
     }
 
+    /// Somebody asks for a new image, whatever other cause there is.
+    pub fn forget_deaths(&self) {
+        self.deaths.lock().clear();
+    }
+
     /// Decides whether to start again because of `cause`, at `now` (seconds since 1970), and notes it. What the next image
     /// is to know of it; none if Lisp dies too often.
     pub fn decide(&self, cause: &Cause, now: u64) -> Option<Handover> {
         let mut deaths = self.deaths.lock();
         deaths.retain(|death| now.saturating_sub(*death) < WINDOW);
         let why = match cause {
-            Cause::Died(reason) => {
+            Cause::Died(reason) | Cause::Spent(reason) => {
                 deaths.push(now);
                 if deaths.len() >= LOOP {
                     self.state.store(STOPPED, Ordering::SeqCst);
                     return None;
                 }
-                format!("it had died ({reason})")
+                match cause {
+                    Cause::Died(_) => format!("it had died ({reason})"),
+                    _ => reason.clone(),
+                }
             }
             Cause::Asked => {
                 deaths.clear();
@@ -225,7 +237,13 @@ impl Recovery {
         };
         let loads = self.loads.lock().clone();
         let mut restarts = self.restarts.lock().clone();
-        restarts.push(Restart { at: now, why, loaded_again: loads.iter().map(Loaded::to_string).collect() });
+        let number = restarts.last().map_or(0, |last| last.number) + 1;
+        restarts.push(Restart {
+            number,
+            at: now,
+            why,
+            loaded_again: loads.iter().map(Loaded::to_string).collect(),
+        });
         let surplus = restarts.len().saturating_sub(KEPT);
         restarts.drain(..surplus);
         Some(Handover { loads, deaths: deaths.clone(), restarts, ..Handover::default() })
@@ -282,7 +300,12 @@ mod tests {
             project: Some(PathBuf::from("/a b/é")),
             loads: vec![Loaded::System("a".into()), Loaded::Project, Loaded::File("/x.lisp".into())],
             deaths: vec![1, 2],
-            restarts: vec![Restart { at: 3661, why: "it had died".into(), loaded_again: vec!["a".into()] }],
+            restarts: vec![Restart {
+                number: 1,
+                at: 3661,
+                why: "it had died".into(),
+                loaded_again: vec!["a".into()],
+            }],
             unread: b"{\"id\":1}\n{\"half".to_vec(),
         };
         assert_eq!(Handover::read(handover.write().unwrap()).unwrap(), handover);

@@ -63,6 +63,9 @@ pub(crate) struct Start {
     pub(crate) key: Option<Key>,
     /// Where a snapshot is made.
     pub(crate) folder: Option<PathBuf>,
+    /// For a snapshot of a part, the files that are to come after it.
+    #[serde(default)]
+    pub(crate) before: Vec<PathBuf>,
     /// Whether it is the last try: then a system may compile something at every load.
     pub(crate) last: bool,
     pub(crate) dynamic_space_size: Option<usize>,
@@ -375,6 +378,7 @@ impl Steelbank {
             userinit: settings.userinit.clone(),
             key: self.snapshot_key().filter(|_| plain),
             folder: None,
+            before: Vec::new(),
             last: false,
             dynamic_space_size: self.dynamic_space_size(),
             overlays: overlays.collect::<Result<_, _>>()?,

@@ -23,7 +23,7 @@ pub(super) fn tool() -> Tool {
             itself. Calls that are running are ended. What was evaluated by hand is lost.",
         effect: Effect::Runs,
     };
-    Tool::new::<NoArguments, RestartAnswer>(about, restart)
+    Tool::new::<NoArguments, RestartAnswer>(about, restart).brief()
 }
 
 fn restart(session: &Session, _: NoArguments, _: &Call) -> Result<Answer, Failure> {

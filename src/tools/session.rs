@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::call::{Call, Failure};
 use super::{Object, Tools};
 use crate::Steelbank;
+use crate::engine::{State, Trouble};
 use crate::query::Error;
 use crate::steelbank::recovery::{Cause, Loaded, Recovery};
 use steelbank_text::TextIndex;
@@ -183,7 +184,7 @@ impl Session {
         started.as_ref().map_err(Clone::clone)
     }
 
-    /// Has Lisp's death start it again, if somebody can.
+    /// Has Lisp's death start it again, if somebody can; and that it is of no use any more.
     fn tell_of_death(&self, bank: &Steelbank) {
         if !self.recovery.is_armed() {
             return;
@@ -191,12 +192,38 @@ impl Session {
         let (lisp, recovery) = (bank.lisp(), Arc::clone(&self.recovery));
         // Without a thread, restart-lisp is left.
         let _ = std::thread::Builder::new().name("steelbank-death".into()).spawn(move || {
-            let reason = lisp.wait_for_death();
-            // What never was ready would not be the next time either.
-            if lisp.status().start_microseconds.is_some() {
-                recovery.ask(Cause::Died(reason));
+            let mut seen = Trouble::default();
+            loop {
+                seen = lisp.wait_for_trouble(&seen);
+                if let Some(reason) = &seen.death {
+                    // What never was ready would not be the next time either.
+                    if lisp.status().start_microseconds.is_some() {
+                        recovery.ask(Cause::Died(reason.clone()));
+                    }
+                    return;
+                }
+                if seen.given_up > 0 {
+                    recovery.ask(Cause::Spent(
+                        "a thread of Lisp's had to be given up, as what ran on it could not be stopped"
+                            .to_owned(),
+                    ));
+                    return;
+                }
+                if lisp.is_full() {
+                    recovery.ask(Cause::Spent("its heap was full, and could not be freed".to_owned()));
+                    return;
+                }
             }
         });
+    }
+
+    /// Whether Lisp has died, and is about to be started again.
+    pub fn comes_back(&self) -> bool {
+        let status = self.started().map(Steelbank::status);
+        self.recovery.is_armed()
+            && status.is_some_and(|status| {
+                matches!(status.state, State::Dead { .. }) && status.start_microseconds.is_some()
+            })
     }
 
     /// SBCL and its indexes, if a tool has needed them already.

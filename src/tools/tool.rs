@@ -48,6 +48,7 @@ pub struct Tool {
     permission: Option<Permission>,
     of_image: bool,
     at_once: bool,
+    ends_soon: bool,
     turns_pages: bool,
     schemas: OnceLock<Schemas>,
     render: fn() -> Schemas,
@@ -82,6 +83,7 @@ impl Tool {
             permission: None,
             of_image: false,
             at_once: false,
+            ends_soon: false,
             turns_pages: false,
             schemas: OnceLock::new(),
             render: || Schemas {
@@ -108,6 +110,13 @@ impl Tool {
     #[must_use]
     pub fn at_once(mut self) -> Self {
         self.at_once = true;
+        self
+    }
+
+    /// The same tool, which has ended soon, whatever else runs, though its effect says that it runs code.
+    #[must_use]
+    pub fn brief(mut self) -> Self {
+        self.ends_soon = true;
         self
     }
 
@@ -139,6 +148,11 @@ impl Tool {
     /// Whether it neither waits for Lisp nor walks a tree.
     pub fn is_at_once(&self) -> bool {
         self.at_once
+    }
+
+    /// Whether it has ended soon, whatever else runs.
+    pub fn ends_soon(&self) -> bool {
+        self.ends_soon || self.about.effect != Effect::Runs
     }
 
     fn schemas(&self) -> &Schemas {

@@ -1,6 +1,5 @@
 //! Lisp's death survived in place: the same process, the same client, every request answered once.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -22,13 +21,14 @@ fn start(name: &str, ends_of_lisp: &[&str]) -> Server {
     let write = |name: &str, text: &str| std::fs::write(folder.0.join(name), text).unwrap();
     write("good.asd", "(defsystem \"good\" :components ((:file \"good\")))");
     write("good.lisp", "(defun cl-user::remembered (list) \"Kept.\" (mapcar #'car list))");
-    write("slow.lisp", "(sleep 100)");
+    write("slow.lisp", "(sleep 1000)");
     for (number, form) in ends_of_lisp.iter().enumerate() {
         write(&format!("end-{number}.lisp"), form);
     }
     let mut command = server();
     command.current_dir(&folder.0).env("STEELBANK_CACHE", folder.0.join("cache"));
-    command.args(["--no-userinit"]);
+    // A small one is full soon.
+    command.args(["--no-userinit", "--dynamic-space-size", "512"]);
     let (child, mut client) = serve(command, Streams::Pipes);
     client.initialize();
     let loaded = client.call("load-file", json!({ "path": "good.lisp" }));
@@ -45,11 +45,7 @@ fn comes_back(client: &mut Client) -> Value {
         assert!(patience.elapsed() < Duration::from_secs(60), "{}", client.call("status", json!({})));
         let asked = json!({ "name": "describe-symbol", "arguments": { "name": "remembered" } });
         let response = client.request("tools/call", asked);
-        if !response["error"].is_null() {
-            // It ran when the program was executed again, and says so.
-            assert_eq!(response["error"]["code"], -32603, "{response}");
-            continue;
-        }
+        assert!(response["error"].is_null(), "a question is asked again: {response}");
         let described = response["result"].clone();
         let text = described["content"][0]["text"].as_str().unwrap();
         if text.starts_with("COMMON-LISP-USER::REMEMBERED [FUNCTION]") {
@@ -60,6 +56,31 @@ fn comes_back(client: &mut Client) -> Value {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// How often Lisp was started again in this session.
+fn restarts(client: &mut Client) -> u64 {
+    let status = client.call("status", json!({}));
+    let restarts =
+        status["structuredContent"]["restarts"].as_array().and_then(|restarts| restarts.last().cloned());
+    restarts.map_or(0, |last| last["number"].as_u64().unwrap())
+}
+
+/// Waits until Lisp was started again more often than `before`.
+fn wait_for_restart(client: &mut Client, before: u64) {
+    let patience = Instant::now();
+    while restarts(client) == before {
+        assert!(patience.elapsed() < Duration::from_secs(60), "{}", client.call("status", json!({})));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A clean image. Deaths before it do not count any more.
+fn restart(client: &mut Client) {
+    let before = restarts(client);
+    client.text("restart-lisp", json!({}));
+    wait_for_restart(client, before);
+    comes_back(client);
 }
 
 fn descriptors(child: &Child) -> Vec<String> {
@@ -124,107 +145,215 @@ fn a_crash_loop_stops_and_the_index_goes_on() {
     assert_eq!(ends(server.child).code(), Some(0));
 }
 
-/// The ways in which code ends Lisp. Where one only costs an answer, so much the better.
-const ENDS: &[&str] = &[
-    LOSE,
-    "(sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))",
-    "(sb-sys:%primitive sb-c:halt)",
-    "(sb-thread:join-thread (sb-thread:make-thread (lambda ()
-       (sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void))))))",
-    "(sb-alien:alien-funcall (sb-alien:extern-alien \"raise\" (function sb-alien:int sb-alien:int)) 6)",
-    "(sb-alien:alien-funcall (sb-alien:extern-alien \"raise\" (function sb-alien:int sb-alien:int)) 4)",
-    "(labels ((f (n) (unwind-protect (1+ (f (1+ n))) (f n)))) (f 0))",
-    "(loop for a from (+ sb-vm:dynamic-space-start 65536) by 8 repeat 2000000
-           do (setf (sb-sys:sap-ref-64 (sb-sys:int-sap a) 0) 7))",
-    "(progn (sb-int:unencapsulate 'sb-kernel::post-gc 'steelbank::steelbank)
-            (let ((list '())) (loop (push (make-array 100000) list))))",
-    "(progn (push (lambda () (sb-sys:%primitive sb-c:halt)) sb-ext:*after-gc-hooks*) (sb-ext:gc :full t) (sleep 5))",
+/// The ways in which code ends Lisp, and whether every question beside it is answered all the same: not where the code spoils
+/// what the questions need before Lisp dies of it. Where one only costs an answer, so much the better.
+const ENDS: &[(&str, bool)] = &[
+    (LOSE, true),
+    ("(sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))", true),
+    ("(sb-sys:%primitive sb-c:halt)", true),
+    // In another thread: at once, and when the load has ended.
+    (
+        "(sb-thread:join-thread (sb-thread:make-thread (lambda ()
+           (sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void))))))",
+        true,
+    ),
+    (
+        // What was loaded whole would be loaded again.
+        "(progn (sb-thread:make-thread (lambda () (sleep 0.05)
+                  (sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))))
+                (error \"It does not load.\"))",
+        true,
+    ),
+    // Signals.
+    ("(sb-alien:alien-funcall (sb-alien:extern-alien \"raise\" (function sb-alien:int sb-alien:int)) 6)", true),
+    ("(sb-alien:alien-funcall (sb-alien:extern-alien \"raise\" (function sb-alien:int sb-alien:int)) 4)", true),
+    ("(sb-alien:alien-funcall (sb-alien:extern-alien \"raise\" (function sb-alien:int sb-alien:int)) 5)", true),
+    ("(sb-alien:alien-funcall (sb-alien:extern-alien \"raise\" (function sb-alien:int sb-alien:int)) 7)", true),
+    ("(sb-alien:alien-funcall (sb-alien:extern-alien \"raise\" (function sb-alien:int sb-alien:int)) 11)", true),
+    // In the compiler, in the reader, in C's own check of its heap.
+    (
+        "(eval-when (:compile-toplevel)
+           (sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void))))",
+        true,
+    ),
+    ("#.(sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))", true),
+    (
+        "(sb-alien:alien-funcall (sb-alien:extern-alien \"free\" (function sb-alien:void sb-sys:system-area-pointer))
+                               (sb-sys:int-sap (+ 8 (sb-sys:sap-int (sb-alien:alien-sap (sb-alien:make-alien char 64))))))",
+        true,
+    ),
+    // Stack and heap.
+    ("(labels ((f (n) (unwind-protect (1+ (f (1+ n))) (f n)))) (f 0))", true),
+    (
+        "(loop for a from (+ sb-vm:dynamic-space-start 65536) by 8 repeat 2000000
+               do (setf (sb-sys:sap-ref-64 (sb-sys:int-sap a) 0) 7))",
+        false,
+    ),
+    (
+        "(progn (sb-int:unencapsulate 'sb-kernel::post-gc 'steelbank::steelbank)
+                (let ((list '())) (loop (push (make-array 100000) list))))",
+        false,
+    ),
+    ("(sb-sys:without-gcing (let ((list '())) (loop (push (make-array 100000) list))))", false),
+    // While garbage is collected.
+    (
+        "(progn (push (lambda () (sb-sys:%primitive sb-c:halt)) sb-ext:*after-gc-hooks*) (sb-ext:gc :full t) (sleep 5))",
+        true,
+    ),
+    // It lives, and is of no use any more: a thread that cannot be stopped, a heap that cannot be freed.
+    ("(sb-sys:without-interrupts (loop))", true),
+    (
+        "(progn (defvar cl-user::*kept* '()) (loop (push (make-array 100000) cl-user::*kept*)))",
+        false,
+    ),
 ];
 
 #[test]
-fn every_request_has_one_answer_while_lisp_dies() {
-    let mut server = start("again-many", ENDS);
+fn every_request_has_one_answer_however_lisp_ends() {
+    let mut server = start("again-many", &ENDS.iter().map(|(form, _)| *form).collect::<Vec<_>>());
     let client = &mut server.client;
-    let mut asked: HashMap<u64, &str> = HashMap::new();
-    let ask = |client: &mut Client,
-               asked: &mut HashMap<u64, &'static str>,
-               tool: &'static str,
-               arguments: Value| {
-        let id = client.begin("tools/call", json!({ "name": tool, "arguments": arguments }));
-        asked.insert(id, tool);
-        id
-    };
-    for end in 0..ENDS.len() {
-        // Eight in flight, of every kind; Lisp dies among them, and some come while the program is executed again.
-        for round in 0..3 {
+    assert_eq!(ENDS.len(), 20);
+    let mut died = 0;
+    for (end, (form, spared)) in ENDS.iter().enumerate() {
+        let before = restarts(client);
+        // Eight in flight, of every kind; Lisp ends among them, and some come while the program is executed again.
+        let mut asked: Vec<(u64, &str)> = Vec::new();
+        let ask = |client: &mut Client,
+                   asked: &mut Vec<(u64, &str)>,
+                   tool: &'static str,
+                   arguments: Value| {
+            asked.push((client.begin("tools/call", json!({ "name": tool, "arguments": arguments })), tool));
+        };
+        ask(client, &mut asked, "describe-symbol", json!({ "name": "cl:car" }));
+        let file = format!("end-{end}.lisp");
+        ask(client, &mut asked, "load-file", json!({ "path": file, "timeout_seconds": 1 }));
+        for _ in 0..2 {
             ask(client, &mut asked, "who-calls", json!({ "name": "cl:mapcar" }));
             ask(client, &mut asked, "describe-symbol", json!({ "name": "cl:car" }));
-            if round == 1 {
-                ask(
-                    client,
-                    &mut asked,
-                    "load-file",
-                    json!({ "path": format!("end-{end}.lisp"), "timeout_seconds": 20 }),
-                );
-            }
-            ask(client, &mut asked, "find-definition", json!({ "name": "cl:car" }));
+            ask(client, &mut asked, "find-definition", json!({ "name": "remembered" }));
         }
-        let ids: Vec<u64> = asked.keys().copied().collect();
-        for id in ids {
-            let tool = asked.remove(&id).unwrap();
+        assert_eq!(asked.len(), 8);
+        // What code costs only an answer, a clean image follows; one that is asked for while the other is made, too.
+        let mut ended = restarts(client) != before;
+        for (id, tool) in asked {
             let response = client.response(id);
             let text = response["result"]["content"][0]["text"].as_str().unwrap_or_default();
-            let answered = match tool {
-                "who-calls" => text.starts_with("Functions that call") || text.lines().count() > 300,
-                "describe-symbol" => text.starts_with("COMMON-LISP::CAR [FUNCTION]"),
-                _ => !text.is_empty(),
-            };
             let failed = response["result"]["isError"] == true || response["error"].is_object();
-            assert!(answered || failed, "{tool}: {response}");
+            let answered = match tool {
+                "who-calls" => text.lines().count() > 300,
+                "describe-symbol" => text.starts_with("COMMON-LISP::CAR [FUNCTION]"),
+                "find-definition" => text.contains("REMEMBERED"),
+                _ => text.contains("end-"),
+            };
+            ended |= text.contains("Lisp has died") || response["error"].is_object();
+            let may_fail = !spared || tool == "load-file";
+            assert!(answered && !failed || failed && may_fail, "{form}: {tool}: {response}");
         }
-        comes_back(client);
+        if ended {
+            died += 1;
+            wait_for_restart(client, before);
+        }
+        restart(client);
     }
+    assert!(died >= 12, "{died}");
     drop(server.client);
     assert_eq!(ends(server.child).code(), Some(0));
+}
+
+/// What a process and its cache hold.
+#[derive(Debug)]
+struct Held {
+    descriptors: Vec<String>,
+    mappings: usize,
+    threads: usize,
+    files: Vec<String>,
+}
+
+impl Held {
+    fn now(server: &Server) -> Self {
+        let process = format!("/proc/{}", server.child.id());
+        let count = |name: &str| std::fs::read_dir(format!("{process}/{name}")).unwrap().count();
+        let maps = std::fs::read_to_string(format!("{process}/maps")).unwrap();
+        assert!(!maps.contains("steelbank-handover"), "{maps}");
+        let mut files = Vec::new();
+        let mut open = vec![server.folder.0.clone()];
+        while let Some(folder) = open.pop() {
+            for entry in std::fs::read_dir(folder).unwrap().flatten() {
+                match entry.path() {
+                    path if path.is_dir() => open.push(path),
+                    path => files.push(path.display().to_string()),
+                }
+            }
+        }
+        files.sort();
+        Self {
+            descriptors: descriptors(&server.child),
+            mappings: maps.lines().count(),
+            threads: count("task"),
+            files,
+        }
+    }
+
+    /// Some threads come and go.
+    fn assert_no_more_than(&self, before: &Self) {
+        assert!(self.descriptors.len() <= before.descriptors.len() + 1, "{before:?} {self:?}");
+        assert!(self.mappings <= before.mappings + 24, "{} then, {} now", before.mappings, self.mappings);
+        assert!(self.threads <= before.threads + 4, "{} then, {} now", before.threads, self.threads);
+        assert_eq!(self.files, before.files);
+    }
 }
 
 #[test]
 fn restarts_leak_nothing() {
-    let mut server = start("again-leaks", &[LOSE]);
-    let client = &mut server.client;
-    let restart = |client: &mut Client| {
-        // What waits while the program is executed again is answered by what comes after.
-        client.text("restart-lisp", json!({}));
-        comes_back(client);
-    };
-    (0..3).for_each(|_| restart(client));
-    let before = descriptors(&server.child);
-    let threads = |child: &Child| std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap().count();
-    let many = threads(&server.child);
-    (0..20).for_each(|_| restart(client));
-    let after = descriptors(&server.child);
-    assert!(after.len() <= before.len() + 1, "{before:?} {after:?}");
-    assert!(threads(&server.child) <= many + 3);
-    let maps = std::fs::read_to_string(format!("/proc/{}/maps", server.child.id())).unwrap();
-    assert!(!maps.contains("steelbank-handover"), "{maps}");
+    let mut server = start("again-leaks", &[]);
+    (0..3).for_each(|_| restart(&mut server.client));
+    let before = Held::now(&server);
+    (0..12).for_each(|_| restart(&mut server.client));
+    assert_eq!(restarts(&mut server.client), 15);
+    Held::now(&server).assert_no_more_than(&before);
     drop(server.client);
     assert_eq!(ends(server.child).code(), Some(0));
 }
 
-/// The request fails, and the next image does not begin it again.
+/// `STEELBANK_DEATHS` says how many.
 #[test]
-#[ignore = "a race: some loads run to their end (100 s) before the restart is answered; the cause is not found yet"]
+fn deaths_in_a_row_leak_nothing() {
+    let deaths: u64 = std::env::var("STEELBANK_DEATHS").map_or(15, |deaths| deaths.parse().unwrap());
+    let mut server = start("again-deaths", &[LOSE]);
+    let die = |client: &mut Client| {
+        let before = restarts(client);
+        let error = client.error("load-file", json!({ "path": "end-0.lisp" }));
+        assert!(error.starts_with("Lisp has died: on purpose"), "{error}");
+        // The third in a minute is asked for.
+        comes_back(client);
+        wait_for_restart(client, before);
+    };
+    (0..3).for_each(|_| die(&mut server.client));
+    let before = Held::now(&server);
+    (3..deaths).for_each(|_| die(&mut server.client));
+    assert!(restarts(&mut server.client) >= deaths);
+    Held::now(&server).assert_no_more_than(&before);
+    drop(server.client);
+    assert_eq!(ends(server.child).code(), Some(0));
+}
+
+/// The request fails, and the next image does not begin it again; a question that waits is asked again.
+#[test]
 fn a_running_load_is_told_that_lisp_was_started_again() {
     let mut server = start("again-running", &[]);
     let client = &mut server.client;
-    // A load that runs is ended with Lisp: the request fails, and is not begun again by the next image.
-    let slow =
-        client.begin("tools/call", json!({ "name": "load-file", "arguments": { "path": "slow.lisp" } }));
-    std::thread::sleep(Duration::from_millis(300));
+    let call = |tool: &str, arguments: Value| json!({ "name": tool, "arguments": arguments });
+    let slow = client.begin("tools/call", call("load-file", json!({ "path": "slow.lisp" })));
+    while !client.call("status", json!({}))["structuredContent"]["loading"].as_bool().unwrap() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     client.text("restart-lisp", json!({}));
+    let waiting = client.begin("tools/call", call("describe-symbol", json!({ "name": "cl:car" })));
     let response = client.response(slow);
     let message = "Lisp was started again while this ran. What was done of it is lost: ask again.";
     assert_eq!(response["error"], json!({ "code": -32603, "message": message }), "{response}");
+    let response = client.response(waiting);
+    assert_eq!(response["result"]["isError"], false, "{response}");
     comes_back(client);
     assert!(!client.text("status", json!({})).contains("slow.lisp"));
     drop(server.client);

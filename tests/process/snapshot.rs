@@ -80,7 +80,11 @@ fn answers() {
         let again = bank.load_system(system, false, &control, None).unwrap();
         said.push(json!([again.status, again.compiled, again.cached, again.diagnostics]));
     }
-    println!("\nanswers {}", json!({ "fresh": fresh, "why": bank.without_snapshot(), "said": said }));
+    let part = bank.is_from_part_of_snapshot();
+    println!(
+        "\nanswers {}",
+        json!({ "fresh": fresh, "part": part, "why": bank.without_snapshot(), "said": said })
+    );
 }
 
 /// What a child tells of the project with `snapshots` or without.
@@ -222,14 +226,21 @@ fn answers_are_those_of_a_load_without_snapshot_before_and_after_every_kind_of_e
     write_project(&root);
     let plain = || told(&root, &caches[0], &["app"], &NAMES, false);
     let with = || told(&root, &caches[1], &["app"], &NAMES, true);
+    let both = || {
+        std::thread::scope(|scope| {
+            let one = scope.spawn(plain);
+            let other = with();
+            (one.join().unwrap(), other)
+        })
+    };
     let read = |name: &str| fs::read_to_string(root.join(name)).unwrap();
 
-    let (one, other) = (plain(), with());
+    let (one, other) = both();
     assert_eq!((&other["fresh"], &other["why"]), (&json!(false), &json!("none was made")));
     assert_same(&one, &other, "the first load");
     let (made, said) = make(&root, &caches[1], &["app"]);
     assert!(made, "{said}");
-    let (one, other) = (plain(), with());
+    let (one, other) = both();
     assert_eq!(other["fresh"], true, "{}", other["why"]);
     assert_same(&one, &other, "from a fresh snapshot");
 
@@ -239,7 +250,7 @@ fn answers_are_those_of_a_load_without_snapshot_before_and_after_every_kind_of_e
         write(&root, name, &text.replace(from, to));
     };
     type Edit<'a> = (&'a str, &'a dyn Fn());
-    let edits: [Edit<'_>; 11] = [
+    let edits: [Edit<'_>; 14] = [
         ("a function changed", &|| edit("main.lisp", "(reduce #'+ all)", "(reduce #'+ (print all))")),
         ("a function added", &|| {
             write(&root, "main.lisp", &(read("main.lisp") + "(defun added () (extra))\n"))
@@ -262,14 +273,40 @@ fn answers_are_those_of_a_load_without_snapshot_before_and_after_every_kind_of_e
             fs::remove_file(root.join("renamed.lisp")).unwrap();
             edit("app.asd", " (:file \"renamed\")", "");
         }),
+        ("a component moved", &|| {
+            edit(
+                "app.asd",
+                "(:file \"package\") (:file \"macros\")",
+                "(:file \"macros\") (:file \"package\")",
+            );
+        }),
+        ("moved back", &|| {
+            edit(
+                "app.asd",
+                "(:file \"macros\") (:file \"package\")",
+                "(:file \"package\") (:file \"macros\")",
+            );
+        }),
+        ("another dependency", &|| edit("app.asd", "\"lib\"", "\"lib\" \"cl-who\"")),
         ("a dependency changed", &|| edit("lib/lib.lisp", "(list x x)", "(list x x x)")),
         ("another init file", &|| edit("init.lisp", ":first-init", ":second-init")),
     ];
-    for (what, change) in edits {
+    for (number, (what, change)) in edits.iter().enumerate() {
         change();
-        assert_same(&plain(), &with(), what);
-        // Everything is compiled now.
-        assert_same(&plain(), &with(), &format!("{what}, once more"));
+        let (one, other) = both();
+        assert_same(&one, &other, what);
+        // The libraries are as they were; what an init file does comes before them.
+        assert_eq!(other["part"], *what != "another init file", "{what}: {}", other["why"]);
+        if number % 4 == 1 {
+            // Everything is compiled now.
+            let (one, other) = both();
+            assert_same(&one, &other, &format!("{what}, once more"));
+        }
+        if number == 1 {
+            // From here on there is a part before the files that change, too.
+            let (made, said) = make(&root, &caches[1], &["app"]);
+            assert!(made, "{said}");
+        }
     }
     let (made, said) = make(&root, &caches[1], &["app"]);
     assert!(made, "{said}");

@@ -27,6 +27,21 @@ pub fn system_definitions(text: &[u8]) -> Vec<SystemDefinition> {
     (0..lisp.forms().len()).filter_map(|index| source.definition(FormId::new(index))).collect()
 }
 
+/// Whether `text`, of a `.asd` file, consists of plain `defsystem` and `in-package` forms: reading it defines systems, and runs
+/// nobody's code.
+pub fn only_defines_systems(text: &[u8]) -> bool {
+    let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+    let plain = ["DEFSYSTEM", "IN-PACKAGE"];
+    let is_plain = |form: &super::Form| {
+        form.kind == FormKind::List
+            && lisp.head(form).is_some_and(|head| plain.iter().any(|name| head.is_named(text, name)))
+    };
+    // Whatever the reader evaluates, and inline methods such as :perform, are code.
+    let code = [&b"#."[..], b":perform", b":PERFORM", b"defsystem-depends-on", b"DEFSYSTEM-DEPENDS-ON"];
+    code.iter().all(|code| memchr::memmem::find(text, code).is_none())
+        && lisp.forms().iter().filter(|form| form.parent.is_none() && form.active).all(is_plain)
+}
+
 struct Source<'a> {
     text: &'a [u8],
     lisp: &'a LispText,
@@ -292,6 +307,27 @@ mod tests {
             &["b.lisp"],
             false,
         );
+    }
+
+    #[test]
+    fn definitions_that_run_code_are_told_from_plain_ones() {
+        for text in [
+            "",
+            "; a comment\n(in-package :asdf-user)\n(defsystem \"a\" :components ((:file \"b\")))",
+            "(asdf:defsystem a)\n#+ccl (push :x *features*)\n(ASDF:DEFSYSTEM b)",
+        ] {
+            assert!(only_defines_systems(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "(push :x *features*)\n(defsystem \"a\")",
+            "(defsystem \"a\" :version #.(print 1))",
+            "(defsystem \"a\" :perform (test-op (o c) (print 1)))",
+            "(defsystem \"a\" :defsystem-depends-on (\"b\"))",
+            "(defpackage :p)",
+            "(eval-when (:load-toplevel) (defsystem :a))",
+        ] {
+            assert!(!only_defines_systems(text.as_bytes()), "{text}");
+        }
     }
 
     #[test]

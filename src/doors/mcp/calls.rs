@@ -38,16 +38,54 @@ struct Running {
     on: Option<Arc<Pool>>,
     /// It has its answer, which is being written.
     answered: bool,
+    /// The line that asked for it, if it may be asked for again.
+    line: Option<Vec<u8>>,
+    /// It ends soon, whatever else runs.
+    brief: bool,
+    /// Lisp died over it: what to answer if nobody asks again.
+    failed: Option<Vec<u8>>,
+}
+
+/// A call that nobody answers any more but who has taken it.
+pub(super) struct Unanswered {
+    pub(super) id: Id,
+    pub(super) cancellation: Cancellation,
+    /// The line that asked for it, if it may be asked for again.
+    pub(super) line: Option<Vec<u8>>,
+    /// What to answer if it is not, as it has failed.
+    pub(super) failed: Option<Vec<u8>>,
+}
+
+impl From<Running> for Unanswered {
+    fn from(call: Running) -> Self {
+        Self { id: call.id, cancellation: call.cancellation, line: call.line, failed: call.failed }
+    }
 }
 
 impl Calls {
-    /// Notes a call that begins, or queues.
-    pub(super) fn note(&self, id: Id, cancellation: Cancellation) -> u64 {
+    /// Notes a call that begins, or queues. `line` asked for it, if it may be asked for again; it is `brief` if it ends soon,
+    /// whatever else runs.
+    pub(super) fn note(&self, id: Id, cancellation: Cancellation, line: Option<Vec<u8>>, brief: bool) -> u64 {
         let mut table = self.table.lock();
         table.next += 1;
         let serial = table.next;
-        table.running.push(Running { serial, id, cancellation, on: None, answered: false });
+        let call = Running { serial, id, cancellation, on: None, answered: false, line, brief, failed: None };
+        table.running.push(call);
         serial
+    }
+
+    /// Leaves a call that may be asked for again without its answer, `failed`. False if it may not, or was called off.
+    pub(super) fn leave_unanswered(&self, serial: u64, failed: &[u8]) -> bool {
+        let mut table = self.table.lock();
+        let call = table.running.iter_mut().find(|call| call.serial == serial && call.line.is_some());
+        let left = call.map(|call| call.failed = Some(failed.to_vec())).is_some();
+        self.emptied.notify_all();
+        left
+    }
+
+    /// Takes the calls that were left without an answer: nobody else answers them from here on.
+    pub(super) fn take_left(&self) -> Vec<Unanswered> {
+        self.take_if(|call| call.failed.is_some())
     }
 
     /// Notes that a line is carried out where it was read.
@@ -78,9 +116,7 @@ impl Calls {
     pub(super) fn end(&self, serial: u64) {
         let mut table = self.table.lock();
         table.running.retain(|call| call.serial != serial);
-        if table.running.is_empty() {
-            self.emptied.notify_all();
-        }
+        self.emptied.notify_all();
     }
 
     /// Calls off those that are called `id`: several, if a client gives one id to several.
@@ -89,15 +125,19 @@ impl Calls {
     }
 
     /// Takes the calls that have no answer yet: nobody else answers them from here on.
-    pub(super) fn take_unanswered(&self) -> Vec<(Id, Cancellation)> {
+    pub(super) fn take_unanswered(&self) -> Vec<Unanswered> {
+        self.take_if(|call| !call.answered)
+    }
+
+    fn take_if(&self, wanted: impl Fn(&Running) -> bool) -> Vec<Unanswered> {
         let mut table = self.table.lock();
-        let (answered, taken): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut table.running).into_iter().partition(|call| call.answered);
-        table.running = answered;
+        let (taken, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut table.running).into_iter().partition(wanted);
+        table.running = others;
         if table.running.is_empty() {
             self.emptied.notify_all();
         }
-        taken.into_iter().map(|call| (call.id, call.cancellation)).collect()
+        taken.into_iter().map(Unanswered::from).collect()
     }
 
     /// Calls all off.
@@ -125,11 +165,31 @@ impl Calls {
 
     /// Waits until all calls have ended, or until `end`.
     pub(super) fn wait_until_none(&self, end: Option<Instant>, meanwhile: impl Fn() -> bool) {
-        const LOOK: Duration = Duration::from_millis(50);
+        self.wait_while(end, meanwhile, |_| true);
+    }
+
+    /// Waits until all calls have ended that will soon, or until `end`: not for those that were left without an answer, and,
+    /// if `brief`, not for long work.
+    pub(super) fn wait_for_answers(&self, brief: bool, end: Instant, meanwhile: impl Fn() -> bool) {
+        self.wait_while(Some(end), meanwhile, |call| call.failed.is_none() && (call.brief || !brief));
+    }
+
+    fn wait_while(
+        &self,
+        end: Option<Instant>,
+        meanwhile: impl Fn() -> bool,
+        counts: impl Fn(&Running) -> bool,
+    ) {
+        const LOOK: Duration = Duration::from_millis(5);
         let mut table = self.table.lock();
-        let busy = |table: &Table| !table.running.is_empty() || self.lines.load(Ordering::SeqCst) > 0;
-        while busy(&table) && meanwhile() && end.is_none_or(|end| Instant::now() < end) {
-            self.emptied.wait_for(&mut table, LOOK);
+        let busy = |table: &Table| table.running.iter().any(&counts) || self.lines.load(Ordering::SeqCst) > 0;
+        while busy(&table) && meanwhile() {
+            let now = Instant::now();
+            if end.is_some_and(|end| now >= end) {
+                return;
+            }
+            let look = end.map_or(LOOK, |end| LOOK.min(end - now));
+            self.emptied.wait_for(&mut table, look);
         }
     }
 }
@@ -231,7 +291,8 @@ mod tests {
         let id = Id::string("stuck");
         for _ in 0..THREADS {
             let (calls, running) = (Arc::clone(&calls), Arc::clone(&pool));
-            let (serial, wait) = (calls.note(id.clone(), Cancellation::default()), Arc::clone(&wait));
+            let (serial, wait) =
+                (calls.note(id.clone(), Cancellation::default(), None, false), Arc::clone(&wait));
             let begins = begins.clone();
             pool.submit(Box::new(move || {
                 assert!(calls.begin(serial, &running));
@@ -256,7 +317,7 @@ mod tests {
         let calls = Calls::default();
         let cancellations = [Cancellation::default(), Cancellation::default(), Cancellation::default()];
         for (id, cancellation) in ["a", "b", "a"].into_iter().zip(&cancellations) {
-            calls.note(Id::string(id), cancellation.clone());
+            calls.note(Id::string(id), cancellation.clone(), None, false);
         }
         calls.cancel(&Id::string("a"));
         assert_eq!(cancellations.map(|cancellation| cancellation.is_cancelled()), [true, false, true]);

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use parking_lot::{Condvar, Mutex};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
 
 /// The longest message that is read, in bytes.
 const LONGEST: usize = 16 << 20;
@@ -62,9 +62,10 @@ impl Input {
 
     /// Takes and reads nothing more, until [`Input::resume`]. Returns what was read and not taken.
     pub(super) fn halt(&self) -> Vec<u8> {
-        let _ = rustix::io::write(&self.halt, &1_u64.to_ne_bytes());
         let mut unread = self.unread.lock();
+        // Before anybody wakes: who does not find it would read, and wait for the client with the lock held.
         unread.halted = true;
+        let _ = rustix::io::write(&self.halt, &1_u64.to_ne_bytes());
         // A line that is too long is over where the next one begins; until then it stays one.
         let skipped = if unread.skipping { vec![b' '; LONGEST + 1] } else { Vec::new() };
         [skipped.as_slice(), &unread.bytes[unread.start..]].concat()
@@ -112,6 +113,10 @@ impl Input {
                 }
                 return Ok(());
             }
+            // Another thread may have been faster, and a read would wait with the lock held.
+            if !is_ready(&self.stream)? {
+                continue;
+            }
             unread.make_room();
             let end = unread.bytes.len();
             unread.bytes.resize(end + CHUNK, 0);
@@ -120,7 +125,7 @@ impl Input {
             match read {
                 Ok(0) => unread.ended = true,
                 Ok(_) => (),
-                // Another may have been faster, or a signal came.
+                // A signal came, or the stream's other users were faster.
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             }
@@ -140,6 +145,15 @@ impl Input {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+}
+
+/// Whether reading `stream` would not wait.
+fn is_ready(stream: &impl AsFd) -> io::Result<bool> {
+    match poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -206,6 +220,7 @@ impl Unread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     fn read(chunks: &[&[u8]]) -> Vec<(Taken, Vec<u8>)> {
         let mut unread = Unread::default();
@@ -230,6 +245,33 @@ mod tests {
         let lines = read(&[b"on", b"e\n\nth", b"ree", b""]);
         let expected = [&b"one"[..], b"", b"three"].map(|line| (Taken::Line, line.to_vec()));
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn halting_waits_for_no_client() {
+        for _ in 0..200 {
+            let (stream, mut client) = std::io::pipe().unwrap();
+            let input = Arc::new(Input::new(stream.into(), Vec::new()).unwrap());
+            // Two may wait for a line, when one leads on.
+            let readers = [0, 1].map(|_| {
+                let input = Arc::clone(&input);
+                std::thread::spawn(move || {
+                    let mut line = Vec::new();
+                    while input.fill().is_ok() {
+                        if input.take(&mut line) == Taken::End {
+                            return;
+                        }
+                    }
+                })
+            });
+            std::io::Write::write_all(&mut client, b"a line\n").unwrap();
+            input.halt();
+            input.resume();
+            input.halt();
+            drop(client);
+            input.resume();
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+        }
     }
 
     #[test]

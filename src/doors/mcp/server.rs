@@ -122,9 +122,15 @@ pub fn serve_again(
     })?;
     if let Some(Again { causes, execute, .. }) = again {
         let server = Arc::clone(&server);
-        std::thread::Builder::new()
-            .name("mcp-again".into())
-            .spawn(move || causes.into_iter().for_each(|cause| server.start_again(&cause, &execute)))?;
+        std::thread::Builder::new().name("mcp-again".into()).spawn(move || {
+            while let Ok(cause) = causes.recv() {
+                // One restart is for all that want one by now.
+                if causes.try_iter().any(|cause| cause == Cause::Asked) {
+                    server.session.recovery().forget_deaths();
+                }
+                server.start_again(&cause, &execute);
+            }
+        })?;
     }
     thread("mcp-standby", |server| server.stand_by())?;
     thread("mcp-read", |server| server.lead(0))?;
@@ -236,23 +242,31 @@ impl Server {
         self.lead(mine);
     }
 
-    /// Ends what runs, and executes the program again with what was not begun.
+    /// Ends what runs, and executes the program again with what was not begun, and with the questions that have no answer.
     fn start_again(&self, cause: &Cause, execute: &dyn Fn(Handover) -> io::Error) {
         let recovery = self.session.recovery();
-        let Some(mut handover) = recovery.decide(cause, crate::recovery::now()) else { return };
-        handover.unread = self.input.halt();
+        let Some(mut handover) = recovery.decide(cause, crate::recovery::now()) else {
+            return self.answer_left();
+        };
+        let unread = self.input.halt();
         let reads = || !self.output.is_gone();
-        // Whoever waited for a dead Lisp is being told so; questions to the index end by themselves.
-        self.calls.wait_until_none(Some(Instant::now() + GRACE), reads);
-        let refusal = ErrorData::internal_error(
-            "Lisp was started again while this ran. What was done of it is lost: ask again.",
-            None,
-        );
-        let mut line = Vec::new();
-        for (id, cancellation) in self.calls.take_unanswered() {
-            message::write_error(&mut line, Some(&id), &refusal);
-            cancellation.cancel();
+        // Whoever waited for a dead Lisp is being told so; questions to the index end by themselves. A Lisp that lives may have
+        // long work.
+        let brief = !matches!(cause, Cause::Died(_));
+        self.calls.wait_for_answers(brief, Instant::now() + GRACE, reads);
+        let (mut line, mut again) = (Vec::new(), Vec::new());
+        for call in self.calls.take_unanswered() {
+            match call.line {
+                Some(asked) => {
+                    handover.unread.extend_from_slice(&asked);
+                    handover.unread.push(b'\n');
+                    again.push((call.id, call.failed));
+                }
+                None => message::write_error(&mut line, Some(&call.id), &lost()),
+            }
+            call.cancellation.cancel();
         }
+        handover.unread.extend_from_slice(&unread);
         self.output.add(&line);
         self.calls.wait_until_none(None, reads);
         self.output.drain(None);
@@ -266,7 +280,35 @@ impl Server {
         execute(handover);
         // It goes on without Lisp.
         recovery.give_up();
+        let mut line = Vec::new();
+        for (id, failed) in again {
+            match failed {
+                Some(failed) => line.extend_from_slice(&failed),
+                None => message::write_error(&mut line, Some(&id), &lost()),
+            }
+        }
+        self.output.send(&line);
+        self.answer_left();
         self.input.resume();
+    }
+
+    /// Answers the questions that Lisp died over, and that nobody will ask again.
+    fn answer_left(&self) {
+        let failed = self.calls.take_left().into_iter().filter_map(|call| call.failed);
+        self.output.send(&failed.flatten().collect::<Vec<u8>>());
+    }
+
+    /// Leaves a question that Lisp died over to the image that comes. False if none comes.
+    fn leave_to_next(&self, serial: u64, failed: &[u8]) -> bool {
+        if !self.session.comes_back() {
+            return false;
+        }
+        self.calls.leave_unanswered(serial, failed);
+        // It may have been decided meanwhile that none comes.
+        if !self.session.comes_back() {
+            self.answer_left();
+        }
+        true
     }
 
     /// What is left to do once the client has left, or seems to have.
@@ -284,7 +326,7 @@ impl Server {
     /// Carries out what a line says. Answers that are at hand are added to `answer`.
     fn line(self: &Arc<Self>, line: &[u8], answer: &mut Vec<u8>) {
         match message::read(line) {
-            Ok(Message::Request { id, method, params }) => self.request(id, &method, params, answer),
+            Ok(Message::Request { id, method, params }) => self.request(line, id, &method, params, answer),
             Ok(Message::Notification { method, params }) => self.notification(&method, params, answer),
             Ok(Message::Response { id, result }) => self.response(&id, result),
             Ok(Message::Blank) => (),
@@ -292,12 +334,19 @@ impl Server {
         }
     }
 
-    fn request(self: &Arc<Self>, id: Id, method: &str, params: Option<&RawValue>, answer: &mut Vec<u8>) {
+    fn request(
+        self: &Arc<Self>,
+        line: &[u8],
+        id: Id,
+        method: &str,
+        params: Option<&RawValue>,
+        answer: &mut Vec<u8>,
+    ) {
         let outcome = match method {
             "initialize" => self.protocol.lock().initialize(params).map(|version| {
                 message::write_result(answer, &id, |line| message::write(line, &hello(version)));
             }),
-            "tools/call" => self.call(&id, params, answer),
+            "tools/call" => self.call(line, &id, params, answer),
             _ => {
                 let terms = self.protocol.lock().admit(method, &Meta::of(params));
                 terms.and_then(|terms| self.other(method, terms)).map(|result| {
@@ -367,6 +416,7 @@ impl Server {
 
     fn call(
         self: &Arc<Self>,
+        line: &[u8],
         id: &Id,
         params: Option<&RawValue>,
         answer: &mut Vec<u8>,
@@ -392,8 +442,8 @@ impl Server {
                 Call::new(move |progress| server.output.offer(&news(&token, &progress)))
             }
         };
-        let serial = self.calls.note(id.clone(), call.cancellation());
         if tool.is_at_once() && !self.output.is_full() {
+            let serial = self.calls.note(id.clone(), call.cancellation(), None, true);
             let outcome = carry_out(tool, &self.session, arguments, &call);
             if self.calls.answer(serial) {
                 write_outcome(answer, id, terms, outcome);
@@ -401,21 +451,29 @@ impl Server {
             self.calls.end(serial);
             return Ok(());
         }
-        let pool = match tool.about().effect {
+        let effect = tool.about().effect;
+        let pool = match effect {
             Effect::Runs => &self.running,
             Effect::Reads | Effect::Writes => &self.waiting,
         };
+        let asks = effect == Effect::Reads;
+        let again = asks.then(|| line.to_vec());
+        let serial = self.calls.note(id.clone(), call.cancellation(), again, tool.ends_soon());
         let (server, of, id) = (Arc::clone(self), Arc::clone(pool), id.clone());
         let submitted = pool.submit(Box::new(move || {
             if !server.calls.begin(serial, &of) {
                 return true;
             }
             let outcome = carry_out(tool, &server.session, arguments, &call);
+            let failed = matches!(outcome, Ok(Err(Failure::Engine(_))));
+            let mut line = Vec::new();
+            write_outcome(&mut line, &id, terms, outcome);
+            if failed && asks && server.leave_to_next(serial, &line) {
+                return true;
+            }
             if !server.calls.answer(serial) {
                 return false;
             }
-            let mut line = Vec::new();
-            write_outcome(&mut line, &id, terms, outcome);
             server.output.send(&line);
             server.calls.end(serial);
             if server.output.is_gone() {
@@ -428,6 +486,12 @@ impl Server {
             ErrorData::internal_error(format!("The system gives no thread for this call: {error}."), None)
         })
     }
+}
+
+/// The answer to what ran code when Lisp was started again.
+fn lost() -> ErrorData {
+    let why = "Lisp was started again while this ran. What was done of it is lost: ask again.";
+    ErrorData::internal_error(why, None)
 }
 
 /// What `initialize` answers.

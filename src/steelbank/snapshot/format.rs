@@ -72,6 +72,12 @@ pub(crate) struct Manifest {
     pub(super) inputs: Inputs,
     /// The answers to loading each of `systems`, from warm fasls.
     pub(super) answers: Vec<LoadAnswer>,
+    /// The answer so far to loading the next one, of which a part is loaded.
+    #[serde(default)]
+    pub(super) partial: Option<LoadAnswer>,
+    /// The files that everything is loaded before, if not all is loaded.
+    #[serde(default)]
+    pub(super) before: Vec<PathBuf>,
     pub(super) image: ImageContents,
 }
 
@@ -115,6 +121,8 @@ mod tests {
             systems: vec!["a".to_owned()],
             inputs: Inputs::default(),
             answers: Vec::new(),
+            partial: None,
+            before: Vec::new(),
             image: ImageContents::default(),
         }
     }

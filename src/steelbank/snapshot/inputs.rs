@@ -17,6 +17,9 @@ const MOST_FOLDERS: usize = 20_000;
 pub(super) struct Told {
     #[serde(default)]
     files: Vec<PathBuf>,
+    /// System definitions that were read, and that ASDF has forgotten since.
+    #[serde(default)]
+    forgotten: Vec<PathBuf>,
     #[serde(default)]
     configuration: Vec<PathBuf>,
     #[serde(default)]
@@ -81,6 +84,12 @@ impl Stamp {
             && (untouched
                 || self.modified.0 == metadata.mtime() && self.sum.is_some() && self.sum == sum(path).ok())
     }
+}
+
+/// Whether the file at `path` defines systems and does nothing else: when ASDF has forgotten those, it may as well not have been
+/// read.
+fn only_defines_systems(path: &Path) -> bool {
+    std::fs::read(path).is_ok_and(|text| steelbank_reader::asd::only_defines_systems(&text))
 }
 
 fn sum(path: &Path) -> io::Result<u32> {
@@ -155,7 +164,9 @@ impl Inputs {
     /// is made is not in it, perhaps.
     pub(super) fn gather(told: Told, cache: &Path, before: i128) -> Result<Self, String> {
         let mut inputs = Self::default();
-        let listed = told.files.into_iter().chain(told.configuration).chain(told.libraries);
+        let traceless = |path: &PathBuf| told.forgotten.contains(path) && only_defines_systems(path);
+        let files: Vec<PathBuf> = told.files.into_iter().filter(|path| !traceless(path)).collect();
+        let listed = files.into_iter().chain(told.configuration).chain(told.libraries);
         let paths: BTreeSet<PathBuf> = listed.collect();
         for path in paths {
             // A library's name alone is the dynamic linker's to find.
@@ -253,6 +264,7 @@ mod tests {
         let files = ["a.lisp", "b.lisp", "absent.conf"].map(|name| root.join(name)).to_vec();
         Told {
             files,
+            forgotten: Vec::new(),
             configuration: Vec::new(),
             registry: vec![Registered {
                 path: root.to_owned(),

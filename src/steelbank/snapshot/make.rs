@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::format::{Manifest, Part};
 use super::inputs::{Inputs, Told};
-use super::{Key, Snapshot, store};
+use super::{Key, Layer, Snapshot, store};
 use crate::engine::{Lane, Operation};
 use crate::query::control::Control;
 use crate::query::load_system::{ImageContents, LoadStatus};
@@ -21,6 +21,8 @@ use crate::{Builder, Installation, ProjectSettings, Steelbank};
 
 /// How often a snapshot is tried: the first load may compile, and files may be written meanwhile.
 const ATTEMPTS: usize = 3;
+/// How many files that changed lately are remembered.
+const MOST_CHANGED: usize = 8;
 /// More than the time between two ticks of the clock that dates files.
 const TICK: Duration = Duration::from_millis(20);
 /// How long one try may take.
@@ -66,20 +68,71 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Makes it, and waits until it is made.
+    /// Makes it, and waits until it is made; then the parts of it that will be there when something has changed.
     pub(crate) fn carry_out(&self, mut tell: impl FnMut(&str)) -> Result<MadeSnapshot, MakeError> {
         if self.key.systems.is_empty() {
             return Err(MakeError::NoSystems);
         }
-        let all = &self.key.folder;
-        let name = self.key.name();
-        let Some(_right) = store::MakingRight::take(all, &name)? else { return Err(MakeError::Busy) };
+        let Some(_right) = store::MakingRight::take(&self.key.folder, &self.key.name())? else {
+            return Err(MakeError::Busy);
+        };
+        // Before there is another, which knows of no changes.
+        let changed = self.changed_files();
+        let whole = match Snapshot::find_fresh(&self.key).and(self.key.path()) {
+            // Somebody else was faster.
+            Some(path) => Ok(MadeSnapshot { bytes: store::size(&path), path }),
+            None => self.make(&self.key, &[], &mut tell),
+        };
+        // Of a project that does not load, or whose image cannot be saved, there may be a part all the same. Without one, the
+        // next start takes longer.
+        for (layer, before) in [(Layer::BeforeProject, Vec::new()), (Layer::BeforeChanges, changed)] {
+            let key = self.key.of(layer);
+            let is_fresh = Snapshot::find_fresh(&key).is_some_and(|snapshot| snapshot.before == before);
+            if !is_fresh && (layer == Layer::BeforeProject || !before.is_empty()) {
+                let _ = self.make(&key, &before, &mut |_: &str| ());
+            }
+        }
+        whole
+    }
+
+    /// The files that have changed since the last snapshot, then those that had before that: what is edited, is edited again.
+    fn changed_files(&self) -> Vec<PathBuf> {
+        let known = self.key.path().and_then(|path| Manifest::read(&path.join("manifest")).ok());
+        let mut files = known.map(|known| known.inputs.changes().files).unwrap_or_default();
+        files.retain(|path| path.extension().is_none_or(|extension| extension != "asd"));
+        let part = self.key.of(Layer::BeforeChanges).path();
+        let before = part.and_then(|path| Manifest::read(&path.join("manifest")).ok());
+        for path in before.into_iter().flat_map(|manifest| manifest.before) {
+            if !files.contains(&path) {
+                files.push(path);
+            }
+        }
+        files.truncate(MOST_CHANGED);
+        files
+    }
+
+    /// Makes the snapshot of `key`, of which `before` come after.
+    fn make(
+        &self,
+        key: &Key,
+        before: &[PathBuf],
+        tell: &mut impl FnMut(&str),
+    ) -> Result<MadeSnapshot, MakeError> {
+        let (all, name) = (&key.folder, key.name());
         let making = all.join(format!("{name}.{}.making", std::process::id()));
         let mut outcome = Err(MakeError::Unfit("no try was made".to_owned()));
         for attempt in 0..ATTEMPTS {
             let _ = std::fs::remove_dir_all(&making);
             std::fs::create_dir_all(&making)?;
-            match self.attempt(&making, attempt + 1 == ATTEMPTS) {
+            let start = Start {
+                what: What::Save,
+                key: Some(key.clone()),
+                folder: Some(making.clone()),
+                before: before.to_vec(),
+                last: attempt + 1 == ATTEMPTS,
+                ..self.start.clone()
+            };
+            match self.attempt(start, &making) {
                 Ok(None) => {
                     outcome = store::publish(all, &name, &making)
                         .map_err(MakeError::from)
@@ -101,14 +154,7 @@ impl Order {
     }
 
     /// One try in the folder `making`. Why another is worth while, if it is. The last one takes what always compiles.
-    fn attempt(&self, making: &Path, last: bool) -> Result<Option<String>, MakeError> {
-        let start = Start {
-            what: What::Save,
-            key: Some(self.key.clone()),
-            folder: Some(making.to_path_buf()),
-            last,
-            ..self.start.clone()
-        };
+    fn attempt(&self, start: Start, making: &Path) -> Result<Option<String>, MakeError> {
         match self.ask(&start)? {
             Reply::Saved => {}
             Reply::Again(why) => return Ok(Some(why)),
@@ -177,39 +223,57 @@ pub(crate) fn save(builder: Builder, start: &Start) -> Reply {
     let (Some(key), Some(folder)) = (&start.key, &start.folder) else {
         return Reply::Broken("it was not told what to save".to_owned());
     };
-    try_to_save(builder, key, folder, start.last).unwrap_or_else(|reply| reply)
+    try_to_save(builder, start, key, folder).unwrap_or_else(|reply| reply)
 }
 
-fn try_to_save(builder: Builder, key: &Key, folder: &Path, last: bool) -> Result<Reply, Reply> {
+fn try_to_save(builder: Builder, start: &Start, key: &Key, folder: &Path) -> Result<Reply, Reply> {
     let broken = |error: &dyn std::fmt::Display| Reply::Broken(error.to_string());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     // A file's date comes from a clock that ticks.
-    let before = i128::try_from(now.saturating_sub(TICK).as_nanos()).unwrap_or(i128::MAX);
+    let begun = i128::try_from(now.saturating_sub(TICK).as_nanos()).unwrap_or(i128::MAX);
     let bank = builder.start().map_err(|error| broken(&error))?;
     let control = Control::new(ALLOWED);
-    let ask = |operation: Operation| -> Result<Vec<u8>, Reply> {
+    let ask = |operation: Operation, arguments: &'static [&'static str]| -> Result<Vec<u8>, Reply> {
         let ticket =
-            bank.lisp().submit(Lane::Query, ALLOWED, None, move |on_lisp| on_lisp.call(operation, &[]));
+            bank.lisp().submit(Lane::Query, ALLOWED, None, move |on_lisp| on_lisp.call(operation, arguments));
         Ok(control.wait(ticket).map_err(|error| broken(&error))?.octets)
     };
-    ask(Operation::RecordInputs)?;
-    let mut answers = Vec::new();
+    let before = match key.layer {
+        Layer::Whole => None,
+        Layer::BeforeChanges => Some(start.before.clone()),
+        Layer::BeforeProject => Some(bank.project().own_files()),
+    };
+    ask(Operation::RecordInputs, &[])?;
+    let (mut answers, mut partial) = (Vec::new(), None);
     for system in &key.systems {
-        let answer = bank.load_system(system, false, &control, None).map_err(|error| broken(&error))?;
+        let answer = match &before {
+            None => bank.load_system(system, false, &control, None),
+            Some(before) => bank.load_system_before(system, before, &control),
+        };
+        let answer = answer.map_err(|error| broken(&error))?;
         if answer.status != LoadStatus::Loaded {
             let why = answer.failure.map(|failure| failure.message).unwrap_or_default();
             return Err(Reply::Broken(format!("System {system} does not load: {why}")));
         }
-        if !answer.compiled.is_empty() && !last {
+        if !answer.compiled.is_empty() && !start.last {
             // What a load from fasls leaves behind is what it is to be compared with.
             return Err(Reply::Again(format!("{} files had to be compiled", answer.compiled.len())));
         }
+        if before.is_some() && !bank.project().is_loaded(answer.system.as_deref().unwrap_or(system)) {
+            partial = Some(answer);
+            break;
+        }
         answers.push(answer);
     }
+    if answers.is_empty() && partial.as_ref().is_some_and(|answer| answer.cached.is_empty()) {
+        return Err(Reply::Broken("Nothing is loaded before the files that may change.".to_owned()));
+    }
     let cache = key.folder.parent().map(Path::to_path_buf).unwrap_or_default();
-    let told: Making = read_json(&ask(Operation::SnapshotInputs)?).map_err(|error| broken(&error))?;
-    let inputs = Inputs::gather(told.inputs, &cache, before).map_err(Reply::Again)?;
-    let export = ask(Operation::XrefBaseline)?;
+    let told: Making =
+        read_json(&ask(Operation::SnapshotInputs, if before.is_some() { &["part"] } else { &["whole"] })?)
+            .map_err(|error| broken(&error))?;
+    let inputs = Inputs::gather(told.inputs, &cache, begun).map_err(Reply::Again)?;
+    let export = ask(Operation::XrefBaseline, &[])?;
     let index = steelbank_xref::bake::bake(&export).map_err(|error| broken(&error))?;
     std::fs::write(folder.join("index"), index).map_err(|error| broken(&error))?;
     bank.lisp().save(&folder.join("core"), ALLOWED).map_err(|error| broken(&error))?;
@@ -221,6 +285,8 @@ fn try_to_save(builder: Builder, key: &Key, folder: &Path, last: bool) -> Result
         systems: key.systems.clone(),
         inputs,
         answers,
+        partial,
+        before: start.before.clone(),
         image: told.image,
     };
     manifest.write(&folder.join("manifest")).map_err(|error| broken(&error))?;
@@ -262,6 +328,7 @@ fn order(
         userinit: project.userinit.clone(),
         key: None,
         folder: None,
+        before: Vec::new(),
         last: false,
         dynamic_space_size: heap,
         overlays: Vec::new(),

@@ -21,6 +21,23 @@ use crate::query::load_system::{ImageContents, LoadAnswer};
 use crate::{IndexData, Installation, ProjectSettings};
 use format::{Manifest, Part};
 
+/// How much of the systems a snapshot holds. What a load does depends on what was loaded before it, and on nothing after it:
+/// when a file has changed, whatever was loaded before it is as it would be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Layer {
+    /// Everything.
+    Whole,
+    /// What is loaded before the first of the files that changed lately.
+    BeforeChanges,
+    /// What is loaded before the first file of the project's own.
+    BeforeProject,
+}
+
+impl Layer {
+    const PARTS: [Self; 2] = [Self::BeforeChanges, Self::BeforeProject];
+}
+
 /// Which snapshot is meant: of what project, with what loaded, by which program.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Key {
@@ -29,6 +46,7 @@ pub(crate) struct Key {
     /// The systems, in the order in which they are loaded.
     pub(crate) systems: Vec<String>,
     pub(crate) root: Option<PathBuf>,
+    pub(crate) layer: Layer,
     /// All that tells this snapshot from others, as one number.
     number: u64,
 }
@@ -56,12 +74,18 @@ impl Key {
         let number = described.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, octet| {
             (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3)
         });
-        Self { folder: project.cache.join("snapshots"), systems: systems.to_vec(), root, number }
+        let folder = project.cache.join("snapshots");
+        Self { folder, systems: systems.to_vec(), root, layer: Layer::Whole, number }
+    }
+
+    /// The key of another layer of the same.
+    fn of(&self, layer: Layer) -> Self {
+        Self { layer, ..self.clone() }
     }
 
     /// What the names of its folders begin with.
     fn name(&self) -> String {
-        format!("{:016x}", self.number)
+        format!("{:016x}", self.number.wrapping_add(self.layer as u64))
     }
 
     /// Its folder, if there is a snapshot; of several, the newest.
@@ -113,6 +137,10 @@ pub(crate) struct Snapshot {
     pub(crate) changed: Vec<PathBuf>,
     /// What loading its systems answers.
     pub(crate) answers: Vec<LoadAnswer>,
+    /// What loading the next one had answered so far.
+    pub(crate) partial: Option<LoadAnswer>,
+    /// The files that it is before, if it is [`Layer::BeforeChanges`].
+    before: Vec<PathBuf>,
     /// What is loaded.
     pub(crate) image: ImageContents,
 }
@@ -122,6 +150,22 @@ impl Snapshot {
     pub(crate) fn find(key: &Key) -> Result<Self, String> {
         let path = key.path().ok_or("none was made")?;
         Self::open(&path, Some(&key.systems))
+    }
+
+    /// The snapshot to start from as `key` has it: the whole one if it is fresh, else the largest part that is, and why it is not
+    /// the whole.
+    pub(crate) fn choose(key: &Key) -> (Option<Self>, Option<String>) {
+        let why = match Self::find(key) {
+            Ok(whole) if whole.changed.is_empty() => return (Some(whole), None),
+            Ok(whole) => format!("{} files have changed", whole.changed.len()),
+            Err(why) => why,
+        };
+        let mut parts = Layer::PARTS.into_iter().filter_map(|layer| Self::find_fresh(&key.of(layer)));
+        (parts.next(), Some(why))
+    }
+
+    fn find_fresh(key: &Key) -> Option<Self> {
+        Self::find(key).ok().filter(|snapshot| snapshot.changed.is_empty())
     }
 
     /// Opens and checks the snapshot at `path`.
@@ -146,7 +190,15 @@ impl Snapshot {
         let index = open("index", manifest.index)?;
         let index = engine::map_file(&index).map_err(|error| format!("its index: {error}"))?;
         store::touch(path);
-        Ok(Self { core, index, changed: changes.files, answers: manifest.answers, image: manifest.image })
+        Ok(Self {
+            core,
+            index,
+            changed: changes.files,
+            answers: manifest.answers,
+            partial: manifest.partial,
+            before: manifest.before,
+            image: manifest.image,
+        })
     }
 
     /// `installation` with this core and index. They are held open, so that nobody can take them away meanwhile.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::format::Manifest;
 
 /// How many snapshots are kept.
-pub const MOST_SNAPSHOTS: usize = 12;
+pub const MOST_SNAPSHOTS: usize = 24;
 /// How many bytes all of them together may have.
 pub const MOST_BYTES: u64 = 4 << 30;
 
