@@ -90,20 +90,27 @@ pub struct PackageInfo {
     pub sources: Vec<Source>,
 }
 
+/// A symbol that a package exports or imports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct PackageSymbol {
+    /// As it is printed.
+    pub name: String,
+    /// Its home package.
+    #[serde(skip_serializing, default)]
+    pub package: String,
+    /// Its name alone.
+    #[serde(skip_serializing, default)]
+    pub symbol: String,
+}
+
 /// A symbol that a package exports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Exported {
-    /// As it is printed.
-    pub name: String,
-    /// Its home package.
-    #[serde(skip_serializing)]
-    #[serde(default)]
-    pub package: String,
-    /// Its name alone.
-    #[serde(skip_serializing)]
-    #[serde(default)]
-    pub symbol: String,
+    /// The symbol.
+    #[serde(flatten)]
+    pub symbol: PackageSymbol,
     /// What it names; empty if nothing.
     #[serde(default)]
     pub kinds: Vec<String>,
@@ -116,16 +123,9 @@ pub struct Exported {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Imported {
-    /// As it is printed.
-    pub name: String,
-    /// Its home package.
-    #[serde(skip_serializing)]
-    #[serde(default)]
-    pub package: String,
-    /// Its name alone.
-    #[serde(skip_serializing)]
-    #[serde(default)]
-    pub symbol: String,
+    /// The symbol.
+    #[serde(flatten)]
+    pub symbol: PackageSymbol,
     /// How many lines in the package use it.
     #[serde(default)]
     pub uses_here: usize,
@@ -158,20 +158,22 @@ impl PackageInfoRequest {
             let home = package.name.clone();
             for exported in &mut package.exports {
                 control.check()?;
-                let uses = counter.lines(&exported.symbol, &exported.package);
+                let symbol = &exported.symbol;
+                let uses = counter.lines(&symbol.symbol, &symbol.package);
                 exported.uses_elsewhere =
                     uses.iter().filter(|each| is_use(each) && each.package.as_deref() != Some(&home)).count();
                 if exported.uses_elsewhere == 0 {
-                    package.unused_exports.push(exported.name.clone());
+                    package.unused_exports.push(exported.symbol.name.clone());
                 }
             }
             for imported in &mut package.imports {
                 control.check()?;
-                let uses = counter.lines(&imported.symbol, &imported.package);
+                let symbol = &imported.symbol;
+                let uses = counter.lines(&symbol.symbol, &symbol.package);
                 imported.uses_here =
                     uses.iter().filter(|each| is_use(each) && each.package.as_deref() == Some(&home)).count();
                 if imported.uses_here == 0 {
-                    package.unused_imports.push(imported.name.clone());
+                    package.unused_imports.push(imported.symbol.name.clone());
                 }
             }
         }

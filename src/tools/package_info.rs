@@ -85,7 +85,7 @@ fn text(package: &PackageInfo) -> String {
     );
     for exported in &package.exports {
         let kinds = if exported.kinds.is_empty() { "nothing".to_owned() } else { exported.kinds.join(", ") };
-        let _ = write!(text, "\n    {} [{kinds}]", exported.name);
+        let _ = write!(text, "\n    {} [{kinds}]", exported.symbol.name);
         if package.counted {
             let _ = write!(text, " {} uses elsewhere", exported.uses_elsewhere);
         }

@@ -255,6 +255,19 @@ impl<'a> Walk<'a> {
 
     /// What was read and is no part of the form.
     fn read_time(&mut self, event: usize) {
+        self.note_read_time(event);
+        self.read_time_inside(event);
+    }
+
+    fn read_time_inside(&mut self, event: usize) {
+        let mut inside: Vec<usize> = self.children(event).collect();
+        while let Some(event) = inside.pop() {
+            self.note_read_time(event);
+            inside.extend(self.children(event));
+        }
+    }
+
+    fn note_read_time(&mut self, event: usize) {
         if self.symbol(event).is_some() {
             let made = self.children(event).next().is_some();
             self.seen[event] = Context {
@@ -264,24 +277,6 @@ impl<'a> Walk<'a> {
                 made,
                 ..NOTHING
             };
-        }
-        self.read_time_inside(event);
-    }
-
-    fn read_time_inside(&mut self, event: usize) {
-        let mut inside: Vec<usize> = self.children(event).collect();
-        while let Some(event) = inside.pop() {
-            if self.symbol(event).is_some() {
-                let made = self.children(event).next().is_some();
-                self.seen[event] = Context {
-                    role: Role::ReadTime,
-                    space: Space::Nowhere,
-                    standing: Standing::Open,
-                    made,
-                    ..NOTHING
-                };
-            }
-            inside.extend(self.children(event));
         }
     }
 
