@@ -1,8 +1,9 @@
 //! Process start to first right answer: from a snapshot of a project of many systems, beside the same question about an empty
 //! image, in the same run. Run with `cargo bench --bench start`; `-- SYSTEMS RUNS` says how many systems and how often.
 //!
-//! The project is generated: each system has three files and depends on three others. The figures are medians of whole
-//! processes, `steelbank who-calls …`, from start to end.
+//! The project is generated: each system has three files and depends on three others; the last one on all, and on the libraries
+//! that the tests use, if they are there. The figures are medians of whole processes, `steelbank who-calls …`, from start to end.
+//! *An edit* changes one function in the last file of the last system; it is compiled in each of these processes.
 
 // Clippy takes only functions marked #[test] for tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, missing_docs)]
@@ -12,15 +13,50 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+#[allow(dead_code)]
+#[path = "../tests/it/fixtures.rs"]
+mod fixtures;
+
+/// Real systems among them.
+const LIBRARIES: [&str; 25] = [
+    "alexandria",
+    "anaphora",
+    "babel",
+    "bordeaux-threads",
+    "chunga",
+    "cffi",
+    "cl-fad",
+    "flexi-streams",
+    "cl-interpol",
+    "cl-ppcre",
+    "split-sequence",
+    "trivial-gray-streams",
+    "cl-unicode",
+    "cl-who",
+    "closer-mop",
+    "fiveam",
+    "iterate",
+    "local-time",
+    "named-readtables",
+    "nibbles",
+    "parse-number",
+    "puri",
+    "trivial-backtrace",
+    "usocket",
+    "yason",
+];
+
 fn main() {
     let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with("--"));
     let systems: usize = arguments.next().map_or(100, |systems| systems.parse().unwrap());
     let runs: usize = arguments.next().map_or(21, |runs| runs.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap().join("project");
-    write_project(&root, systems);
+    let libraries = fixtures::lisp_libraries();
+    let generated = systems.saturating_sub(LIBRARIES.len()).max(2);
+    write_project(&root, generated);
     let cache = folder.path().join("cache");
-    let last = format!("s{}", systems - 1);
+    let last = format!("s{}", generated - 1);
     let question = format!("{last}::c-of-{last}");
     let ask = |options: &[&str], name: &str, wanted: &str| -> Duration {
         let begun = Instant::now();
@@ -30,6 +66,7 @@ fn main() {
             .args(options)
             .args(["who-calls", name])
             .env("STEELBANK_CACHE", &cache)
+            .env("CL_SOURCE_REGISTRY", format!("{}//", libraries.display()))
             .output()
             .unwrap();
         let took = begun.elapsed();
@@ -40,16 +77,21 @@ fn main() {
     let loaded = ["--no-snapshot", "--system", &last];
     let cold = ask(&loaded, &question, "USER");
     let warm = ask(&loaded, &question, "USER");
-    let begun = Instant::now();
-    let made = Command::new(env!("CARGO_BIN_EXE_steelbank"))
-        .args(["--no-userinit", "--system", &last, "--project"])
-        .arg(&root)
-        .arg("snapshot")
-        .env("STEELBANK_CACHE", &cache)
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let making = begun.elapsed();
+    let make = || {
+        let begun = Instant::now();
+        let made = Command::new(env!("CARGO_BIN_EXE_steelbank"))
+            .args(["--no-userinit", "--system", &last, "--project"])
+            .arg(&root)
+            .arg("snapshot")
+            .env("STEELBANK_CACHE", &cache)
+            .env("CL_SOURCE_REGISTRY", format!("{}//", libraries.display()))
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&made.stderr).into_owned();
+        (made.status.success(), begun.elapsed(), errors)
+    };
+    let (success, making, errors) = make();
+    assert!(success, "{errors}");
 
     // One of each in turn: a machine whose speed changes changes it for both.
     let mut pairs: Vec<(Duration, Duration)> = (0..runs)
@@ -58,7 +100,35 @@ fn main() {
     let empty = median(pairs.iter().map(|pair| pair.0));
     let snapshot = median(pairs.iter().map(|pair| pair.1));
     pairs.sort_by(|one, other| ratio(*one).total_cmp(&ratio(*other)));
-    println!("{systems} systems, {} files; medians of {runs} whole processes", systems * 3);
+    let edited = root.join(&last).join("c.lisp");
+    let text = fs::read_to_string(&edited).unwrap();
+    let edit = |number: usize| {
+        fs::write(&edited, format!("{text}(defun edited-{number} (x) (c-of-{last} x))\n")).unwrap();
+    };
+    // The background makes another after each; the next edit waits for it.
+    let settle = || {
+        while !make().0 {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    let mut edits = (0..7).map(|number| {
+        edit(number);
+        let took = ask(&["--system", &last], &question, &format!("EDITED-{number}"));
+        settle();
+        took
+    });
+    let first_edit = edits.next().unwrap();
+    let next_edits = median(edits);
+    let plain_edits = median((7..12).map(|number| {
+        edit(number);
+        ask(&loaded, &question, &format!("EDITED-{number}"))
+    }));
+
+    println!(
+        "{systems} systems, {} of them real, {} files generated; medians of {runs} whole processes",
+        systems - generated,
+        generated * 3
+    );
     println!("compiled and loaded        {:>9.1} ms", milliseconds(cold));
     println!("loaded from warm fasls     {:>9.1} ms", milliseconds(warm));
     println!("making the snapshot        {:>9.1} ms", milliseconds(making));
@@ -67,6 +137,15 @@ fn main() {
         "from the snapshot          {:>9.1} ms   {:.2} of the empty image's",
         milliseconds(snapshot),
         ratio(pairs[runs / 2])
+    );
+    println!("an edit, without snapshot  {:>9.1} ms", milliseconds(plain_edits));
+    println!(
+        "the first edit             {:>9.1} ms   from what is before the project",
+        milliseconds(first_edit)
+    );
+    println!(
+        "each later edit            {:>9.1} ms   from what is before the file",
+        milliseconds(next_edits)
     );
 }
 
@@ -91,7 +170,10 @@ fn write_project(root: &Path, systems: usize) {
         let folder = root.join(&name);
         fs::create_dir_all(&folder).unwrap();
         let first = if number + 1 == systems { 0 } else { number.saturating_sub(3) };
-        let depends: Vec<String> = (first..number).map(|other| format!("\"s{other}\"")).collect();
+        let mut depends: Vec<String> = (first..number).map(|other| format!("\"s{other}\"")).collect();
+        if number + 1 == systems {
+            depends.splice(0..0, LIBRARIES.iter().map(|name| format!("{name:?}")));
+        }
         let files = ["a", "b", "c"];
         let components: Vec<String> = files.iter().map(|file| format!("(:file {file:?})")).collect();
         fs::write(

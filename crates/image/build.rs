@@ -44,8 +44,19 @@ fn save_core(sbcl: &Path, out: &Path, image: &Path) -> Result<()> {
     let index = steelbank_xref::bake::bake(&fs::read(out.join("xref.export"))?)
         .map_err(|error| format!("the core's cross references cannot be baked: {error:?}"))?;
     fs::rename(&core, image.join("steelbank.core"))?;
+    fs::write(image.join("steelbank.places"), places(sbcl, index.clone())?)?;
     fs::write(image.join("steelbank.xref"), index)?;
     Ok(())
+}
+
+/// Where the functions of `index` stand in SBCL's own sources.
+fn places(sbcl: &Path, index: Vec<u8>) -> Result<Vec<u8>> {
+    let index = steelbank_xref::Index::open(std::sync::Arc::<[u8]>::from(index))?;
+    let read = |file: &str| {
+        let relative: PathBuf = file.strip_prefix("SYS:")?.to_ascii_lowercase().split(';').collect();
+        fs::read(sbcl.join(relative)).ok()
+    };
+    steelbank_xref::places::bake(&index, read).ok_or_else(|| "two places have one key".into())
 }
 
 /// The fasls of the contrib modules: whole beside the core, and deflated for the binary.

@@ -9,11 +9,13 @@ use parking_lot::Mutex;
 
 use super::positions::universal_write_date;
 use steelbank_reader::lines::{Lines, characters, decode};
+use steelbank_xref::places::{Places as Table, form_start};
 
 /// Where the sources are that SBCL was built from, if they are at hand.
 #[derive(Debug, Clone, Default)]
 pub struct SbclSources {
     root: Option<PathBuf>,
+    table: Option<Table>,
     places: Arc<Mutex<PlacesByFile>>,
 }
 
@@ -30,6 +32,11 @@ pub struct Places<'a> {
 impl Places<'_> {
     /// The line and column, from 1, of the form after `octets` octets of the file with this logical name.
     pub fn form_after(&mut self, file: &str, octets: u32) -> Option<(u32, u32)> {
+        if let Some(table) = &self.sources.table
+            && let Some(place) = table.find(file, octets)
+        {
+            return Some(place);
+        }
         if let Some(place) = self.sources.places.lock().get(file).and_then(|places| places.get(&octets)) {
             return *place;
         }
@@ -61,7 +68,15 @@ pub struct FormPlace {
 impl SbclSources {
     /// Sources below `root`, a folder with `src` and `contrib` in it; none if there is no such folder.
     pub fn new(root: Option<PathBuf>) -> Self {
-        Self { root: root.filter(|root| root.join("src").is_dir()), places: Arc::default() }
+        Self { root: root.filter(|root| root.join("src").is_dir()), table: None, places: Arc::default() }
+    }
+
+    /// The same sources, with the table of the places of the core's functions. Without the sources, it is of no use: a place is
+    /// for looking at.
+    #[must_use]
+    pub fn with_places(mut self, table: Option<Table>) -> Self {
+        self.table = table.filter(|_| self.root.is_some());
+        self
     }
 
     /// To look up places in several files.
@@ -116,13 +131,13 @@ impl SourceFile {
 
     /// The line and column of the form after `octets` octets.
     fn line_and_column(&self, octets: u32) -> Option<(u32, u32)> {
-        let start = skip_blanks(&self.text, usize::try_from(octets).ok()?)?;
+        let start = form_start(&self.text, usize::try_from(octets).ok()?)?;
         Some(self.lines.position(&self.text, u32::try_from(start).ok()?))
     }
 
     /// The form after `octets` octets and the white space and comments that follow.
     pub fn form_after(&self, octets: u64) -> Option<FormPlace> {
-        let start = skip_blanks(&self.text, usize::try_from(octets).ok()?)?;
+        let start = form_start(&self.text, usize::try_from(octets).ok()?)?;
         let (line, column) = self.lines.position(&self.text, u32::try_from(start).ok()?);
         Some(FormPlace {
             offset: characters(&self.text[..start]) as u64,
@@ -132,54 +147,26 @@ impl SourceFile {
     }
 }
 
-/// The first octet from `at` on that belongs to neither white space nor a comment.
-fn skip_blanks(text: &[u8], mut at: usize) -> Option<usize> {
-    loop {
-        let rest = text.get(at..)?;
-        match rest {
-            [] => return None,
-            [b';', ..] => at += memchr::memchr(b'\n', rest)?,
-            [b'#', b'|', ..] => at += block_comment(rest)?,
-            [octet, ..] if octet.is_ascii_whitespace() || *octet == 0x0b => at += 1,
-            _ => return Some(at),
-        }
-    }
-}
-
-/// The length of the nested comment that `text` begins with.
-fn block_comment(text: &[u8]) -> Option<usize> {
-    let (mut depth, mut at) = (0_usize, 0);
-    loop {
-        match text.get(at..)? {
-            [b'#', b'|', ..] => {
-                depth += 1;
-                at += 2;
-            }
-            [b'|', b'#', ..] => {
-                depth -= 1;
-                at += 2;
-                if depth == 0 {
-                    return Some(at);
-                }
-            }
-            [] => return None,
-            _ => at += 1,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn comments_and_white_space_are_skipped() {
-        let check = |text: &str, at, expect| assert_eq!(skip_blanks(text.as_bytes(), at), expect, "{text:?}");
-        check("(a) ; one\n\n #| two #| three |# |#\t(b)", 3, Some(34));
-        check("(a)\n(b)", 3, Some(4));
-        check("(a)", 0, Some(0));
-        check("(a)  ", 3, None);
-        check("(a) #| open", 3, None);
-        check("(a)", 9, None);
+    fn the_table_has_the_places_that_the_sources_have() {
+        let folder = Path::new(steelbank_image::FOLDER);
+        let index: Arc<[u8]> = fs::read(folder.join("steelbank.xref")).unwrap().into();
+        let index = steelbank_xref::Index::open(index).unwrap();
+        let table = Table::open(Vec::leak(fs::read(folder.join("steelbank.places")).unwrap())).unwrap();
+        let sources = SbclSources::new(Some(steelbank_image::SBCL.into()));
+        let mut read = sources.places();
+        let mut found = 0;
+        for (number, (file, octets)) in index.toplevel_forms().enumerate() {
+            found += u32::from(table.find(&file, octets).is_some());
+            // All of them would take a minute.
+            if number % 97 == 0 {
+                assert_eq!(table.find(&file, octets), read.form_after(&file, octets), "{file} {octets}");
+            }
+        }
+        assert!(found > 20_000, "{found}");
     }
 }

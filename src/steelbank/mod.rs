@@ -29,6 +29,7 @@ use crate::query::describe_symbol::{DescribeSymbolAnswer, DescribeSymbolRequest}
 use crate::query::evaluate::{EvaluateAnswer, EvaluateRequest};
 use crate::query::who::{WhoAnswer, WhoRequest};
 use crate::source::sbcl::SbclSources;
+use steelbank_xref::places::Places;
 use steelbank_xref::{Index, Kind};
 
 pub use load::LoadListener;
@@ -44,6 +45,8 @@ pub struct Installation {
     pub index: IndexData,
     /// SBCL's sources, for positions in its own code.
     pub sources: Option<PathBuf>,
+    /// Where the core's functions stand in those sources: without it, they are read for that.
+    pub places: Option<IndexData>,
 }
 
 /// The baked index of the core's cross references.
@@ -64,7 +67,7 @@ impl Installation {
         }
     }
 
-    /// The split form: `libsteelbank-sbcl.so`, `steelbank.core`, `steelbank.xref` and `contrib/` in one folder.
+    /// The split form: `libsteelbank-sbcl.so`, `steelbank.core`, `steelbank.xref`, `steelbank.places` and `contrib/` in one folder.
     pub fn in_folder(folder: &Path) -> Self {
         Self {
             image: Image {
@@ -74,6 +77,7 @@ impl Installation {
             },
             index: IndexData::File(folder.join("steelbank.xref")),
             sources: None,
+            places: Some(IndexData::File(folder.join("steelbank.places"))),
         }
     }
 
@@ -107,6 +111,7 @@ impl Installation {
             },
             index: IndexData::Memory(steelbank_image::INDEX),
             sources: cache.map(Self::sources_in),
+            places: Some(IndexData::Memory(steelbank_image::PLACES)),
         }
     }
 
@@ -227,6 +232,14 @@ impl Builder {
             }
         };
         let index = index.map_err(|error| Error::Index(error.to_string()))?;
+        let places = match installation.places {
+            Some(IndexData::Memory(octets)) => Places::open(octets),
+            // Without it, the sources are read. Lisp starts once in a process, and so does this.
+            Some(IndexData::File(path)) => {
+                std::fs::read(path).ok().and_then(|octets| Places::open(Vec::leak(octets)))
+            }
+            None => None,
+        };
         let lisp = Lisp::start(&settings)?;
         let bank = Steelbank {
             inner: Arc::new(Inner {
@@ -234,7 +247,7 @@ impl Builder {
                 index: RwLock::new(index),
                 refreshing: Mutex::new(()),
                 refresh_waits: AtomicBool::new(false),
-                sources: SbclSources::new(installation.sources),
+                sources: SbclSources::new(installation.sources).with_places(places),
                 project: Project::new(self.project),
                 flights: flights::Flights::default(),
                 program: self.program,

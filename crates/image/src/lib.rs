@@ -3,7 +3,7 @@
 //! The build script makes it, in a folder; feature `embedded` puts it into the program as well. It is a crate of its own so
 //! that 60 MB are compiled when `lisp/` changes, and not whenever something else does.
 
-/// The folder that the build made: `libsteelbank-sbcl.so`, `steelbank.core`, `steelbank.xref` and `contrib/`.
+/// The folder that the build made: `libsteelbank-sbcl.so`, `steelbank.core`, `steelbank.xref`, `steelbank.places` and `contrib/`.
 pub const FOLDER: &str = env!("STEELBANK_BUILT_IMAGE");
 
 /// The tree of the SBCL that it was made with, with SBCL's sources. Its last part names the build.
@@ -13,4 +13,4 @@ pub const SBCL: &str = env!("STEELBANK_BUILT_SBCL");
 mod embedded;
 
 #[cfg(feature = "embedded")]
-pub use embedded::{CONTRIBS, INDEX, LIBRARY, keep_core};
+pub use embedded::{CONTRIBS, INDEX, LIBRARY, PLACES, keep_core};

@@ -307,6 +307,18 @@ impl Index {
         }
     }
 
+    /// Where the functions of the base stand: a file, and where in it their top-level form starts, in octets. Several times if
+    /// there are several in one.
+    pub fn toplevel_forms(&self) -> impl Iterator<Item = (Cow<'_, str>, u32)> {
+        let base = self.base();
+        (0..base.functions()).filter_map(|function| {
+            let cell = |column| Some(base.function(function, column)).filter(|cell| *cell != NONE);
+            let (source, offset) = (cell(FunctionColumn::Source)?, cell(FunctionColumn::Offset)?);
+            let file = base.string(base.source(source, SourceColumn::Path));
+            Some((String::from_utf8_lossy(file), offset))
+        })
+    }
+
     pub(super) fn base(&self) -> &Segment {
         &self.generations[0].segment
     }

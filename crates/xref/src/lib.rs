@@ -10,6 +10,7 @@ pub mod export;
 pub mod format;
 mod index;
 mod kinds;
+pub mod places;
 mod symbols;
 #[cfg(any(test, feature = "writer"))]
 pub mod writer;
