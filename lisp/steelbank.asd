@@ -33,6 +33,12 @@
                (:file "ask/packages")
                (:file "ask/macroexpand")
                (:file "ask/impact")
+               (:file "try/handles")
+               (:file "try/printing")
+               (:file "try/frames")
+               (:file "try/trial")
+               (:file "try/evaluate")
+               (:file "try/inspect")
                (:file "operations"))
   :in-order-to ((asdf:test-op (asdf:test-op "steelbank/tests"))))
 

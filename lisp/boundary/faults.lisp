@@ -162,6 +162,9 @@ runs out of room itself, the runtime does not survive it.")
 (defvar *checking-heap* nil
   "True while this thread collects garbage to find out what is really in use.")
 
+(sb-ext:define-load-time-global *memory-to-free* '()
+  "Functions that forget what is only kept for comfort, to be called when the heap is full.")
+
 (defun check-heap (collect)
   "Wraps SBCL's POST-GC, which the thread that brought about a collection runs after it. If the heap is too full even after
 a full collection, that thread is the likely cause, and gets a HEAP-SHARE-EXHAUSTED."
@@ -171,6 +174,7 @@ a full collection, that thread is the likely cause, and gets a HEAP-SHARE-EXHAUS
              (> (sb-kernel:dynamic-usage) (heap-limit))
              (not (sb-thread::thread-ephemeral-p sb-thread:*current-thread*)))
     (sb-sys:with-interrupts
+      (mapc #'funcall *memory-to-free*)
       (let ((*checking-heap* t))
         (sb-ext:gc :full t))
       (when (> (sb-kernel:dynamic-usage) (heap-limit))

@@ -117,6 +117,22 @@ impl<'a> Places<'a> {
         placed.map(|source| source.place.clone())
     }
 
+    /// `file:line:column` of the sub-form `number` of the top-level form `form` of the file at `path` as it was at
+    /// `date`, as far as it is known.
+    pub(super) fn of_form(
+        &self,
+        path: &Path,
+        date: Option<u64>,
+        form: Option<u32>,
+        number: Option<u32>,
+    ) -> String {
+        let shown = self.project.shown(path);
+        match form.and_then(|form| self.form(path, date, form, number.unwrap_or(0))) {
+            Some((line, column)) => format!("{shown}:{line}:{column}"),
+            None => shown,
+        }
+    }
+
     /// Line and column of the sub-form `number` of a top-level form: SBCL keeps no offset of variables and classes.
     fn form(&self, path: &Path, date: Option<u64>, form: u32, number: u32) -> Option<(u64, u64)> {
         let date = date.or_else(|| universal_write_date(path))?;

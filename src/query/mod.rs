@@ -12,6 +12,7 @@ pub mod describe_symbol;
 pub mod designator;
 pub mod edit_definition;
 pub mod evaluate;
+pub mod evaluation;
 pub mod find_definition;
 #[cfg(feature = "text")]
 pub mod find_references;
@@ -21,6 +22,7 @@ mod graph;
 pub mod impact;
 #[cfg(feature = "text")]
 pub mod index_project;
+pub mod inspect;
 pub mod list_systems;
 pub mod load_system;
 pub mod lookup;
@@ -32,6 +34,7 @@ pub mod package_info;
 pub mod reload;
 pub mod rename;
 pub mod text;
+pub mod trial;
 mod use_counts;
 mod uses;
 mod via;

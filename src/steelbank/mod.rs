@@ -11,6 +11,7 @@ mod rename;
 mod requests;
 pub mod scratch;
 pub mod snapshot;
+mod trial;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -117,7 +117,7 @@ impl Steelbank {
     }
 
     /// Runs `question`, which may define something before it fails, and brings the index up to date.
-    fn refreshing<T>(&self, question: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    pub(super) fn refreshing<T>(&self, question: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         let outcome = question();
         let refreshed = self.refresh();
         let answer = outcome?;

@@ -7,10 +7,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::arguments::Timeout;
+use super::trial::scratch_failure;
 use super::{About, Answer, Call, Effect, Failure, Outcome, Progress, Session, Tool};
 use crate::query::check::{CheckAnswer, CheckRequest};
 use crate::render::check as text;
-use crate::scratch::{Overlay, ScratchError};
+use crate::scratch::Overlay;
 
 /// What check takes.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -65,21 +66,7 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<Answer
     let answer = session.bank()?.check(&request, &control, |news| {
         call.report(Progress { what: news.what, path: news.path, done: news.done, total: news.total });
     });
-    let answer = answer.map_err(failure)?;
+    let answer = answer.map_err(scratch_failure)?;
     let outcome = if answer.loads { Outcome::Answered } else { Outcome::Failed };
     Answer::new(text::check(&answer), &answer, outcome)
-}
-
-/// The scratch image's trouble as a tool's.
-fn failure(error: ScratchError) -> Failure {
-    match error {
-        ScratchError::Overlay { .. } => Failure::Arguments(format!("{error}.")),
-        ScratchError::Call(message) => Failure::Engine(message),
-        other => {
-            let text = other.to_string();
-            let mut letters = text.chars();
-            let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
-            Failure::Engine(format!("{first}{}.", letters.as_str().trim_end_matches('.')))
-        }
-    }
 }

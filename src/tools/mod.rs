@@ -11,6 +11,7 @@ mod page;
 mod schema;
 mod session;
 mod tool;
+mod trial;
 mod words;
 
 mod apropos;
@@ -21,10 +22,12 @@ mod check_structure;
 mod code_find_references;
 mod describe_symbol;
 mod edit_definition;
+mod evaluate;
 mod find_definition;
 mod find_references;
 mod impact;
 mod index_project;
+mod inspect;
 mod list_systems;
 mod load_file;
 mod load_system;
@@ -56,10 +59,12 @@ const LIST: &[fn() -> Tool] = &[
     code_find_references::tool,
     describe_symbol::tool,
     edit_definition::tool,
+    evaluate::tool,
     find_definition::tool,
     find_references::tool,
     impact::tool,
     index_project::tool,
+    inspect::tool,
     list_systems::tool,
     load_file::tool,
     load_system::tool,

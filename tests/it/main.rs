@@ -29,4 +29,5 @@ mod text;
 mod text_ripgrep;
 mod tools;
 mod truth;
+mod trying;
 mod who_places;

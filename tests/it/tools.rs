@@ -18,21 +18,21 @@ use crate::project::{folder, load};
 use steelbank::query::load_system::LoadStatus;
 
 /// A session over a copy of a library, as the project.
-struct World {
-    session: Session,
-    bank: Steelbank,
-    root: PathBuf,
+pub(crate) struct World {
+    pub(crate) session: Session,
+    pub(crate) bank: Steelbank,
+    pub(crate) root: PathBuf,
 }
 
 impl World {
     /// The sources of `library` are the project; `systems` are loaded.
-    fn of(library: &str, systems: &[&str]) -> World {
+    pub(crate) fn of(library: &str, systems: &[&str]) -> World {
         let root = folder(&format!("tools-{library}"));
         copy(&lisp_libraries().join(library), &root);
         World::at(root, systems)
     }
 
-    fn at(root: PathBuf, systems: &[&str]) -> World {
+    pub(crate) fn at(root: PathBuf, systems: &[&str]) -> World {
         let cache = folder("tools-cache");
         let settings = ProjectSettings::in_folder(&root).cache(&cache);
         let bank = Steelbank::builder().project(settings).start().unwrap();
@@ -48,7 +48,7 @@ impl World {
         World { session, bank, root }
     }
 
-    fn answer(&self, tool: &str, arguments: Value) -> Result<Answer, Failure> {
+    pub(crate) fn answer(&self, tool: &str, arguments: Value) -> Result<Answer, Failure> {
         let tool = Tools::all().get(tool).unwrap();
         let answer = tool.call(&self.session, arguments.as_object().unwrap().clone(), &Call::default())?;
         let schema = Value::Object(tool.output().clone());
@@ -60,12 +60,12 @@ impl World {
 
     /// The structured answer.
     #[track_caller]
-    fn ask(&self, tool: &str, arguments: Value) -> Value {
+    pub(crate) fn ask(&self, tool: &str, arguments: Value) -> Value {
         self.answer(tool, arguments).unwrap_or_else(|error| panic!("{tool}: {error}")).structured
     }
 
     #[track_caller]
-    fn error(&self, tool: &str, arguments: Value) -> String {
+    pub(crate) fn error(&self, tool: &str, arguments: Value) -> String {
         match self.answer(tool, arguments) {
             Err(error) => error.to_string(),
             Ok(answer) => panic!("{tool}: {:#}", answer.structured),
@@ -74,7 +74,7 @@ impl World {
 
     /// The lines that `(format t …)` in `source` writes.
     #[track_caller]
-    fn lines(&self, source: &str) -> Vec<String> {
+    pub(crate) fn lines(&self, source: &str) -> Vec<String> {
         let answer = self
             .bank
             .evaluate(source, Duration::from_secs(60))
@@ -185,7 +185,7 @@ fn strings(value: &Value, key: &str) -> Vec<String> {
 }
 
 /// Runs `body`, that of the test `name`, in a process that finds the libraries.
-fn with_libraries(name: &str, body: impl FnOnce()) {
+pub(crate) fn with_libraries(name: &str, body: impl FnOnce()) {
     let registry = format!("{}//", lisp_libraries().display());
     in_own_process_with(name, &[("CL_SOURCE_REGISTRY", OsStr::new(&registry))], body);
 }

@@ -19,7 +19,7 @@ use crate::scratch::{
     Order as Line, Overlay, Reply, ScratchAnswer, ScratchNews, ScratchOutcome, Start, What,
 };
 use crate::snapshot::{Order, save, trial};
-use crate::tools::{Call, Outcome, Session, Tools};
+use crate::tools::{Call, Outcome, Permissions, Session, Tools};
 use crate::{Builder, ProjectSettings, Steelbank};
 
 /// Address space besides Lisp's heap, in bytes: the collector's tables, the core, stacks, the indexes.
@@ -191,5 +191,6 @@ fn session(shell: &Shell, start: &Start) -> Result<Session, Trouble> {
         overlays.push((path.clone(), text));
     }
     bank.become_scratch(&start.cache, &overlays)?;
-    Ok(Session::new(bank))
+    // Whoever asks has been allowed to; files are for the image that asks to write.
+    Ok(Session::new(bank).allowing(Permissions { eval: true, edits: false }))
 }

@@ -1,0 +1,48 @@
+;;;; Handles: names for objects that a host may ask about later. The table is bounded; who was not asked about for longest goes.
+
+(in-package :steelbank)
+
+(defparameter *most-handles* 400
+  "How many objects have handles at a time.")
+
+(sb-ext:define-load-time-global *handles* (make-hash-table)
+  "Numbers of handles to conses of the object and the clock when it was used last.")
+
+(sb-ext:define-load-time-global *handle-clock* 0
+  "Counts uses of handles; new ones take their numbers from it, so none is given twice.")
+
+(sb-ext:define-load-time-global *handle-lock* (sb-thread:make-mutex :name "steelbank handles")
+  "Held by whoever uses *HANDLES*.")
+
+(defun make-handle (object)
+  "A handle for OBJECT, a string."
+  (sb-thread:with-mutex (*handle-lock*)
+    (when (>= (hash-table-count *handles*) *most-handles*)
+      (let ((uses (sort (loop for entry being the hash-values of *handles* collect (cdr entry)) #'<)))
+        ;; A quarter at once, so that not every new one looks for the oldest.
+        (loop with limit = (nth (floor *most-handles* 4) uses)
+              for number being the hash-keys of *handles* using (hash-value entry)
+              when (< (cdr entry) limit)
+                do (remhash number *handles*))))
+    (let ((number (incf *handle-clock*)))
+      (setf (gethash number *handles*) (cons object number))
+      (format nil "h~d" number))))
+
+(defun handle-object (handle)
+  "The object that HANDLE stands for; second, whether there is one; third, whether there has been one."
+  (let ((number (and (> (length handle) 1)
+                     (char-equal (char handle 0) #\h)
+                     (parse-integer handle :start 1 :junk-allowed t))))
+    (if (and number (plusp number))
+        (sb-thread:with-mutex (*handle-lock*)
+          (let ((entry (gethash number *handles*)))
+            (when entry
+              (setf (cdr entry) (incf *handle-clock*)))
+            (values (car entry) (and entry t) (<= number *handle-clock*))))
+        (values nil nil nil))))
+
+(defun forget-handles ()
+  "Forget all objects: the heap is full."
+  (clrhash *handles*))
+
+(pushnew 'forget-handles *memory-to-free*)

@@ -1,0 +1,283 @@
+;;;; inspect: an object's parts, and the parts of those, by paths.
+
+(in-package :steelbank)
+
+(defstruct (anatomy (:constructor make-anatomy (kind facts count part)))
+  "What an object is made of: its kind, facts about it (conses of a key and a string), how many parts it has, and a function
+of a number that returns a part's label, its value, and whether it has one."
+  (kind "" :type string)
+  (facts '() :type list)
+  (count 0 :type unsigned-byte)
+  (part (constantly nil) :type function))
+
+(defparameter *list-length-limit* 1000000
+  "Up to how many elements of a list are counted.")
+
+(defun named-parts (kind facts names-and-values)
+  "The anatomy of something whose parts have names: NAMES-AND-VALUES has them in turn, with values as functions."
+  (let ((parts (coerce (loop for (name function) on names-and-values by #'cddr collect (cons name function)) 'vector)))
+    (make-anatomy kind facts (length parts)
+                  (lambda (index)
+                    (destructuring-bind (name . function) (aref parts index)
+                      (multiple-value-bind (value present) (funcall function)
+                        (values name value present)))))))
+
+(defmacro parts (kind facts &body names-and-forms)
+  "The anatomy of a KIND with FACTS, a list of keys and values in turn, and named parts: NAMES-AND-FORMS in turn, each form
+evaluated when its part is asked for."
+  `(named-parts ,kind (facts ,@facts)
+                (list ,@(loop for (name form) on names-and-forms by #'cddr
+                              append (list name `(lambda () (values ,form t)))))))
+
+(defun facts (&rest keys-and-values)
+  "Conses of keys and texts; pairs whose value is NIL are left out."
+  (loop for (key value) on keys-and-values by #'cddr
+        when value
+          collect (cons key (if (stringp value)
+                                value
+                                (with-plain-printing
+                                  (let ((*print-length* 20) (*package* (find-package :common-lisp)))
+                                    (princ-to-string value)))))))
+
+(defun list-anatomy (list)
+  "The anatomy of LIST, a cons."
+  (let ((conses 0) (tail list) (seen (make-hash-table :test 'eq)) (circular nil))
+    (loop while (and (consp tail) (< conses *list-length-limit*))
+          do (when (gethash tail seen)
+               (setf circular t)
+               (return))
+             (setf (gethash tail seen) t)
+             (incf conses)
+             (setf tail (cdr tail)))
+    (let ((dotted (and tail (atom tail))))
+      (make-anatomy (cond (circular "circular-list") (dotted "dotted-list") (t "list"))
+                    (facts "length" (format nil "~:[~;at least ~]~d" (and (consp tail) (not circular)) conses))
+                    (if dotted (1+ conses) conses)
+                    (lambda (index)
+                      (if (= index conses)
+                          (values "." tail t)
+                          (values nil (nth index list) t)))))))
+
+(defun array-anatomy (array)
+  "The anatomy of ARRAY."
+  (make-anatomy (cond ((stringp array) "string") ((vectorp array) "vector") (t "array"))
+                (facts "dimensions" (format nil "~{~d~^ x ~}" (array-dimensions array))
+                       "element type" (type-text (array-element-type array))
+                       "fill pointer" (and (array-has-fill-pointer-p array) (fill-pointer array))
+                       "adjustable" (and (adjustable-array-p array) "yes"))
+                (cond ((stringp array) 0) ((vectorp array) (length array)) (t (array-total-size array)))
+                (lambda (index)
+                  (values (and (not (vectorp array))
+                               (let ((rest index))
+                                 (format nil "~{~d~^ ~}"
+                                         (nreverse (loop for dimension in (reverse (array-dimensions array))
+                                                         collect (multiple-value-bind (quotient remainder)
+                                                                     (floor rest dimension)
+                                                                   (setf rest quotient)
+                                                                   remainder))))))
+                          (row-major-aref array index)
+                          t))))
+
+(defun hash-table-entry (table index)
+  "Key and value of entry INDEX of TABLE, in the order in which it is walked; third, whether there is one."
+  (loop for key being the hash-keys of table using (hash-value value)
+        for number from 0
+        when (= number index)
+          return (values key value t)))
+
+(defun table-anatomy (table)
+  "The anatomy of the hash table TABLE: its parts are the values, their labels the keys."
+  (make-anatomy "hash-table"
+                (facts "count" (hash-table-count table)
+                       "test" (let ((test (hash-table-test table)))
+                                (name-text test))
+                       "weakness" (sb-ext:hash-table-weakness table))
+                (hash-table-count table)
+                (lambda (index)
+                  (multiple-value-bind (key value present) (hash-table-entry table index)
+                    (values key value present)))))
+
+(defun slots-anatomy (kind object &rest facts)
+  "The anatomy of OBJECT, of a KIND, that has slots."
+  (let ((slots (coerce (sb-mop:class-slots (class-of object)) 'vector)))
+    (make-anatomy kind
+                  (append (facts "class" (type-name-text object)) facts)
+                  (length slots)
+                  (lambda (index)
+                    (let ((name (sb-mop:slot-definition-name (aref slots index))))
+                      (if (slot-boundp object name)
+                          (values (name-text name) (slot-value object name) t)
+                          (values (name-text name) nil nil)))))))
+
+(defun variable-value (closed)
+  "The value of CLOSED, what a closure keeps of a variable: itself, or a cell if it is set."
+  (if (and (sb-kernel:%other-pointer-p closed)
+           (= (sb-kernel:%other-pointer-widetag closed) sb-vm:value-cell-widetag))
+      (sb-kernel:value-cell-ref closed)
+      closed))
+
+(defun function-anatomy (function)
+  "The anatomy of FUNCTION."
+  (let ((closed (and (sb-kernel:closurep function)
+                     (not (typep function 'sb-mop:funcallable-standard-object))
+                     (mapcar #'variable-value (sb-kernel:%closure-values function))))
+        (methods (and (typep function 'generic-function) (sb-mop:generic-function-methods function))))
+    (make-anatomy (cond (methods "generic-function") (closed "closure") (t "function"))
+                  (facts "name" (let ((name (sb-kernel:%fun-name function))) (and name (name-text name)))
+                         "lambda list" (ignore-errors
+                                        (lambda-list-text (sb-introspect:function-lambda-list function)))
+                         "type" (ignore-errors (type-text (sb-introspect:function-type function)))
+                         "documentation" (documentation-text function t))
+                  (+ (length closed) (length methods))
+                  (lambda (index)
+                    (values nil (nth index (append closed methods)) t)))))
+
+(defun number-facts (number)
+  "What there is to tell of NUMBER."
+  (etypecase number
+    (integer (facts "hexadecimal" (format nil "~x" number) "octal" (format nil "~o" number)
+                    "binary" (and (< (integer-length number) 200) (format nil "~b" number))
+                    "bits" (integer-length number)))
+    (float (if (or (sb-ext:float-infinity-p number) (sb-ext:float-nan-p number))
+               (facts "type" (type-text (type-of number)))
+               (multiple-value-bind (significand exponent sign) (integer-decode-float number)
+                 (facts "type" (type-text (type-of number)) "significand" significand "exponent" exponent "sign" sign
+                        "rational" (rational number)))))
+    (number '())))
+
+(defun stream-facts (stream)
+  "What there is to tell of STREAM."
+  (facts "open" (if (ignore-errors (open-stream-p stream)) "yes" "no")
+         "direction" (format nil "~:[~;input~]~:[~; output~]"
+                             (ignore-errors (input-stream-p stream)) (ignore-errors (output-stream-p stream)))
+         "element type" (ignore-errors (type-text (stream-element-type stream)))
+         "external format" (and (typep stream 'file-stream)
+                                (ignore-errors (stream-external-format stream)))
+         "position" (ignore-errors (file-position stream))
+         "file" (and (typep stream 'file-stream) (ignore-errors (sb-ext:native-namestring stream)))))
+
+(defun anatomy (object)
+  "What OBJECT is made of."
+  (typecase object
+    (null (parts "symbol" ()))
+    (cons (list-anatomy object))
+    (symbol (named-parts "symbol" '()
+                         (list "name" (lambda () (values (symbol-name object) t))
+                               "package" (lambda () (values (symbol-package object) t))
+                               "value" (lambda () (if (boundp object) (values (symbol-value object) t) (values nil nil)))
+                               "function" (lambda ()
+                                            (if (fboundp object) (values (symbol-function object) t) (values nil nil)))
+                               "plist" (lambda () (values (symbol-plist object) t)))))
+    (ratio (parts "ratio" () "numerator" (numerator object) "denominator" (denominator object)))
+    (complex (parts "complex" () "real part" (realpart object) "imaginary part" (imagpart object)))
+    (number (make-anatomy (if (integerp object) "integer" "float") (number-facts object) 0 (constantly nil)))
+    (character (make-anatomy "character" (facts "code" (char-code object) "name" (char-name object)) 0 (constantly nil)))
+    (array (array-anatomy object))
+    (hash-table (table-anatomy object))
+    (package (parts "package" ("name" (package-name object))
+               "nicknames" (package-nicknames object)
+               "uses" (package-use-list object)
+               "used by" (package-used-by-list object)
+               "shadowing symbols" (package-shadowing-symbols object)
+               "exported symbols" (let ((symbols '()))
+                                    (do-external-symbols (symbol object) (push symbol symbols))
+                                    (sort symbols #'string<))))
+    (class (parts "class" ("metaclass" (type-name-text object) "name" (name-text (class-name object)))
+             "direct superclasses" (sb-mop:class-direct-superclasses object)
+             "direct subclasses" (sb-mop:class-direct-subclasses object)
+             "precedence list" (and (sb-mop:class-finalized-p object) (sb-mop:class-precedence-list object))
+             "direct slots" (sb-mop:class-direct-slots object)
+             "prototype" (and (sb-mop:class-finalized-p object) (sb-mop:class-prototype object))))
+    (function (function-anatomy object))
+    (pathname (parts "pathname" ("native" (ignore-errors (sb-ext:native-namestring object)))
+                "host" (pathname-host object) "device" (pathname-device object)
+                "directory" (pathname-directory object) "name" (pathname-name object)
+                "type" (pathname-type object) "version" (pathname-version object)))
+    (sb-ext:weak-pointer (named-parts "weak-pointer" '()
+                                      (list "value" (lambda () (sb-ext:weak-pointer-value object)))))
+    (stream (apply #'slots-anatomy "stream" object (stream-facts object)))
+    (condition (slots-anatomy "condition" object (cons "report" (describe-condition object))))
+    (structure-object (slots-anatomy "structure" object))
+    (standard-object (slots-anatomy "standard-object" object))
+    (t (make-anatomy (string-downcase (type-name-text object)) '() 0 (constantly nil)))))
+
+;;; Paths
+
+(define-condition no-such-part (error)
+  ((step :initarg :step :reader no-such-part-step)
+   (count :initarg :count :reader no-such-part-count))
+  (:report (lambda (condition stream)
+             (format stream "There is no part ~a: the object there has ~d parts."
+                     (no-such-part-step condition) (no-such-part-count condition))))
+  (:documentation "A path leads nowhere."))
+
+(defun part-at (object step)
+  "The part of OBJECT that STEP, as a part's path gives it, leads to."
+  (let* ((anatomy (anatomy object))
+         (end (position-if-not #'digit-char-p step))
+         (index (and (plusp (length step)) (not (eql end 0)) (parse-integer step :end end))))
+    (flet ((missing ()
+             (error 'no-such-part :step step :count (anatomy-count anatomy))))
+      (unless (and index
+                   (< index (anatomy-count anatomy))
+                   (or (null end) (and (hash-table-p object) (string= step "k" :start1 end))))
+        (missing))
+      (multiple-value-bind (label value present) (funcall (anatomy-part anatomy) index)
+        (unless present
+          (missing))
+        (if end label value)))))
+
+(defun part-of (object path)
+  "What PATH, steps with slashes between, leads to from OBJECT."
+  (let ((object object))
+    (dolist (step (uiop:split-string path :separator '(#\/)) object)
+      (when (plusp (length step))
+        (setf object (part-at object step))))))
+
+(defun part-json (anatomy index path package plainly)
+  "Part INDEX of ANATOMY, that of the object at PATH, as an object."
+  (flet ((text (value limit)
+           (printed-value value package limit :plainly plainly :length 20 :level 4)))
+    (multiple-value-bind (label value present)
+        (handler-case (funcall (anatomy-part anatomy) index)
+          (serious-condition (condition)
+            (values nil (format nil "(reading it signalled ~a)" (type-name-text condition)) t)))
+      (let ((here (format nil "~a~:[~;/~]~d" path (plusp (length path)) index))
+            (keyed (string= (anatomy-kind anatomy) "hash-table")))
+        (object "path" here
+                "name" (cond (keyed (text label 120))
+                             ((stringp label) label))
+                "key_path" (and keyed (not (atomic-p label)) (concatenate 'string here "k"))
+                "value" (if present (text value 200) "(unbound)")
+                "parts" (and present (not (atomic-p value)) :true))))))
+
+(defun inspection (object handle path package offset limit plainly)
+  "What is told of OBJECT, which PATH leads to from what HANDLE stands for: LIMIT of its parts, from OFFSET on."
+  (let* ((anatomy (anatomy object))
+         (count (anatomy-count anatomy)))
+    (multiple-value-bind (text cut failed) (printed-value object package 2000 :plainly plainly :length 100 :level 8)
+      (object "status" "found"
+              "handle" handle
+              "path" (given path)
+              "type" (if (arrayp object)
+                         (bounded-text (type-text (type-of object)) 300)
+                         (type-name-text object))
+              "kind" (anatomy-kind anatomy)
+              "text" text
+              "cut" (and cut :true)
+              "unprintable" (and failed :true)
+              "facts" (loop for (key . value) in (anatomy-facts anatomy)
+                            collect (object "name" key "value" (bounded-text value 500)))
+              "count" count
+              "parts" (loop for index from offset below (min count (+ offset limit))
+                            collect (part-json anatomy index path package plainly))))))
+
+(define-question "inspect" (handle path package offset limit plainly)
+  "The object that PATH leads to from what HANDLE stands for, and LIMIT of its parts, from OFFSET on."
+  (multiple-value-bind (object known before) (handle-object handle)
+    (if known
+        (handler-case
+            (inspection (part-of object path) handle path (package-named package)
+                        (parse-integer offset) (parse-integer limit) (given plainly))
+          (no-such-part (condition) (object "status" "no-part" "text" (princ-to-string condition))))
+        (object "status" (if before "gone" "unknown")))))

@@ -1,0 +1,92 @@
+;;;; A trial: code that is run to see what it does. It ends in an outcome, whatever ends it, and while its stack still stands
+;;;; it is noted where it was.
+
+(in-package :steelbank)
+
+(defstruct trial
+  "What is known of code that is being run."
+  ;; The number of its text, by which its own frames are told from others.
+  (code 0 :type unsigned-byte)
+  ;; The restarts that were there before.
+  (restarts '() :type list)
+  (warnings '() :type list)
+  (warning-count 0 :type unsigned-byte)
+  (seen (make-hash-table :test 'equal) :type hash-table)
+  ;; What its text is read from, and where each top-level form that was read begins, in characters.
+  (stream nil :type (or null stream))
+  ;; Up to where it had been read when it failed.
+  (read-to nil :type (or null unsigned-byte))
+  (starts (make-array 8 :adjustable t :fill-pointer 0) :type vector)
+  ;; What is told of the stack when it failed, a property list.
+  (stack '() :type list))
+
+(defun trial-restarts-json (trial condition)
+  "The restarts for CONDITION that the code of TRIAL, or what it called, has established, as objects."
+  (remove-duplicates
+   (loop for restart in (compute-restarts condition)
+         until (member restart (trial-restarts trial))
+         unless (eq (restart-name restart) 'abort)
+           collect (object "name" (if (restart-name restart) (symbol-name (restart-name restart)) "")
+                           "report" (bounded-text (handler-case (princ-to-string restart)
+                                                    (serious-condition () ""))
+                                                  300)))
+   :test #'equal))
+
+(defun note-stack (trial condition)
+  "Remember in TRIAL where it is, and what could be done about CONDITION; NIL: the host stops it."
+  ;; Near the end of the stack or of the heap nothing but the places is asked for.
+  (let ((short (typep condition 'storage-condition)))
+    (when (trial-stream trial)
+      (setf (trial-read-to trial) (ignore-errors (file-position (trial-stream trial)))))
+    (multiple-value-bind (frames more) (ignore-errors (user-frames (trial-code trial) :locals (not short)))
+      (setf (trial-stack trial)
+            (list :frames frames
+                  :more more
+                  :restarts (and condition (not short)
+                                 (ignore-errors (trial-restarts-json trial condition))))))))
+
+(defun failed-trial (condition)
+  "The outcome of a trial that CONDITION ended. What it had filled of the heap is garbage by now."
+  (let ((condition (true-reason condition)))
+    (when (typep condition 'storage-condition)
+      (forget-handles)
+      (let ((*checking-heap* t))
+        (sb-ext:gc :full t)))
+    (list :status "failed" :condition condition)))
+
+(defun run-trial (trial function)
+  "Call FUNCTION as TRIAL. The outcome, unless FUNCTION leaves to a place outside of the trial."
+  (catch 'end-of-trial
+    (let ((condition
+            (catch 'fault
+              (let ((*checking-heap* nil)
+                    (*note-fault* (lambda (condition) (note-stack trial condition)))
+                    (*leave-call* (lambda ()
+                                    (unless (trial-stack trial)
+                                      (note-stack trial nil))
+                                    (throw 'end-of-trial '(:status "stopped"))))
+                    (sb-ext:*invoke-debugger-hook* 'debugger-hook)
+                    (*debugger-hook* nil))
+                (setf (trial-restarts trial) (compute-restarts))
+                (with-simple-restart (abort "Give it up.")
+                  (let ((values (multiple-value-list (funcall function))))
+                    (throw 'end-of-trial (list :status "finished" :values values))))
+              (make-condition 'left-by-exit)))))
+      (failed-trial condition))))
+
+(defun trial-outcome (trial function)
+  "Call FUNCTION as TRIAL. The outcome, a property list, however it ends: :STATUS is finished, failed or stopped."
+  (let ((outcome nil))
+    (block trial
+      (unwind-protect (setf outcome (run-trial trial function))
+        (unless outcome
+          (return-from trial))))
+    (or outcome
+        (failed-trial (make-condition 'left-by-exit)))))
+
+(defun stack-json (trial)
+  "What was noted of the stack of TRIAL, as keys and values of an object."
+  (destructuring-bind (&key frames more restarts) (trial-stack trial)
+    (list "frames" frames
+          "frames_left_out" (and more (plusp more) more)
+          "restarts" restarts)))

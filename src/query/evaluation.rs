@@ -1,0 +1,237 @@
+//! evaluation: the forms of a text, one after the other, with their values, output, warnings and failure. For programs that
+//! want no more than values or an error there is [`super::evaluate`].
+
+use std::time::{Duration, Instant};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Error;
+use super::context::{Context, Places};
+use super::control::Control;
+use super::lookup::{DEFAULT_PACKAGE, find_package};
+use super::trial::{self, Code, Printed, ToldFailure, ToldFrame, TrialFailure};
+use crate::engine::{CallError, Lane, OnLisp, deadline_after};
+
+/// The question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EvaluationRequest {
+    /// The forms, as text.
+    pub code: String,
+    /// The package to read and print them in.
+    pub package: String,
+}
+
+/// How an evaluation ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EvaluationStatus {
+    /// All forms were evaluated.
+    #[default]
+    Finished,
+    /// A form failed, or could not be read.
+    Failed,
+    /// Its time was over, or it was called off.
+    Stopped,
+    /// There is no such package; nothing was evaluated.
+    NoPackage,
+}
+
+/// The answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Evaluation {
+    /// How it ended.
+    pub status: EvaluationStatus,
+    /// The values of the last form.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<Printed>,
+    /// How many values there are, if not all are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_count: Option<usize>,
+    /// What was written to the standard streams.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output: String,
+    /// Characters of output after the limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub output_dropped: u64,
+    /// What the compiler and the code warned of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warned>,
+    /// How many warnings there were, if not all are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning_count: Option<usize>,
+    /// Where reading the code failed: `code:line:column`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread_at: Option<String>,
+    /// Why it did not come to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<TrialFailure>,
+    /// How long the code ran, in milliseconds.
+    #[serde(default)]
+    pub duration_ms: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A warning.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Warned {
+    /// `error`, `warning` or `style-warning`.
+    pub severity: String,
+    /// `code:line:column`, or where in a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// What it says.
+    pub message: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Told {
+    status: EvaluationStatus,
+    #[serde(default)]
+    values: Vec<String>,
+    #[serde(default)]
+    value_count: usize,
+    failure: Option<ToldFailure>,
+    unread_at: Option<u64>,
+    #[serde(default)]
+    starts: Vec<u64>,
+    #[serde(default)]
+    warnings: Vec<ToldWarning>,
+    #[serde(default)]
+    warning_count: usize,
+    #[serde(skip)]
+    printed: Vec<Printed>,
+    #[serde(skip)]
+    output: (String, u64),
+    #[serde(skip)]
+    duration: Duration,
+}
+
+#[derive(Deserialize)]
+struct ToldWarning {
+    severity: String,
+    message: String,
+    form: Option<u32>,
+    number: Option<u32>,
+    frame: Option<ToldFrame>,
+}
+
+/// The most characters of all values together, and the fewest of each.
+const VALUES: (usize, usize) = (12_000, 200);
+
+impl EvaluationRequest {
+    /// The forms of `code`, in CL-USER.
+    pub fn new(code: impl Into<String>) -> Self {
+        Self { code: code.into(), package: DEFAULT_PACKAGE.to_owned() }
+    }
+
+    /// The package to read and print the forms in.
+    #[must_use]
+    pub fn package(mut self, package: impl Into<String>) -> Self {
+        self.package = package.into();
+        self
+    }
+
+    /// Evaluates the forms on the lane of long work, and waits.
+    ///
+    /// # Errors
+    /// It never began, or Lisp is gone. That the code fails is an answer.
+    pub fn answer(&self, context: &Context<'_>, control: &Control) -> Result<Evaluation, Error> {
+        let package = self.package_in(context);
+        let code = self.code.clone();
+        let deadline = deadline_after(control.allowed());
+        let ticket = context.lisp.submit(Lane::Work, control.allowed(), None, move |on_lisp| {
+            Ok(evaluate(&on_lisp, &package, &code, deadline))
+        });
+        Ok(self.placed(control.wait(ticket)?, context))
+    }
+
+    /// The package as Lisp calls it.
+    pub(super) fn package_in(&self, context: &Context<'_>) -> String {
+        match find_package(&context.index, &self.package) {
+            Some(package) => context.index.package_name(package).into_owned(),
+            None => self.package.to_uppercase(),
+        }
+    }
+
+    /// What Lisp told, with places.
+    pub(super) fn placed(&self, told: Told, context: &Context<'_>) -> Evaluation {
+        let code = Code::new(&self.code, &told.starts);
+        let mut places: Places<'_> = context.places();
+        let warnings = told.warnings.into_iter().map(|warning| {
+            let frame = warning.frame.unwrap_or_else(|| ToldFrame::in_code(warning.form, warning.number));
+            Warned {
+                severity: warning.severity,
+                place: frame.place(&mut places, Some(&code)),
+                message: warning.message,
+            }
+        });
+        let warnings: Vec<Warned> = warnings.collect();
+        Evaluation {
+            status: told.status,
+            value_count: (told.value_count > told.printed.len()).then_some(told.value_count),
+            values: told.printed,
+            output: told.output.0,
+            output_dropped: told.output.1,
+            warning_count: (told.warning_count > warnings.len()).then_some(told.warning_count),
+            warnings,
+            unread_at: told.unread_at.map(|index| code.at(&self.code, index)),
+            failure: told.failure.map(|failure| failure.placed(&mut places, Some(&code))),
+            duration_ms: u64::try_from(told.duration.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+impl Told {
+    /// The handle of the first value.
+    pub(super) fn first(&self) -> Option<&str> {
+        self.values.first().map(String::as_str)
+    }
+
+    /// Whether all forms were evaluated.
+    pub(super) fn finished(&self) -> bool {
+        self.status == EvaluationStatus::Finished
+    }
+}
+
+/// Evaluates `code` in `package`, by `deadline`, and prints what came of it.
+pub(super) fn evaluate(on_lisp: &OnLisp<'_>, package: &str, code: &str, deadline: Instant) -> Told {
+    on_lisp.grant(trial::PATIENCE + trial::GRACE);
+    let begun = Instant::now();
+    let left = deadline.saturating_duration_since(begun);
+    let asked = trial::ask::<Told>(on_lisp, left, "evaluate", &[package, code]);
+    let duration = begun.elapsed();
+    let mut told = match asked {
+        Ok((told, answer)) => Told { output: (answer.output, answer.output_dropped), ..told },
+        Err(error) => {
+            let (status, output) = match &error {
+                CallError::Fault(fault) => (EvaluationStatus::Failed, fault.output.clone()),
+                CallError::Interrupted => (EvaluationStatus::Stopped, String::new()),
+            };
+            Told {
+                status,
+                values: Vec::new(),
+                value_count: 0,
+                failure: Some(ToldFailure::of_call(error)),
+                unread_at: None,
+                starts: Vec::new(),
+                warnings: Vec::new(),
+                warning_count: 0,
+                printed: Vec::new(),
+                output: (output, 0),
+                duration,
+            }
+        }
+    };
+    told.duration = duration;
+    let each = (VALUES.0 / told.values.len().max(1)).max(VALUES.1);
+    told.printed = trial::print(on_lisp, package, each, &told.values);
+    if let Some(failure) = &mut told.failure {
+        failure.complete(on_lisp, package);
+    }
+    told
+}

@@ -1,0 +1,180 @@
+//! inspect: what an object is made of. The object is the value of an expression, or was told by its handle.
+
+use std::time::{Duration, Instant};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Error;
+use super::context::Context;
+use super::control::Control;
+use super::evaluation::{Evaluation, EvaluationRequest, Told, evaluate};
+use super::trial;
+use crate::engine::{CallError, Lane, OnLisp, deadline_after};
+
+/// What is inspected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// The first value of the last of these forms.
+    Expression(String),
+    /// What an earlier answer gave this handle for.
+    Handle(String),
+}
+
+/// The question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InspectRequest {
+    /// What is inspected.
+    pub subject: Subject,
+    /// The package to read and print in.
+    pub package: String,
+    /// Which of its parts is meant: steps with slashes between, as the parts of an answer have them. Empty: itself.
+    pub path: String,
+    /// How many parts to pass over.
+    pub offset: usize,
+    /// How many parts to tell of.
+    pub limit: usize,
+}
+
+/// Whether there is something to tell of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum InspectStatus {
+    /// There is.
+    #[default]
+    Found,
+    /// The handle's object was forgotten: too many others were asked about since, or the heap was full.
+    Gone,
+    /// There never was such a handle.
+    Unknown,
+    /// The path leads nowhere.
+    NoPart,
+    /// The expression failed; `evaluation` tells how.
+    Failed,
+}
+
+/// The answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Inspection {
+    /// Whether it was found.
+    pub status: InspectStatus,
+    /// What to ask about it again with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handle: Option<String>,
+    /// The path from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Its class; of an array its type.
+    #[serde(default, rename = "type", skip_serializing_if = "String::is_empty")]
+    pub kind_of: String,
+    /// What the parts are of: `list`, `hash-table`, `structure`, …
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// As it is printed; or what is wrong with the path.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// Whether it was too long to be printed whole.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
+    /// Whether printing it failed or did not end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unprintable: bool,
+    /// What there is to tell besides its parts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub facts: Vec<Fact>,
+    /// How many parts it has.
+    #[serde(default)]
+    pub count: usize,
+    /// The parts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
+    /// How the expression failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<Evaluation>,
+}
+
+/// A fact about an object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Fact {
+    /// What it is about.
+    pub name: String,
+    /// What holds.
+    pub value: String,
+}
+
+/// A part of an object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Part {
+    /// The path to it.
+    pub path: String,
+    /// The slot, the indices, or the key; left out where the path says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The path to the key, if that has parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_path: Option<String>,
+    /// As it is printed.
+    pub value: String,
+    /// Whether it has parts of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub parts: bool,
+}
+
+/// How long printing an object and its parts may take.
+const PRINTING: Duration = Duration::from_secs(3);
+
+impl InspectRequest {
+    /// The answer. An expression is evaluated on the lane of long work.
+    ///
+    /// # Errors
+    /// It never began, or Lisp is gone. That the expression fails, or that the handle is gone, is an answer.
+    pub fn answer(&self, context: &Context<'_>, control: &Control) -> Result<Inspection, Error> {
+        let evaluation = match &self.subject {
+            Subject::Expression(code) => EvaluationRequest::new(code.clone()).package(self.package.clone()),
+            Subject::Handle(_) => EvaluationRequest::new("").package(self.package.clone()),
+        };
+        let package = evaluation.package_in(context);
+        let request = self.clone();
+        let deadline = deadline_after(control.allowed());
+        let ticket = context.lisp.submit(Lane::Work, control.allowed(), None, move |on_lisp| {
+            request.on_lisp(&on_lisp, &package, deadline)
+        });
+        match control.wait(ticket)? {
+            Outcome::Inspected(inspection) => Ok(inspection),
+            Outcome::Failed(told) => Ok(Inspection {
+                status: InspectStatus::Failed,
+                evaluation: Some(evaluation.placed(*told, context)),
+                ..Inspection::default()
+            }),
+        }
+    }
+
+    fn on_lisp(&self, on_lisp: &OnLisp<'_>, package: &str, deadline: Instant) -> Result<Outcome, CallError> {
+        let handle = match &self.subject {
+            Subject::Handle(handle) => {
+                on_lisp.grant(trial::GRACE);
+                handle.clone()
+            }
+            Subject::Expression(code) => {
+                let told = evaluate(on_lisp, package, code, deadline);
+                match told.first().filter(|_| told.finished()) {
+                    Some(handle) => handle.to_owned(),
+                    None => return Ok(Outcome::Failed(Box::new(told))),
+                }
+            }
+        };
+        let (offset, limit) = (self.offset.to_string(), self.limit.to_string());
+        let inspect = |plainly: &str| {
+            let arguments = [handle.as_str(), &self.path, package, &offset, &limit, plainly];
+            trial::ask::<Inspection>(on_lisp, PRINTING, "inspect", &arguments)
+        };
+        // What a method on PRINT-OBJECT does not let end is told without it.
+        let (inspection, _) = inspect("").or_else(|_| inspect("plainly"))?;
+        Ok(Outcome::Inspected(inspection))
+    }
+}
+
+enum Outcome {
+    Inspected(Inspection),
+    Failed(Box<Told>),
+}

@@ -1,0 +1,369 @@
+//! Code that is run to see what it does: how it ended, where it was then, and its values, printed within limits.
+//!
+//! Lisp keeps objects by handles. Printing runs the user's methods, so it is asked for in calls of its own, which are
+//! stopped if they do not end: what cannot be printed costs its own text, and nothing else.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::context::Places;
+use super::read_json;
+use crate::engine::{Answer, CallError, OnLisp, Operation};
+use steelbank_reader::lines::Lines;
+use steelbank_reader::{Dialect, Features, LispText};
+
+/// How long after its time code is left to end by its own clean-up.
+pub(super) const PATIENCE: Duration = Duration::from_millis(300);
+/// How long printing may take after that.
+pub(super) const GRACE: Duration = Duration::from_secs(8);
+/// How long all values of an answer may take to print together, and one of them, when those cannot.
+const PRINTING: [Duration; 2] = [Duration::from_secs(2), Duration::from_millis(500)];
+/// After so long nobody's printing is tried any more.
+const ENOUGH: Duration = Duration::from_secs(6);
+
+/// The most characters of a local variable's value.
+const LOCAL: usize = 120;
+
+/// A value as it is told.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Printed {
+    /// As it is printed.
+    pub text: String,
+    /// Whether it was too long to be printed whole.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
+    /// Whether its printing failed or did not end.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unprintable: bool,
+    /// What `inspect` takes, unless the text says all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handle: Option<String>,
+}
+
+/// Why code did not come to its end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TrialFailure {
+    /// The class of it: `error`, `interrupted`, `exit-refused`, `stack-exhausted`, `heap-exhausted`, …
+    pub kind: String,
+    /// The condition's type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
+    /// The condition's report.
+    pub report: String,
+    /// What `inspect` takes, for the condition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handle: Option<String>,
+    /// The restarts that the code had established, innermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub restarts: Vec<Restart>,
+    /// The frames of the user's code, innermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub backtrace: Vec<Frame>,
+    /// How many more frames there were.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub frames_left_out: u64,
+}
+
+/// A way to go on that the code offered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Restart {
+    /// Its name; empty if it has none.
+    #[serde(default)]
+    pub name: String,
+    /// What it would do.
+    #[serde(default)]
+    pub report: String,
+}
+
+/// A call that had not returned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Frame {
+    /// The function.
+    pub function: String,
+    /// `file:line:column`, or `code:line:column` in the code that was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// How many calls of this place stood one upon the other, if more than one.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub times: u64,
+    /// Its variables that had values.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub locals: Vec<Local>,
+}
+
+/// A local variable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Local {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// What `inspect` takes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handle: Option<String>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A failure as Lisp tells it.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct ToldFailure {
+    kind: String,
+    condition: Option<String>,
+    handle: Option<String>,
+    #[serde(default)]
+    frames: Vec<ToldFrame>,
+    #[serde(default)]
+    frames_left_out: u64,
+    #[serde(default)]
+    restarts: Vec<Restart>,
+    #[serde(default)]
+    report: String,
+}
+
+/// A frame as Lisp tells it.
+#[derive(Debug, Default, Clone, Deserialize)]
+pub(super) struct ToldFrame {
+    name: String,
+    file: Option<String>,
+    write_date: Option<u64>,
+    #[serde(default)]
+    code: bool,
+    form: Option<u32>,
+    number: Option<u32>,
+    #[serde(default)]
+    times: u64,
+    #[serde(default)]
+    locals: Vec<ToldLocal>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct ToldLocal {
+    name: String,
+    handle: String,
+    #[serde(skip)]
+    value: Option<Printed>,
+}
+
+/// Asks the Lisp half a question on its own thread.
+pub(super) fn ask<T: DeserializeOwned>(
+    on_lisp: &OnLisp<'_>,
+    within: Duration,
+    name: &str,
+    arguments: &[&str],
+) -> Result<(T, Answer), CallError> {
+    let all: Vec<&str> = std::iter::once(name).chain(arguments.iter().copied()).collect();
+    let answer = on_lisp.call_within(within, Operation::Ask, &all)?;
+    let told = read_json(&answer.octets).map_err(|error| {
+        CallError::Fault(crate::engine::Fault {
+            kind: crate::engine::FaultKind::Misuse,
+            message: error.to_string(),
+            condition: None,
+            output: String::new(),
+        })
+    })?;
+    Ok((told, answer))
+}
+
+/// Prints what `handles` stand for in `package`, at most `limit` characters of each. What cannot be printed says so.
+pub(super) fn print(on_lisp: &OnLisp<'_>, package: &str, limit: usize, handles: &[String]) -> Vec<Printed> {
+    if handles.is_empty() {
+        return Vec::new();
+    }
+    let begun = Instant::now();
+    let limit = limit.to_string();
+    let print = |within: Duration, plainly: &str, handles: &[String]| {
+        let all: Vec<&str> =
+            [package, &limit, plainly].into_iter().chain(handles.iter().map(String::as_str)).collect();
+        ask::<Vec<Printed>>(on_lisp, within, "print-values", &all)
+            .ok()
+            .filter(|(told, _)| told.len() == handles.len())
+    };
+    if let Some((told, _)) = print(PRINTING[0], "", handles) {
+        return told;
+    }
+    let mut told = Vec::new();
+    for handle in handles {
+        let one = std::slice::from_ref(handle);
+        let found = (begun.elapsed() < ENOUGH).then(|| print(PRINTING[1], "", one)).flatten();
+        let found = found.or_else(|| print(PRINTING[1], "plainly", one));
+        told.extend(found.map_or_else(
+            || {
+                vec![Printed {
+                    text: "#<not printed>".to_owned(),
+                    unprintable: true,
+                    handle: Some(handle.clone()),
+                    cut: false,
+                }]
+            },
+            |(told, _)| told,
+        ));
+    }
+    told
+}
+
+#[derive(Deserialize)]
+struct Reported {
+    report: String,
+}
+
+impl ToldFailure {
+    /// A failure of which Lisp could tell nothing more.
+    pub(super) fn of_call(error: CallError) -> Self {
+        match error {
+            CallError::Fault(fault) => Self {
+                kind: kind_of(&fault),
+                condition: fault.condition,
+                report: fault.message,
+                ..Self::default()
+            },
+            CallError::Interrupted => Self {
+                kind: "interrupted".to_owned(),
+                report: "It was stopped, and could not tell where it was.".to_owned(),
+                ..Self::default()
+            },
+        }
+    }
+
+    /// Asks for what must be printed: the report, and the local variables.
+    pub(super) fn complete(&mut self, on_lisp: &OnLisp<'_>, package: &str) {
+        if let Some(handle) = &self.handle {
+            self.report = match ask::<Reported>(on_lisp, PRINTING[0], "report-condition", &[handle]) {
+                Ok((told, _)) => told.report,
+                Err(_) => "The condition's report did not come to its end.".to_owned(),
+            };
+        } else if self.kind == "interrupted" && self.report.is_empty() {
+            self.report = "Its time was over; it was stopped.".to_owned();
+        }
+        let mut locals: Vec<&mut ToldLocal> =
+            self.frames.iter_mut().flat_map(|frame| &mut frame.locals).collect();
+        let handles: Vec<String> = locals.iter().map(|local| local.handle.clone()).collect();
+        for (local, value) in locals.iter_mut().zip(print(on_lisp, package, LOCAL, &handles)) {
+            local.value = Some(value);
+        }
+    }
+
+    /// The failure with places. `code` is the code that was given, if any was.
+    pub(super) fn placed(self, places: &mut Places<'_>, code: Option<&Code<'_>>) -> TrialFailure {
+        TrialFailure {
+            kind: self.kind,
+            condition: self.condition,
+            report: self.report,
+            handle: self.handle,
+            restarts: self.restarts,
+            backtrace: self.frames.into_iter().map(|frame| frame.placed(places, code)).collect(),
+            frames_left_out: self.frames_left_out,
+        }
+    }
+}
+
+fn kind_of(fault: &crate::engine::Fault) -> String {
+    let kind = serde_json::to_value(fault.kind).unwrap_or_default();
+    kind.as_str().unwrap_or("error").to_owned()
+}
+
+impl ToldFrame {
+    /// A place in the code that was given.
+    pub(super) fn in_code(form: Option<u32>, number: Option<u32>) -> Self {
+        Self { code: true, form, number, ..Self::default() }
+    }
+
+    /// `file:line:column`, as far as it is known.
+    pub(super) fn place(&self, places: &mut Places<'_>, code: Option<&Code<'_>>) -> Option<String> {
+        if self.code {
+            return code.and_then(|code| code.place(self.form?, self.number?));
+        }
+        let file = self.file.as_deref()?;
+        Some(places.of_form(Path::new(file), self.write_date, self.form, self.number))
+    }
+
+    fn placed(self, places: &mut Places<'_>, code: Option<&Code<'_>>) -> Frame {
+        Frame {
+            place: self.place(places, code),
+            function: self.name,
+            times: self.times,
+            locals: self
+                .locals
+                .into_iter()
+                .map(|local| {
+                    let value = local.value.unwrap_or_default();
+                    Local { name: local.name.to_lowercase(), value: value.text, handle: value.handle }
+                })
+                .collect(),
+        }
+    }
+}
+
+/// The text of code that was given, in which forms have places.
+pub(super) struct Code<'a> {
+    octets: &'a [u8],
+    text: LispText,
+    lines: Lines,
+    /// Where each top-level form, or the white space before it, begins: in octets.
+    starts: Vec<u32>,
+}
+
+impl<'a> Code<'a> {
+    /// `source`, whose top-level forms begin at `starts`, in characters.
+    pub(super) fn new(source: &'a str, starts: &[u64]) -> Self {
+        let octets = source.as_bytes();
+        let mut indices = source.char_indices().map(|(index, _)| index).chain([octets.len()]).enumerate();
+        let mut at = |wanted: u64| {
+            let found = indices.find(|(character, _)| *character as u64 >= wanted);
+            u32::try_from(found.map_or(octets.len(), |(_, index)| index)).unwrap_or(u32::MAX)
+        };
+        let mut starts: Vec<u64> = starts.to_vec();
+        starts.dedup();
+        let starts = starts.into_iter().map(&mut at).collect();
+        Self {
+            octets,
+            text: LispText::read(octets, Dialect::CommonLisp, &Features::sbcl()),
+            lines: Lines::new(octets),
+            starts,
+        }
+    }
+
+    /// `code:line:column` of the sub-form `number` of the top-level form `form`.
+    fn place(&self, form: u32, number: u32) -> Option<String> {
+        let start = *self.starts.get(form as usize)?;
+        let top = self.text.toplevel().iter().find(|top| top.span.start >= start)?;
+        let span = self.text.numbered(top, number).map_or(top.span, |form| form.span);
+        Some(self.shown(span.start))
+    }
+
+    /// `code:line:column` of the character `index`.
+    pub(super) fn at(&self, source: &str, index: u64) -> String {
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        let octet = source.char_indices().nth(index).map_or(self.octets.len(), |(octet, _)| octet);
+        self.shown(u32::try_from(octet).unwrap_or(u32::MAX))
+    }
+
+    fn shown(&self, octet: u32) -> String {
+        let (line, column) = self.lines.position(self.octets, octet);
+        format!("code:{line}:{column}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_of_code_have_lines_and_columns() {
+        let source = "(list \"ä\")\n\n(defun f (x)\n  (car x))";
+        let code = Code::new(source, &[0, 10, 34]);
+        assert_eq!(code.place(0, 0).as_deref(), Some("code:1:1"));
+        assert_eq!(code.place(1, 2).as_deref(), Some("code:4:3"));
+        assert_eq!(code.place(1, 99).as_deref(), Some("code:3:1"));
+        assert_eq!(code.place(7, 0), None);
+        assert_eq!(code.at(source, 12), "code:3:1");
+        assert_eq!(code.at(source, 999), "code:4:11");
+    }
+}

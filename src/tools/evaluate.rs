@@ -1,0 +1,116 @@
+//! The tool evaluate: what forms do, with everything that can be told of it.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::arguments::{Timeout, default_package};
+use super::trial::{failure_text, in_scratch, take_lists};
+use super::{About, Answer, Call, Effect, Failure, Outcome, Permission, Session, Tool};
+use crate::query::evaluation::{Evaluation, EvaluationRequest, EvaluationStatus};
+use crate::query::trial::{Frame, Restart};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// The forms; any number.
+    code: String,
+    /// The package to read and print them in.
+    #[serde(default = "default_package")]
+    package: String,
+    /// Evaluate in a copy of the image that is thrown away afterwards.
+    #[serde(default)]
+    scratch: bool,
+    #[serde(flatten)]
+    timeout: Timeout,
+}
+
+/// The answer's schema: the lists of the failure stand in the answer itself, where they can be cut.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Shape {
+    #[serde(flatten)]
+    evaluation: Evaluation,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    backtrace: Vec<Frame>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    restarts: Vec<Restart>,
+}
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "evaluate",
+        title: "Evaluate Lisp forms",
+        description: "Reads and evaluates Lisp forms in the image, in order. Answers all values of the last, what was \
+            printed, and warnings with their places; of an error the condition, its report, the restarts, and a \
+            backtrace of the user's frames with places and local variables. Values have handles that inspect takes. \
+            Definitions stay, unless scratch is true. Only if the server was started with --allow-eval.",
+        effect: Effect::Runs,
+    };
+    Tool::new::<Arguments, Shape>(about, evaluate).needs(Permission::Eval).of_image()
+}
+
+/// The most characters of output in an answer that must fit.
+const OUTPUT: usize = 12_000;
+
+fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+    let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
+    if given.scratch {
+        let arguments = json!({ "code": given.code, "package": given.package });
+        return in_scratch(session, "evaluate", arguments, &control, call);
+    }
+    let request = EvaluationRequest::new(given.code).package(given.package.clone());
+    let mut evaluation = session.bank()?.evaluation(&request, &control)?;
+    if call.budget() != usize::MAX
+        && let Some((at, _)) = evaluation.output.char_indices().nth(OUTPUT)
+    {
+        evaluation.output_dropped += evaluation.output[at..].chars().count() as u64;
+        evaluation.output.truncate(at);
+    }
+    let outcome = match evaluation.status {
+        EvaluationStatus::Finished => Outcome::Answered,
+        EvaluationStatus::Failed | EvaluationStatus::Stopped => Outcome::Failed,
+        EvaluationStatus::NoPackage => Outcome::NotFound,
+    };
+    let mut answer = Answer::new(text(&evaluation, &given.package), &evaluation, outcome)?;
+    take_lists(&mut answer.structured);
+    Ok(answer)
+}
+
+fn text(evaluation: &Evaluation, package: &str) -> String {
+    if evaluation.status == EvaluationStatus::NoPackage {
+        return format!("Package {package} not found. Nothing was evaluated.");
+    }
+    let mut text = match (&evaluation.failure, &evaluation.unread_at) {
+        (Some(failure), Some(place)) => format!("{place}: {}", failure_text(failure)),
+        (Some(failure), None) => failure_text(failure),
+        (None, _) if evaluation.values.is_empty() => "; No values".to_owned(),
+        (None, _) => {
+            let values: Vec<&str> = evaluation.values.iter().map(|value| value.text.as_str()).collect();
+            values.join("\n")
+        }
+    };
+    for value in &evaluation.values {
+        if let Some(handle) = &value.handle {
+            let cut = if value.cut { ", cut" } else { "" };
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n  ({handle}{cut})");
+        }
+    }
+    if !evaluation.warnings.is_empty() {
+        text.push_str("\n\nWarnings:");
+        for warning in &evaluation.warnings {
+            let place = warning.place.as_deref().map(|place| format!("{place}: ")).unwrap_or_default();
+            let message = warning.message.replace('\n', "\n    ");
+            let _ = write!(text, "\n  {place}{}: {message}", warning.severity);
+        }
+    }
+    if !evaluation.output.is_empty() {
+        let _ = write!(text, "\n\nOutput:\n{}", evaluation.output.trim_end());
+        if evaluation.output_dropped > 0 {
+            let _ = write!(text, "\n... {} more characters", evaluation.output_dropped);
+        }
+    }
+    text
+}

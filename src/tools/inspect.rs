@@ -1,0 +1,123 @@
+//! The tool inspect: what an object is made of.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::arguments::{Timeout, default_package};
+use super::page::{Page, Paging};
+use super::trial::failure_text;
+use super::{About, Answer, Call, Effect, Failure, Outcome, Permission, Session, Tool};
+use crate::query::inspect::{InspectRequest, InspectStatus, Inspection, Subject};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// A form: its value is inspected.
+    #[serde(default)]
+    expression: String,
+    /// Or a handle that evaluate or inspect gave.
+    #[serde(default)]
+    handle: String,
+    /// Which part of it: the `path` of a part in an earlier answer, as 2/0. Left out: itself.
+    #[serde(default)]
+    path: String,
+    /// The package to read and print in.
+    #[serde(default = "default_package")]
+    package: String,
+    #[serde(flatten)]
+    paging: Paging,
+    #[serde(flatten)]
+    timeout: Timeout,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Listed {
+    #[serde(flatten)]
+    inspection: Inspection,
+    #[serde(flatten)]
+    page: Page,
+}
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "inspect",
+        title: "Inspect an object",
+        description: "Shows what an object is made of: type, printed form, and its parts (elements, keys and values, \
+            slots, closed-over values, …), each with a path that leads on. The object is the value of an expression, or \
+            what a handle of evaluate stands for. Only if the server was started with --allow-eval.",
+        effect: Effect::Runs,
+    };
+    Tool::new::<Arguments, Listed>(about, inspect).needs(Permission::Eval).of_image().turns_pages()
+}
+
+fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+    let subject = match (given.expression.trim().is_empty(), given.handle.is_empty()) {
+        (false, true) => Subject::Expression(given.expression),
+        (true, false) => Subject::Handle(given.handle),
+        _ => return Err(Failure::Arguments("Give either an expression or a handle.".to_owned())),
+    };
+    let offset = given.paging.offset()?;
+    let request = InspectRequest {
+        subject,
+        package: given.package,
+        path: given.path,
+        offset,
+        limit: given.paging.limit,
+    };
+    let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
+    let mut inspection = session.bank()?.inspect(&request, &control)?;
+    let outcome = match inspection.status {
+        InspectStatus::Found => Outcome::Answered,
+        InspectStatus::Failed => Outcome::Failed,
+        InspectStatus::Gone | InspectStatus::Unknown | InspectStatus::NoPart => Outcome::NotFound,
+    };
+    let parts = std::mem::take(&mut inspection.parts);
+    let (parts, page) = given.paging.fit(parts, inspection.count, offset);
+    inspection.parts = parts;
+    let text = text(&inspection, &request.subject, &page);
+    Answer::new(text, &Listed { inspection, page }, outcome)
+}
+
+fn text(inspection: &Inspection, subject: &Subject, page: &Page) -> String {
+    let asked = match subject {
+        Subject::Expression(_) => "",
+        Subject::Handle(handle) => handle,
+    };
+    match inspection.status {
+        InspectStatus::Gone => {
+            return format!(
+                "The object of {asked} was forgotten since: only so many are kept. Evaluate again."
+            );
+        }
+        InspectStatus::Unknown => return format!("No object has the handle {asked}."),
+        InspectStatus::NoPart => return inspection.text.clone(),
+        InspectStatus::Failed => {
+            let failure = inspection.evaluation.as_ref().and_then(|evaluation| evaluation.failure.as_ref());
+            return failure.map_or_else(|| "The expression has no value.".to_owned(), failure_text);
+        }
+        InspectStatus::Found => (),
+    }
+    let mut text = format!("{}: {}", inspection.kind, inspection.text);
+    if inspection.cut {
+        text.push_str("...");
+    }
+    if let Some(handle) = &inspection.handle {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n  ({}, handle {handle})", inspection.kind_of);
+    }
+    for fact in &inspection.facts {
+        let _ = write!(text, "\n  {}: {}", fact.name, fact.value.replace('\n', "\n    "));
+    }
+    if !inspection.parts.is_empty() {
+        text.push_str("\n\nParts:");
+        for part in &inspection.parts {
+            let name = part.name.as_deref().map(|name| format!("{name} = ")).unwrap_or_default();
+            let on = if part.parts { " ..." } else { "" };
+            let _ = write!(text, "\n  {}: {name}{}{on}", part.path, part.value.replace('\n', "\n    "));
+        }
+    }
+    text.push_str(&page.rest(inspection.parts.len()));
+    text
+}

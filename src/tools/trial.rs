@@ -1,0 +1,100 @@
+//! What the tools that run code share: how a failure reads, and trying in a scratch image.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+use super::{Answer, Call, Failure, Outcome, Progress, Session};
+use crate::query::control::Control;
+use crate::query::trial::{Frame, TrialFailure};
+use crate::scratch::{ScratchError, ScratchOutcome};
+
+/// Calls `tool` in a scratch image, which is thrown away. Handles of objects in it would be good for nothing.
+pub(super) fn in_scratch(
+    session: &Session,
+    tool: &str,
+    arguments: Value,
+    control: &Control,
+    call: &Call,
+) -> Result<Answer, Failure> {
+    let answer = session.bank()?.call_in_scratch(tool, arguments, control, |news| {
+        call.report(Progress { what: news.what, path: news.path, done: news.done, total: news.total });
+    });
+    let mut answer = answer.map_err(scratch_failure)?;
+    forget_handles(&mut answer.structured);
+    let outcome = match answer.outcome {
+        ScratchOutcome::Answered => Outcome::Answered,
+        ScratchOutcome::NotFound => Outcome::NotFound,
+        ScratchOutcome::Failed => Outcome::Failed,
+    };
+    Answer::new(answer.text, &answer.structured, outcome)
+}
+
+/// Takes the handles out of `value`.
+fn forget_handles(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            object.remove("handle");
+            object.values_mut().for_each(forget_handles);
+        }
+        Value::Array(array) => array.iter_mut().for_each(forget_handles),
+        _ => (),
+    }
+}
+
+/// The scratch image's trouble as a tool's.
+pub(super) fn scratch_failure(error: ScratchError) -> Failure {
+    match error {
+        ScratchError::Overlay { .. } => Failure::Arguments(format!("{error}.")),
+        ScratchError::Call(message) => Failure::Engine(message),
+        other => Failure::Engine(super::words::sentence(&other.to_string())),
+    }
+}
+
+/// What a structured answer says of a failure beside its lists, which stand in the answer itself to be cut there.
+pub(super) fn take_lists(structured: &mut Value) {
+    let Value::Object(answer) = structured else { return };
+    let Some(Value::Object(failure)) = answer.get_mut("failure") else { return };
+    let lists: Map<String, Value> = ["backtrace", "restarts"]
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), failure.remove(name)?)))
+        .collect();
+    answer.extend(lists);
+}
+
+/// `failure` for people.
+pub(super) fn failure_text(failure: &TrialFailure) -> String {
+    let mut text = failure.report.clone();
+    if let Some(condition) = &failure.condition {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n  [{condition}]");
+    }
+    for restart in &failure.restarts {
+        let name = if restart.name.is_empty() { "(no name)" } else { &restart.name };
+        let _ = write!(text, "\n  restart {name}: {}", restart.report);
+    }
+    if !failure.backtrace.is_empty() {
+        text.push_str("\n\nBacktrace:");
+        for frame in &failure.backtrace {
+            text.push_str(&frame_text(frame));
+        }
+        if failure.frames_left_out > 0 {
+            let _ = write!(text, "\n  and {} more", failure.frames_left_out);
+        }
+    }
+    text
+}
+
+fn frame_text(frame: &Frame) -> String {
+    let mut text = match &frame.place {
+        Some(place) => format!("\n  {place}: {}", frame.function),
+        None => format!("\n  {}", frame.function),
+    };
+    if frame.times > 0 {
+        let _ = write!(text, " ({} times)", frame.times);
+    }
+    for local in &frame.locals {
+        let _ = write!(text, "\n      {} = {}", local.name, local.value.replace('\n', "\n        "));
+    }
+    text
+}
