@@ -107,6 +107,7 @@ for era in legacy modern; do
             rename) call "$tool" '{"name": "sample::callee", "new_name": "called"}' 'sample.lisp' ;;
             restart-lisp) call "$tool" '{}' '"isError": false' ;;
             evaluate) call "$tool" '{"code": "(+ 1 2)"}' '3' ;;
+            inspect) call "$tool" '{"expression": "(list 1 2)"}' '"kind": "list"' ;;
             impact) call "$tool" '{"names": ["cl:mapcar"]}' '"isError": false' ;;
             edit-definition) call "$tool" '{"path": "sample.lisp", "definition": "caller", "operation": "replace", "text": "(defun caller (x) (callee x))"}' '"isError": false' ;;
             check-structure) call "$tool" '{"path": "sample.lisp"}' '"isError": false' ;;

@@ -66,6 +66,9 @@
 (defmethod sb-gray:stream-line-column ((stream empty-input))
   nil)
 
+(defmethod sb-gray:stream-line-length ((stream empty-input))
+  nil)
+
 (defmacro with-streams ((output input) &body body)
   "Run BODY with every standard stream reading from INPUT and writing to OUTPUT."
   (let ((both (gensym "BOTH")))

@@ -25,7 +25,8 @@
   (let ((severity (severity condition)))
     (when severity
       (let* ((frame (and (null position)
-                         (first (ignore-errors (user-frames (trial-code trial) :locals nil)))))
+                         (first (with-form-frame
+                                 trial (ignore-errors (user-frames (trial-code trial) :locals nil))))))
              (warning (object "severity" severity
                               "message" (condition-text condition)
                               "form" (getf position :form)
@@ -84,10 +85,12 @@ both. The values of the last call."
                 :file-info (sb-c::make-file-info :%truename :lisp :forms forms :positions (trial-starts trial))))
          (end (list nil))
          (values '()))
-    (with-input-from-string (stream text)
+    ;; Not on the stack: the condition that is kept may name it.
+    (let ((stream (make-string-input-stream text)))
       (setf (trial-stream trial) stream)
       (loop
         (vector-push-extend (file-position stream) (trial-starts trial))
+        (setf (trial-form trial) nil)
         (let ((form (read stream nil end)))
           (when (eq form end)
             (return (values-list values)))
@@ -95,7 +98,8 @@ both. The values of the last call."
                 (sb-c::*source-info* info)
                 ;; Nothing is being compiled unless the compiler says so.
                 (sb-c::*current-path* nil))
-            (setf values
+            (setf (trial-form trial) index
+                  values
                   (multiple-value-list
                    (sb-c::with-source-paths
                      (sb-c::find-source-paths form index)

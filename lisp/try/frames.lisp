@@ -55,36 +55,53 @@
                           (make-handle (keepable (handler-case (sb-di:debug-var-value variable frame)
                                                    (error () "(not known)"))))))))
 
-(defun frame-name (frame in-code)
-  "The name of FRAME's function; IN-CODE, if it is of the code that is evaluated just now."
-  (let ((name (sb-di:debug-fun-name (sb-di:frame-debug-fun frame))))
-    (if (and in-code (typep name '(cons (eql lambda) (cons null (cons (eql :in))))))
+(defun function-text (debug-fun in-code)
+  "The name of the function DEBUG-FUN; IN-CODE, if it is of the code that is evaluated just now."
+  (let ((name (sb-di:debug-fun-name debug-fun)))
+    (if (and in-code (typep name '(cons (eql lambda) (cons null (or null (cons (eql :in)))))))
         "top-level form"
         (name-text name))))
 
-(defun user-frame (frame own code locals)
-  "FRAME as an object, or NIL if it is SBCL's or ours. CODE is the number of the code that is evaluated just now. LOCALS:
-whether its variables are told."
-  (let* ((location (sb-di:frame-code-location frame))
-         (source (ignore-errors (sb-di:code-location-debug-source location)))
+(defun user-frame (debug-fun location own code locals)
+  "The call of DEBUG-FUN that stands at LOCATION as an object, or NIL if it is SBCL's or ours. CODE is the number of the code
+that is evaluated just now. LOCALS is a function that returns the variables' names and handles."
+  (let* ((source (ignore-errors (sb-di:code-location-debug-source location)))
          (name (and source (sb-di:debug-source-namestring source)))
-         (in-code (and source (getf (sb-c::debug-source-plist source) :steelbank-code)))
-         (debug-fun (sb-di:frame-debug-fun frame)))
+         (in-code (and source (eql code (getf (sb-c::debug-source-plist source) :steelbank-code)))))
     (unless (or (null source)
                 (typep debug-fun 'sb-di::bogus-debug-fun)
                 (own-frame-p name own))
-      (destructuring-bind (&key form number) (or (code-location-place location)
-                                                 (code-location-place
-                                                  (ignore-errors (sb-di:debug-fun-start-location debug-fun))))
-        (object "name" (frame-name frame (eql in-code code))
+      (destructuring-bind (&key form number)
+          (or (code-location-place location)
+              (code-location-place (ignore-errors (sb-di:debug-fun-start-location debug-fun))))
+        (object "name" (function-text debug-fun in-code)
                 "file" (and (stringp name)
                             (or (ignore-errors (sb-ext:native-namestring (truename name))) name))
                 "write_date" (and (stringp name) (sb-di:debug-source-created source))
-                "code" (and (eql in-code code) :true)
+                "code" (and in-code :true)
                 "form" form "number" number
-                "locals" (and locals
-                              (loop for (variable . handle) in (frame-locals frame)
-                                    collect (object "name" variable "handle" handle))))))))
+                "locals" (loop for (variable . handle) in (funcall locals)
+                               collect (object "name" variable "handle" handle)))))))
+
+(defun routine-caller (frame own code)
+  "What called the assembly routine that was interrupted in FRAME, as an object: SBCL takes its frame for the routine's. Its
+return address is on top of the stack."
+  (let ((context (sb-di::compiled-frame-escaped frame)))
+    (when context
+      (let* ((address (sb-sys:sap-ref-word (sb-sys:int-sap (sb-vm:context-register context sb-vm::rsp-offset)) 0))
+             (component (sb-di::code-header-from-pc address)))
+        (when (typep component 'sb-kernel:code-component)
+          (let* ((offset (- address (sb-sys:sap-int (sb-kernel:code-instructions component))))
+                 (debug-fun (sb-di::debug-fun-from-pc component offset)))
+            (user-frame debug-fun (sb-di::code-location-from-pc debug-fun offset nil) own code (constantly '()))))))))
+
+(defun told-frame (frame own code locals)
+  "FRAME as an object; see USER-FRAME."
+  (let ((debug-fun (sb-di:frame-debug-fun frame)))
+    (if (typep debug-fun 'sb-di::bogus-debug-fun)
+        (ignore-errors (routine-caller frame own code))
+        (user-frame debug-fun (sb-di:frame-code-location frame) own code
+                    (lambda () (and locals (frame-locals frame)))))))
 
 (defun same-frame-p (one other)
   "True if ONE and OTHER, objects, are calls at the same place."
@@ -102,7 +119,7 @@ place one after the other only the innermost is told, and their number."
                      times 1))))
       (sb-debug:map-backtrace
        (lambda (frame)
-         (let ((told (ignore-errors (user-frame frame own code (and locals (< count *frames-with-locals*))))))
+         (let ((told (ignore-errors (told-frame frame own code (and locals (< count *frames-with-locals*))))))
            (cond ((null told))
                  ((and frames (zerop more) (same-frame-p told (first frames)))
                   (incf times))

@@ -25,7 +25,9 @@ was cut; third, whether it could not be printed. With PLAINLY nobody's code runs
           (let* ((stream (make-instance 'limited-output :limit limit :when-full (lambda () (throw 'enough t))))
                  (cut (catch 'enough
                         (with-plain-printing
-                          (let ((*print-length* length) (*print-level* level) (*print-circle* t)
+                          (let ((*print-length* length) (*print-level* level)
+                                ;; In a short text, what is shared only obscures.
+                                (*print-circle* (> limit 200))
                                 (*read-default-float-format* 'single-float)
                                 (*package* package))
                             (prin1 object stream)))

@@ -17,6 +17,8 @@
   ;; Up to where it had been read when it failed.
   (read-to nil :type (or null unsigned-byte))
   (starts (make-array 8 :adjustable t :fill-pointer 0) :type vector)
+  ;; The number of the top-level form that is being evaluated.
+  (form nil :type (or null unsigned-byte))
   ;; What is told of the stack when it failed, a property list.
   (stack '() :type list))
 
@@ -32,6 +34,15 @@
                                                   300)))
    :test #'equal))
 
+(defun with-form-frame (trial frames)
+  "FRAMES, with one for the top-level form that TRIAL evaluates, if a tail call took its place."
+  (if (or (null (trial-form trial))
+          (find "top-level form" frames
+                :key (lambda (frame) (cdr (assoc "name" (rest frame) :test #'string=))) :test #'string=))
+      frames
+      (append frames
+              (list (object "name" "top-level form" "code" :true "form" (trial-form trial) "number" 0)))))
+
 (defun note-stack (trial condition)
   "Remember in TRIAL where it is, and what could be done about CONDITION; NIL: the host stops it."
   ;; Near the end of the stack or of the heap nothing but the places is asked for.
@@ -40,10 +51,16 @@
       (setf (trial-read-to trial) (ignore-errors (file-position (trial-stream trial)))))
     (multiple-value-bind (frames more) (ignore-errors (user-frames (trial-code trial) :locals (not short)))
       (setf (trial-stack trial)
-            (list :frames frames
+            (list :frames (with-form-frame trial frames)
                   :more more
                   :restarts (and condition (not short)
                                  (ignore-errors (trial-restarts-json trial condition))))))))
+
+(defun leave-trial (trial)
+  "Leave TRIAL, because the host wants it to end."
+  (unless (trial-stack trial)
+    (note-stack trial nil))
+  (throw 'end-of-trial '(:status "stopped")))
 
 (defun failed-trial (condition)
   "The outcome of a trial that CONDITION ended. What it had filled of the heap is garbage by now."
@@ -61,10 +78,7 @@
             (catch 'fault
               (let ((*checking-heap* nil)
                     (*note-fault* (lambda (condition) (note-stack trial condition)))
-                    (*leave-call* (lambda ()
-                                    (unless (trial-stack trial)
-                                      (note-stack trial nil))
-                                    (throw 'end-of-trial '(:status "stopped"))))
+                    (*leave-call* (lambda () (leave-trial trial)))
                     (sb-ext:*invoke-debugger-hook* 'debugger-hook)
                     (*debugger-hook* nil))
                 (setf (trial-restarts trial) (compute-restarts))

@@ -145,7 +145,7 @@ impl EvaluationRequest {
         let code = self.code.clone();
         let deadline = deadline_after(control.allowed());
         let ticket = context.lisp.submit(Lane::Work, control.allowed(), None, move |on_lisp| {
-            Ok(evaluate(&on_lisp, &package, &code, deadline))
+            Ok(evaluate(on_lisp, &package, &code, deadline))
         });
         Ok(self.placed(control.wait(ticket)?, context))
     }

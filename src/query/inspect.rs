@@ -137,10 +137,10 @@ impl InspectRequest {
         let request = self.clone();
         let deadline = deadline_after(control.allowed());
         let ticket = context.lisp.submit(Lane::Work, control.allowed(), None, move |on_lisp| {
-            request.on_lisp(&on_lisp, &package, deadline)
+            request.on_lisp(on_lisp, &package, deadline)
         });
         match control.wait(ticket)? {
-            Outcome::Inspected(inspection) => Ok(inspection),
+            Outcome::Inspected(inspection) => Ok(*inspection),
             Outcome::Failed(told) => Ok(Inspection {
                 status: InspectStatus::Failed,
                 evaluation: Some(evaluation.placed(*told, context)),
@@ -170,11 +170,11 @@ impl InspectRequest {
         };
         // What a method on PRINT-OBJECT does not let end is told without it.
         let (inspection, _) = inspect("").or_else(|_| inspect("plainly"))?;
-        Ok(Outcome::Inspected(inspection))
+        Ok(Outcome::Inspected(Box::new(inspection)))
     }
 }
 
 enum Outcome {
-    Inspected(Inspection),
+    Inspected(Box<Inspection>),
     Failed(Box<Told>),
 }

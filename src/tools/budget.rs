@@ -1,7 +1,7 @@
 //! Answers that fit into a model's context: cut between entries, at a cursor that continues.
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::arguments::wrong_cursor;
 use super::call::{Answer, Failure};
@@ -43,12 +43,6 @@ pub(super) fn length<T: Serialize + ?Sized>(value: &T) -> usize {
     // Counting cannot fail.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
-}
-
-/// Adds what [`cut`] may add to an answer's schema.
-pub(super) fn extend_output(properties: &mut Map<String, Value>) {
-    properties.entry("cursor").or_insert_with(|| json!({ "type": "string" }));
-    properties.entry("left_out").or_insert_with(|| json!({ "type": "integer" }));
 }
 
 /// Where a cut answer of a tool that does not turn pages itself goes on: in which of its lists, after how many
@@ -174,6 +168,8 @@ fn cut_text(text: &str, skip: usize, budget: usize, room: usize) -> (Option<Stri
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::tools::Outcome;
 

@@ -54,7 +54,8 @@ fn inline(schema: &mut Value, definitions: &Map<String, Value>) {
 }
 
 /// The schema of a tool's structured answer: an outline of what serializing writes. What an answer means its keys and the
-/// tool's description tell; programs check, and do not read. So it has no prose, and below [`DEPTH`] objects are objects.
+/// tool's description tell; programs check, and do not read. So it has no prose, and below [`DEPTH`] objects are objects; and
+/// of what may be absent there are no numbers and flags, and no items.
 pub(super) fn output<T: JsonSchema>() -> Map<String, Value> {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut schema = finish(settings.into_generator().into_root_schema_for::<T>().to_value());
@@ -67,7 +68,25 @@ pub(super) fn output<T: JsonSchema>() -> Map<String, Value> {
         return Map::new();
     };
     outline.insert("type".to_owned(), "object".into());
-    outline.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+    let is_required = |name: &str| {
+        required.as_ref().and_then(Value::as_array).is_some_and(|all| all.iter().any(|each| each == name))
+    };
+    if let Value::Object(properties) =
+        outline.entry("properties").or_insert_with(|| Value::Object(Map::new()))
+    {
+        properties.retain(|name, property| {
+            is_required(name)
+                || !matches!(
+                    property.get("type").and_then(Value::as_str),
+                    Some("integer" | "number" | "boolean")
+                )
+        });
+        for (_, property) in properties.iter_mut().filter(|(name, _)| !is_required(name)) {
+            if let Value::Object(property) = property {
+                property.remove("items");
+            }
+        }
+    }
     outline.extend(required.map(|required| ("required".to_owned(), required)));
     outline
 }
@@ -216,6 +235,10 @@ mod tests {
         line: Option<u32>,
         #[serde(skip_serializing_if = "Option::is_none")]
         path: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        size: Option<u32>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        rest: Vec<u32>,
     }
 
     #[derive(Serialize, serde::Deserialize, JsonSchema)]
@@ -245,6 +268,7 @@ mod tests {
             "count": { "type": "integer" },
             "line": { "anyOf": [{ "type": "integer" }, { "type": "null" }] },
             "path": { "type": "string" },
+            "rest": { "type": "array" },
         });
         assert_eq!(output::<Sample>()["properties"], expected);
         assert_eq!(output::<Sample>()["required"], json!(["count", "line"]));

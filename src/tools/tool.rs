@@ -167,15 +167,6 @@ impl Tool {
                 properties.insert("cursor".to_owned(), cursor);
                 schemas.continues = true;
             }
-            if let Some(Value::Object(properties)) = schemas.output.get_mut("properties") {
-                budget::extend_output(properties);
-            }
-            if self.of_image
-                && let Some(Value::Object(properties)) = schemas.output.get_mut("properties")
-            {
-                // True while a system is being loaded: the answer may soon be another.
-                properties.insert("loading".to_owned(), json!({ "type": "boolean" }));
-            }
             schemas
         })
     }

@@ -115,9 +115,9 @@ fn warnings_have_places(world: &World) {
         })
         .collect();
     let expected = [
-        ("code:2:10", "The variable UNUSED is defined but never used."),
+        ("code:2:9", "The variable UNUSED is defined but never used."),
         ("code:5:1", "told 1"),
-        ("code:3:5", "undefined function: COMMON-LISP-USER::NO-SUCH-FUNCTION"),
+        ("code:3:5", "undefined function: NO-SUCH-FUNCTION"),
     ];
     for (place, message) in expected {
         assert!(told.contains(&(place.to_owned(), message.to_owned())), "{place} {message}: {told:?}");
@@ -201,7 +201,8 @@ fn whatever_code_does_is_answered(world: &World) {
         ("(read)", "end-of-file"),
     ];
     for (code, kind) in cases {
-        let answer = world.ask("evaluate", json!({ "code": code, "timeout_seconds": 1 }));
+        let seconds = if kind == "interrupted" { 1 } else { 60 };
+        let answer = world.ask("evaluate", json!({ "code": code, "timeout_seconds": seconds }));
         let kind_of = &answer["failure"]["kind"];
         assert!(kind_of == kind, "{code}: {answer:#}");
         assert!(!answer["failure"]["report"].as_str().unwrap().is_empty(), "{code}");
@@ -243,7 +244,8 @@ fn whatever_code_does_is_answered(world: &World) {
         json!({ "code": "(dotimes (i 100000) (print i)) (loop for i below 100000 collect i)" }),
     );
     assert!(
-        answer["output_dropped"].as_u64().unwrap() > 100_000 && answer["values"][0]["cut"] == true,
+        answer["output_dropped"].as_u64().unwrap() > 100_000
+            && answer["values"][0]["text"].as_str().unwrap().ends_with(" 999 ...)"),
         "{answer}"
     );
     let circular = "(let ((list (list 1 2))) (setf (cddr list) list))";
@@ -253,13 +255,13 @@ fn whatever_code_does_is_answered(world: &World) {
 /// Objects of three libraries and of SBCL, whose parts SBCL's own inspector knows.
 const OBJECTS: [&str; 8] = [
     "(cl-ppcre::make-charset)",
-    "(make-instance 'cl-ppcre::regex :allow-other-keys t)",
+    "(cl-ppcre::convert (cl-ppcre:parse-string \"(a|b)*c\"))",
     "(make-condition 'cl-ppcre:ppcre-syntax-error :string \"x\" :pos 3 :format-control \"c\" :format-arguments nil)",
     "(make-instance 'yason::json-output-stream :output-stream *standard-output*)",
-    "(sb-kernel:find-layout 'alexandria::no-such)",
-    "#p\"/tmp/a.b\"",
+    "(sb-mop:find-slot-definition)",
     "(vector 1 :two \"three\")",
-    "(find-method #'print-object '() (mapcar #'find-class '(yason::json-output-stream t)) nil)",
+    "(find-method #'yason:encode '() (list (find-class 'integer)))",
+    "(asdf:find-system \"alexandria\")",
 ];
 
 fn parts_agree_with_the_inspector(world: &World) {
@@ -282,10 +284,7 @@ fn parts_agree_with_the_inspector(world: &World) {
                    (format t \"~a~%\" (if (eq value sb-pcl:+slot-unbound+) \"(unbound)\"
                                         (substitute #\\Space #\\Newline (prin1-to-string value)))))))",
         );
-        let parts = answer["parts"].as_array().unwrap();
-        if answer["kind"] == "pathname" {
-            continue;
-        }
+        let parts = answer["parts"].as_array().cloned().unwrap_or_default();
         assert_eq!(parts.len(), lines.len(), "{form}: {answer}");
         for (part, line) in parts.iter().zip(&lines) {
             let value = part["value"].as_str().unwrap().replace('\n', " ");
@@ -296,7 +295,7 @@ fn parts_agree_with_the_inspector(world: &World) {
         }
         compared += 1;
     }
-    assert!(compared >= 5, "{compared}");
+    assert!(compared >= 6, "{compared}");
     // Paths lead to parts of parts, also to keys.
     let code = "(let ((table (make-hash-table :test 'equal))) (setf (gethash '(1 2) table) (list :a (vector 7 8 9))) table)";
     let table = world.ask("inspect", json!({ "expression": code }));
