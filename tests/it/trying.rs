@@ -32,11 +32,9 @@ pub(crate) fn plain_sbcl(forms: &str) -> Vec<String> {
 
 #[test]
 fn code_is_evaluated_and_objects_are_inspected() {
-    with_libraries("trying::libraries");
+    with_libraries("trying::code_is_evaluated_and_objects_are_inspected", libraries);
 }
 
-#[test]
-#[ignore = "run by code_is_evaluated_and_objects_are_inspected"]
 fn libraries() {
     let world = World::of("cl-ppcre", &["cl-ppcre", "alexandria", "yason"]);
     values_agree_with_plain_sbcl(&world);
