@@ -310,11 +310,12 @@ deleted; its write date).")
 
 (defun set-overlays (overlays)
   "From now on, the files in OVERLAYS, a list of (native name, native name of what holds the text or NIL), have other texts,
-written just now; no other files have."
+written when their texts were; no other files have."
   (clrhash *overlays*)
   (loop for (file text) in overlays
+        for date = (and text (file-write-date (sb-ext:parse-native-namestring text)))
         ;; Newer than a fasl that was written just now.
-        do (setf (gethash file *overlays*) (list text (1+ (get-universal-time)))))
+        do (setf (gethash file *overlays*) (list text (1+ (or date (get-universal-time))))))
   (sb-ext:without-package-locks
     (sb-int:encapsulate 'sb-impl::%query-file-system 'steelbank-overlays #'overlaid-query)
     (sb-int:encapsulate 'open 'steelbank-overlays #'overlaid-open)))

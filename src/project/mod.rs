@@ -325,6 +325,8 @@ impl Project {
     /// alone does not count.
     pub fn has_changed(&self, path: &Path) -> bool {
         let Some(then) = self.image.read().contents.get(path).copied() else { return false };
+        let overlay = self.overlays.read().get(path).cloned();
+        let path = overlay.as_deref().unwrap_or(path);
         let size = std::fs::metadata(path).map(|file| file.len());
         size.is_ok_and(|size| size != then.size)
             || std::fs::read(path).map_or(true, |bytes| fnv_1a(&bytes) != then.hash)
@@ -447,7 +449,15 @@ impl Project {
 
     /// From now on reads the file of each of `overlays`, a real path, from the path beside it.
     pub(crate) fn set_overlays(&self, overlays: impl IntoIterator<Item = (PathBuf, PathBuf)>) {
-        *self.overlays.write() = overlays.into_iter().collect();
+        let overlays: HashMap<PathBuf, PathBuf> = overlays.into_iter().collect();
+        self.texts.lock().overlays.clone_from(&overlays);
+        *self.overlays.write() = overlays;
+    }
+
+    /// What the file at `path`, a real path, holds for this image.
+    pub(crate) fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
+        let overlay = self.overlays.read().get(path).cloned();
+        std::fs::read(overlay.as_deref().unwrap_or(path))
     }
 
     fn sidecars(&self) -> Option<PathBuf> {

@@ -71,6 +71,8 @@ const COARSE: Duration = Duration::from_millis(50);
 /// What is kept of the project's texts.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
+    /// Files whose text is not what is on disk, and where it is.
+    pub(super) overlays: HashMap<PathBuf, PathBuf>,
     walk: Option<Arc<Walk>>,
     files: HashMap<PathBuf, Known>,
     /// Files of systems that were asked for, wherever they are.
@@ -104,6 +106,11 @@ struct Read {
 }
 
 impl Texts {
+    /// Where the text of the file at `path` is.
+    fn text_of(&self, path: &Path) -> PathBuf {
+        self.overlays.get(path).cloned().unwrap_or_else(|| path.to_owned())
+    }
+
     fn walk(&mut self, root: &Path) -> Arc<Walk> {
         match &self.walk {
             Some(walk) if walk.is_current() => Arc::clone(walk),
@@ -117,7 +124,7 @@ impl Texts {
 
     /// Brings what is known of the file at `path` up to date. None if there is no such file.
     fn known(&mut self, path: &Path) -> Option<&mut Known> {
-        let Some(stamp) = Stamp::of_path(path) else {
+        let Some(stamp) = Stamp::of_path(&self.text_of(path)) else {
             self.files.remove(path);
             self.forget(path);
             return None;
@@ -144,7 +151,9 @@ impl Texts {
         if stamp.size > LARGEST {
             return Known { readable: false, ..nothing };
         }
-        let Ok(bytes) = std::fs::read(path) else { return Known { readable: false, ..nothing } };
+        let Ok(bytes) = std::fs::read(self.text_of(path)) else {
+            return Known { readable: false, ..nothing };
+        };
         if !is_lisp(path, &bytes) {
             return nothing;
         }
@@ -196,7 +205,7 @@ impl Texts {
             return Some((Arc::clone(&read.tokens), Arc::clone(&read.text)));
         }
         self.forget(path);
-        let bytes = std::fs::read(path).ok()?;
+        let bytes = std::fs::read(self.text_of(path)).ok()?;
         let text: Arc<str> = Arc::from(decode(&bytes));
         let tokens = Arc::new(FileTokens::read(text.as_bytes()));
         self.keep(path, Read { stamp, tokens: Arc::clone(&tokens), text: Arc::clone(&text), asked: clock });
@@ -335,7 +344,8 @@ impl Project {
 
     /// How the image relates to a loaded file. None if there is no such file any more.
     fn standing(&self, path: &Path, written: u64) -> Option<TextState> {
-        let stamp = Stamp::of_path(path)?;
+        let text = self.texts.lock().text_of(path);
+        let stamp = Stamp::of_path(&text)?;
         if self.texts.lock().seen.get(path) == Some(&(stamp, written)) {
             return Some(TextState::LeftOut);
         }

@@ -10,11 +10,17 @@ pub(crate) mod diff;
 mod edits;
 mod makers;
 mod plan;
+mod verify;
 
 pub use diff::Hunk;
 pub use plan::{
     Answer, Applied, Caution, CautionKind, Conflict, ConflictKind, Derived, Doubt, Edit, FileEdits,
     RenameError, Scope, Undone,
+};
+
+pub use verify::{Difference, DifferenceKind, Verified};
+pub(crate) use verify::{
+    Places, PlacesRequest, Recorded, Said, Tested, Traces, TracesRequest, Written, compare,
 };
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -12,6 +12,7 @@ mod requests;
 pub mod scratch;
 pub mod snapshot;
 mod trial;
+mod verify;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -252,6 +253,7 @@ impl Builder {
                 project: Project::new(self.project),
                 flights: flights::Flights::default(),
                 program: self.program,
+                before: Mutex::default(),
                 systems: Mutex::default(),
                 dynamic_space_size: self.dynamic_space_size,
                 key,
@@ -312,6 +314,8 @@ struct Inner {
     project: Project,
     flights: flights::Flights,
     program: Option<PathBuf>,
+    /// What the project shows when it is loaded as it is, for renames.
+    before: Mutex<Option<Arc<verify::Before>>>,
     /// The systems that were loaded, in order.
     systems: Mutex<Vec<String>>,
     dynamic_space_size: Option<usize>,

@@ -106,7 +106,7 @@ impl Steelbank {
     }
 
     /// What the files of a plan hold, and what they will hold.
-    fn replacements(&self, plan: &Answer) -> Result<Vec<Replacement>, RenameError> {
+    pub(super) fn replacements(&self, plan: &Answer) -> Result<Vec<Replacement>, RenameError> {
         let root = self.project().root().ok_or_else(no_project)?;
         plan.files
             .iter()

@@ -42,6 +42,7 @@ use super::snapshot::Key;
 use crate::Steelbank;
 pub use crate::query::check::Overlay;
 use crate::query::control::Control;
+use crate::query::rename::{Traces, TracesRequest};
 
 /// How many scratch images a process has at a time. Who asks for more waits.
 pub const MOST_SCRATCHES: usize = 2;
@@ -70,6 +71,9 @@ pub(crate) struct Start {
     pub(crate) last: bool,
     pub(crate) dynamic_space_size: Option<usize>,
     pub(crate) overlays: Vec<Overlay>,
+    /// Files whose text is not what is on disk, by their real paths, and the files that hold it.
+    #[serde(default)]
+    pub(crate) texts: Vec<(PathBuf, PathBuf)>,
 }
 
 /// What a helper process is for.
@@ -90,8 +94,20 @@ pub(crate) enum What {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Order {
-    Call { id: u64, tool: String, arguments: Value },
-    Cancel { id: u64 },
+    Call {
+        id: u64,
+        tool: String,
+        arguments: Value,
+    },
+    Cancel {
+        id: u64,
+    },
+    /// Loads the project and tells what that shows.
+    Examine {
+        id: u64,
+        request: TracesRequest,
+        milliseconds: u64,
+    },
 }
 
 /// A line that a helper process writes.
@@ -113,11 +129,28 @@ pub(crate) enum Reply {
         id: u64,
         answer: ScratchAnswer,
     },
+    Traces {
+        id: u64,
+        traces: Box<Traces>,
+    },
     /// The call has no answer: a sentence.
     Failure {
         id: u64,
         message: String,
     },
+}
+
+impl Reply {
+    /// The call that it is about.
+    fn of(&self) -> Option<u64> {
+        match self {
+            Self::News { id, .. }
+            | Self::Answer { id, .. }
+            | Self::Traces { id, .. }
+            | Self::Failure { id, .. } => Some(*id),
+            Self::Ready | Self::Broken(_) | Self::Saved | Self::Again(_) => None,
+        }
+    }
 }
 
 /// A running call's news.
@@ -339,10 +372,28 @@ impl Helper {
     }
 }
 
-impl Drop for Helper {
-    fn drop(&mut self) {
+impl Helper {
+    /// Waits until it can be asked.
+    fn ready(&mut self, control: &Control, until: Instant) -> Result<(), ScratchError> {
+        let until = until.min(Instant::now() + START);
+        loop {
+            match self.reply()? {
+                Some(Reply::Ready) => return Ok(()),
+                Some(Reply::Broken(why)) => return Err(ScratchError::Broken(why)),
+                _ => check(control, until)?,
+            }
+        }
+    }
+
+    fn end(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -350,6 +401,8 @@ impl Drop for Helper {
 #[derive(Debug)]
 pub struct Scratch {
     helper: Helper,
+    program: PathBuf,
+    start: Start,
     calls: u64,
     // Dropped after the helper has ended.
     _folder: Folder,
@@ -364,35 +417,62 @@ impl Steelbank {
     /// # Errors
     /// It cannot be started, or `control` ended the waiting.
     pub fn scratch(&self, overlays: Vec<Overlay>, control: &Control) -> Result<Scratch, ScratchError> {
+        let plain = overlays.is_empty();
+        let key = self.snapshot_key().filter(|_| plain);
+        let root = self.project().root();
+        let overlays = overlays.into_iter().map(|overlay| real(root, overlay));
+        self.start_scratch(overlays.collect::<Result<_, _>>()?, &[], key, control)
+    }
+
+    /// The same, from no snapshot, with other contents for files that exist, by their real paths.
+    pub(super) fn scratch_of(
+        &self,
+        texts: &[(PathBuf, &[u8])],
+        control: &Control,
+    ) -> Result<Scratch, ScratchError> {
+        self.start_scratch(Vec::new(), texts, None, control)
+    }
+
+    fn start_scratch(
+        &self,
+        overlays: Vec<Overlay>,
+        texts: &[(PathBuf, &[u8])],
+        key: Option<Key>,
+        control: &Control,
+    ) -> Result<Scratch, ScratchError> {
         let until = Instant::now() + control.allowed();
         let program = self.program().ok_or(ScratchError::NoProgram)?;
         let settings = self.project().settings().ok_or(ScratchError::NoCache)?;
         let permit = Permit::wait(control, until)?;
         let folder = Folder::new(&settings.cache)?;
-        let plain = overlays.is_empty();
-        let overlays = overlays.into_iter().map(|overlay| real(settings.root.as_deref(), overlay));
+        let mut held = Vec::with_capacity(texts.len());
+        for (number, (path, text)) in texts.iter().enumerate() {
+            let file = folder.path.join(format!("overlays/text-{number}.lisp"));
+            std::fs::write(&file, text)?;
+            // Code that asks ASDF by itself, as tests do, finds its files no newer than they are.
+            let written = std::fs::metadata(path).and_then(|metadata| metadata.modified());
+            if let Ok(written) = written {
+                File::options().write(true).open(&file)?.set_modified(written)?;
+            }
+            held.push((path.clone(), file));
+        }
         let start = Start {
             what: What::Scratch,
             root: settings.root.clone(),
             cache: folder.path.clone(),
             userinit: settings.userinit.clone(),
-            key: self.snapshot_key().filter(|_| plain),
+            key,
             folder: None,
             before: Vec::new(),
             last: false,
             dynamic_space_size: self.dynamic_space_size(),
-            overlays: overlays.collect::<Result<_, _>>()?,
+            overlays,
+            texts: held,
         };
         let mut helper = Helper::start(program, &start)?;
-        let until = until.min(Instant::now() + START);
-        loop {
-            match helper.reply()? {
-                Some(Reply::Ready) => break,
-                Some(Reply::Broken(why)) => return Err(ScratchError::Broken(why)),
-                _ => check(control, until)?,
-            }
-        }
-        Ok(Scratch { helper, calls: 0, _folder: folder, _permit: permit })
+        helper.ready(control, until)?;
+        let program = program.to_owned();
+        Ok(Scratch { helper, program, start, calls: 0, _folder: folder, _permit: permit })
     }
 }
 
@@ -435,16 +515,65 @@ impl Scratch {
         control: &Control,
         mut news: impl FnMut(ScratchNews),
     ) -> Result<ScratchAnswer, ScratchError> {
-        let until = Instant::now() + control.allowed();
         self.calls += 1;
         let id = self.calls;
         self.helper.send(&Order::Call { id, tool: tool.to_owned(), arguments })?;
+        self.wait(id, control, |reply| match reply {
+            Reply::News { news: told, .. } => {
+                news(told);
+                None
+            }
+            Reply::Answer { answer, .. } => Some(answer),
+            _ => None,
+        })
+    }
+
+    /// Starts the image again: nothing is loaded in it, and what it had compiled is in its cache.
+    pub(super) fn again(&mut self, control: &Control) -> Result<(), ScratchError> {
+        let until = Instant::now() + control.allowed();
+        self.helper.end();
+        self.helper = Helper::start(&self.program, &self.start)?;
+        self.helper.ready(control, until)
+    }
+
+    /// Loads the project in the image and tells what that shows.
+    pub(super) fn examine(
+        &mut self,
+        request: &TracesRequest,
+        control: &Control,
+        mut news: impl FnMut(ScratchNews),
+    ) -> Result<Traces, ScratchError> {
+        self.calls += 1;
+        let id = self.calls;
+        let milliseconds = u64::try_from(control.allowed().as_millis()).unwrap_or(u64::MAX);
+        self.helper.send(&Order::Examine { id, request: request.clone(), milliseconds })?;
+        self.wait(id, control, |reply| match reply {
+            Reply::News { news: told, .. } => {
+                news(told);
+                None
+            }
+            Reply::Traces { traces, .. } => Some(*traces),
+            _ => None,
+        })
+    }
+
+    /// Waits for what `take` takes of the replies to call `id`.
+    fn wait<T>(
+        &mut self,
+        id: u64,
+        control: &Control,
+        mut take: impl FnMut(Reply) -> Option<T>,
+    ) -> Result<T, ScratchError> {
+        let until = Instant::now() + control.allowed();
         loop {
             match self.helper.reply()? {
-                Some(Reply::News { id: of, news: told }) if of == id => news(told),
-                Some(Reply::Answer { id: of, answer }) if of == id => return Ok(answer),
                 Some(Reply::Failure { id: of, message }) if of == id => {
                     return Err(ScratchError::Call(message));
+                }
+                Some(reply) if reply.of() == Some(id) => {
+                    if let Some(taken) = take(reply) {
+                        return Ok(taken);
+                    }
                 }
                 _ => {}
             }

@@ -176,7 +176,7 @@ impl Loaded {
 }
 
 /// Hands a load's news to the call's listener.
-pub(super) fn listener(call: &Call) -> LoadListener {
+pub(crate) fn listener(call: &Call) -> LoadListener {
     let call = call.clone();
     Arc::new(move |news: LoadNews| {
         call.report(Progress {

@@ -45,6 +45,7 @@ use std::sync::LazyLock;
 use crate::query::nearest;
 
 pub use call::{Answer, Call, Failure, Outcome, Progress};
+pub(crate) use load_system::listener;
 pub use session::{Permission, Permissions, ProjectRoot, Session};
 pub use tool::{About, Effect, Object, Tool};
 pub use words::quoted;

@@ -2,16 +2,19 @@
 
 mod text;
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{SymbolName, default_package, wrong_cursor};
+use super::arguments::{SymbolName, Timeout, default_package, wrong_cursor};
 use super::budget::fit;
 use super::missing::{Found, of_error, resolve};
-use super::{About, Answer, Call, Effect, Failure, Outcome, Permission, Session, Tool};
+use super::trial::scratch_failure;
+use super::{About, Answer, Call, Effect, Failure, Outcome, Permission, Progress, Session, Tool};
 use crate::query::control::ALLOWED;
 use crate::query::rename::{
-    self, Applied, Caution, Conflict, Derived, Doubt, Hunk, RenameError, Request, Scope,
+    self, Applied, Caution, Conflict, Derived, Doubt, Hunk, RenameError, Request, Scope, Verified,
 };
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -34,6 +37,15 @@ struct Arguments {
     /// Write the files. Without it, nothing is written.
     #[serde(default)]
     apply: bool,
+    /// Load the project before and after in copies, and compare: nothing is applied if more than the name differs. Holds
+    /// with apply unless false.
+    #[serde(default)]
+    verify: Option<bool>,
+    /// Verify the outcome of the systems' tests, too.
+    #[serde(default)]
+    tests: bool,
+    #[serde(flatten)]
+    timeout: Timeout,
     /// Alone: take back a rename, by the `undo` that its answer gave, or last.
     #[serde(default)]
     undo: Option<String>,
@@ -57,8 +69,8 @@ pub(super) fn tool() -> Tool {
         title: "Rename a symbol",
         description: "Renames any symbol of the loaded project everywhere: exports, .asd files, quoted names, names that \
             defstruct makes from it, files that are not loaded. Without apply it only plans: edits as file:line:column \
-            and diff, doubtful places, what may break, conflicts. With apply it writes all files or none. Then call \
-            reload.",
+            and diff, doubtful places, what may break, conflicts. With apply it writes all files or none, after \
+            verifying in a copy of the image. Then call reload.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, Found<Answered>>(about, rename).of_image().turns_pages()
@@ -76,6 +88,8 @@ struct Answered {
     /// What takes it back.
     #[serde(skip_serializing_if = "Option::is_none")]
     undo: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verified: Option<Verified>,
     /// What is to be done now.
     next: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -192,37 +206,61 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fa
         Ok(plan) => plan,
         Err(error) => return of_error(bank, error, Outcome::NotFound),
     };
-    let hunks = bank.rename_diff(&plan).map_err(failure)?;
-    let applied = match given.apply && plan.conflicts.is_empty() {
-        true => match session.permit(Permission::Edits) {
-            Ok(()) => Some(bank.rename_apply(&plan).map_err(failure)?),
-            Err(_) => None,
-        },
+    let possible = plan.conflicts.is_empty();
+    let allowed = session.permit(Permission::Edits);
+    let applies = given.apply && possible && allowed.is_ok();
+    let wanted = given.verify.unwrap_or(given.apply || given.tests);
+    if given.tests && !wanted {
+        return Err(Failure::Arguments(
+            "The tests are run to verify: leave verify out, or tests.".to_owned(),
+        ));
+    }
+    let mut hunks = bank.rename_diff(&plan).map_err(failure)?;
+    let mut verified = None;
+    if wanted && possible && (applies || !given.apply) {
+        let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
+        let outcome = bank.rename_verify(&request, &plan, given.tests, &control, |news| {
+            call.report(Progress { what: news.what, path: news.path, done: news.done, total: news.total });
+        });
+        verified = Some(outcome.map_err(|error| {
+            let why = scratch_failure(error);
+            Failure::Engine(format!(
+                "{why} Nothing was written. To rename without verifying, pass verify: false."
+            ))
+        })?);
+    }
+    let differs = verified.as_ref().is_some_and(|verified| !verified.same);
+    if differs {
+        // The difference is the answer.
+        hunks.clear();
+    }
+    let applied = match applies && !differs {
+        true => Some(bank.rename_apply(&plan).map_err(failure)?),
         false => None,
     };
-    let outcome = match plan.conflicts.is_empty() && (applied.is_some() || !given.apply) {
-        true => Outcome::Answered,
-        false => Outcome::Failed,
-    };
-    let next = next(session, &plan, &given, applied.as_ref());
-    let answered = page(plan, hunks, applied, next, given.cursor.as_deref(), call.budget())?;
-    Answer::new(text::rename(&answered), &Found::yes(answered), outcome)
-}
-
-/// What is to be done after this answer.
-fn next(session: &Session, plan: &rename::Answer, given: &Arguments, applied: Option<&Applied>) -> String {
-    let allowed = session.permit(Permission::Edits);
-    match applied {
+    let next = match &applied {
+        _ if !possible => "It cannot be renamed so. Nothing was written.".to_owned(),
+        _ if differs => {
+            "Nothing was written. Look at what differs; another scope may do, or load-system what has \
+            the places that were not seen."
+                .to_owned()
+        }
         Some(applied) => format!(
             "The image has the old name still: call reload with remove. To take the rename back: undo {:?}.",
             applied.undo
         ),
-        None if !plan.conflicts.is_empty() => "It cannot be renamed so. Nothing was written.".to_owned(),
-        None => match (allowed, given.apply) {
-            (Err(why), _) => format!("Nothing was written. {why}"),
-            (Ok(()), _) => "Nothing was written: call it with apply for that.".to_owned(),
+        None => match allowed {
+            Ok(()) => "Nothing was written: that takes apply.".to_owned(),
+            Err(why) => format!("Nothing was written. {why}"),
         },
-    }
+    };
+    let outcome = match possible && !differs && (applied.is_some() || !given.apply) {
+        true => Outcome::Answered,
+        false => Outcome::Failed,
+    };
+    let mut answered = page(plan, hunks, applied, next, given.cursor.as_deref(), call.budget())?;
+    answered.verified = verified;
+    Answer::new(text::rename(&answered), &Found::yes(answered), outcome)
 }
 
 /// The part of the answer that fits and begins at `cursor`.
@@ -253,6 +291,7 @@ fn page(
         reason: plan.reason,
         applied: applied.is_some(),
         undo: applied.as_ref().map(|applied| applied.undo.clone()),
+        verified: None,
         next,
         conflicts: plan.conflicts,
         cautions: plan.cautions,

@@ -54,8 +54,7 @@ fn applies() {
     load(&bank, "ra");
     let session = Session::new(bank.clone());
     let before = files(&root);
-    let arguments =
-        |apply: bool| json!({ "name": "ra:area", "new_name": "surface", "apply": apply, "scope": "symbol" });
+    let arguments = |apply: bool| json!({ "name": "ra:area", "new_name": "surface", "apply": apply, "scope": "symbol", "verify": false });
 
     // Who may not write gets the plan, and how to allow more.
     for apply in [false, true] {
@@ -83,6 +82,11 @@ fn applies() {
     fs::write(root.join("uses.lisp"), USES).unwrap();
     assert_eq!(files(&root), before);
 
+    // This program cannot start copies of steelbank to verify in.
+    let asked = json!({ "name": "ra:area", "new_name": "surface", "apply": true });
+    let why = rename(&session, asked).unwrap_err().to_string();
+    assert!(why.contains("pass verify: false"), "{why}");
+    assert_eq!(files(&root), before);
     let done = rename(&session, arguments(true)).unwrap();
     assert_eq!(done.outcome, Outcome::Answered, "{}", done.text);
     let id = done.structured["undo"].as_str().unwrap().to_owned();
@@ -137,7 +141,7 @@ fn links(session: &Session, root: &Path) {
     let outside = folder("rename-apply-outside");
     fs::rename(root.join("uses.lisp"), outside.join("uses.lisp")).unwrap();
     symlink(outside.join("uses.lisp"), root.join("uses.lisp")).unwrap();
-    let arguments = json!({ "name": "ra:area", "new_name": "surface", "apply": true, "scope": "symbol" });
+    let arguments = json!({ "name": "ra:area", "new_name": "surface", "apply": true, "scope": "symbol", "verify": false });
     let before = fs::read(root.join("main.lisp")).unwrap();
     let answer = rename(session, arguments);
     assert_eq!(fs::read(outside.join("uses.lisp")).unwrap(), USES, "{answer:?}");

@@ -19,6 +19,7 @@ mod hostile;
 mod one_file;
 mod program;
 mod readme;
+mod rename;
 mod second;
 mod serve;
 mod setup;

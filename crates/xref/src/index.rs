@@ -118,6 +118,20 @@ pub struct FiledUnder<'a> {
     pub name: Cow<'a, str>,
 }
 
+/// A use with what is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// What is done with the name.
+    pub kind: Kind,
+    /// The used name as it is printed, qualified.
+    pub name: String,
+    /// Who does it.
+    pub by: Use<'a>,
+    /// Whether a global name means that function, or one that was compiled with it. Others live as long as something
+    /// refers to them.
+    pub current: bool,
+}
+
 impl Index {
     /// Opens a baked index. Nothing is read but its directory.
     pub fn open(base: impl Into<Octets>) -> Result<Self, Malformed> {
@@ -232,6 +246,50 @@ impl Index {
             .collect();
         uses.dedup();
         uses
+    }
+
+    /// Every use by code that was loaded after the base was saved. Replaced functions are left out.
+    pub fn loaded_records(&self) -> Vec<Record<'_>> {
+        let mut found = Vec::new();
+        for generation in self.generations.iter().skip(1) {
+            let segment = &*generation.segment;
+            let newest = Arc::ptr_eq(&generation.segment, &self.newest);
+            for symbol in 0..segment.symbols() {
+                for name in segment.names_of(symbol) {
+                    let text = || match segment.name_text(name) {
+                        Some(text) => String::from_utf8_lossy(text).into_owned(),
+                        None => self.printed(segment, symbol),
+                    };
+                    for kind in Kind::ALL {
+                        // Only the newest export lists all methods made since the base.
+                        if kind == Kind::Specializes && !newest {
+                            continue;
+                        }
+                        let records = segment.records(name, kind as usize).filter(|(function, _)| {
+                            !generation.gone.contains(*function) && !generation.stale.contains(*function)
+                        });
+                        found.extend(records.map(|(function, form)| Record {
+                            kind,
+                            name: text(),
+                            by: self.entry(segment, function, form),
+                            current: segment.function(function, FunctionColumn::Status) == CURRENT,
+                        }));
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// The symbol in `row` of `segment` as it is printed, qualified.
+    fn printed(&self, segment: &Segment, row: u32) -> String {
+        let text = Some(segment.symbol(row, BakedSymbolColumn::Printed)).filter(|text| *text != NONE);
+        let name = text.unwrap_or_else(|| segment.symbol(row, BakedSymbolColumn::Name));
+        let name = String::from_utf8_lossy(segment.string(name));
+        match self.home(segment, segment.symbol(row, BakedSymbolColumn::Home)) {
+            Some(package) => format!("{}::{name}", self.package_text(Package(package))),
+            None => format!("#:{name}"),
+        }
     }
 
     /// The row of `symbol` in `segment`, if it is known there.

@@ -41,6 +41,11 @@ fn tool_of(command: &Command) -> Option<&'static Tool> {
 fn with_arguments(tool: Option<&'static Tool>, command: Command) -> Command {
     let Some(tool) = tool else { return command };
     let properties = tool.input().get("properties");
+    let denied = tool
+        .arguments()
+        .into_iter()
+        .filter_map(|(name, required)| denial(name, properties?.get(name)?, required))
+        .collect::<Vec<_>>();
     let arguments = tool
         .arguments()
         .into_iter()
@@ -49,7 +54,7 @@ fn with_arguments(tool: Option<&'static Tool>, command: Command) -> Command {
             *required || *name != "system" || BY_POSITION.contains(&(tool.name(), *name))
         })
         .filter_map(|(name, required)| Some(argument(tool, name, properties?.get(name)?, required)));
-    command.args(arguments).arg(
+    command.args(arguments).args(denied).arg(
         Arg::new(JSON).long("json").action(ArgAction::SetTrue).help("Print the structured answer as JSON"),
     )
 }
@@ -97,6 +102,24 @@ fn argument(tool: &Tool, name: &'static str, property: &'static Value, required:
     }
 }
 
+/// The option that denies what may be said either way: what holds if neither is said depends on the call.
+fn denial(name: &str, property: &Value, required: bool) -> Option<Arg> {
+    let either =
+        property.get("type").is_some_and(|kind| kind == "boolean") && property.get("default").is_none();
+    (either && !required).then(|| {
+        let long = format!("no-{}", name.replace('_', "-"));
+        Arg::new(denied(name))
+            .long(long)
+            .action(ArgAction::SetTrue)
+            .conflicts_with(name.to_owned())
+            .help("Do not")
+    })
+}
+
+fn denied(name: &str) -> String {
+    format!("no {name}")
+}
+
 fn is_yes(property: &Value) -> bool {
     property.get("default") == Some(&Value::Bool(true))
 }
@@ -116,7 +139,15 @@ pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
     let is_here = |name: &str| name != "system" || matches.ids().any(|id| id == name);
     for (name, property) in properties.iter().filter(|(name, _)| is_here(name)) {
         let value = match property.get("type").and_then(Value::as_str) {
-            Some("boolean") => matches.get_one::<bool>(name).copied().map(Value::from),
+            Some("boolean") => {
+                let is_denied = matches.try_get_one::<bool>(&denied(name)).ok().flatten();
+                match (is_denied, matches.get_one::<bool>(name)) {
+                    (Some(true), _) => Some(Value::from(false)),
+                    // Neither was said.
+                    (Some(false), Some(false)) => None,
+                    (_, said) => said.copied().map(Value::from),
+                }
+            }
             Some("integer") => matches.get_one::<i64>(name).copied().map(Value::from).or_else(|| {
                 // A terminal has a pager, and pipes have no end.
                 property.get("maximum").filter(|_| name == "limit").cloned()

@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -19,7 +20,7 @@ use crate::scratch::{
     Order as Line, Overlay, Reply, ScratchAnswer, ScratchNews, ScratchOutcome, Start, What,
 };
 use crate::snapshot::{Order, save, trial};
-use crate::tools::{Call, Outcome, Permissions, Session, Tools};
+use crate::tools::{Call, Outcome, Permissions, Session, Tools, listener};
 use crate::{Builder, ProjectSettings, Steelbank};
 
 /// Address space besides Lisp's heap, in bytes: the collector's tables, the core, stacks, the indexes.
@@ -106,13 +107,12 @@ fn scratch(
         .map_err(|error| format!("its memory cannot be limited: {error}"))?;
     let session = session(shell, start).map_err(|trouble| trouble.message)?;
     reply(replies, &Reply::Ready);
-    let tools = Tools::all();
     let running: Arc<Mutex<HashMap<u64, Cancellation>>> = Arc::default();
     for order in orders {
-        let (id, tool, arguments) = match order {
-            Line::Call { id, tool, arguments } => (id, tool, arguments),
+        let id = match &order {
+            Line::Call { id, .. } | Line::Examine { id, .. } => *id,
             Line::Cancel { id } => {
-                if let Some(cancellation) = running.lock().get(&id) {
+                if let Some(cancellation) = running.lock().get(id) {
                     cancellation.cancel();
                 }
                 continue;
@@ -125,30 +125,42 @@ fn scratch(
         })
         .whole();
         running.lock().insert(id, call.cancellation());
-        let (tools, session, running) = (tools, session.clone(), Arc::clone(&running));
+        let (session, running) = (session.clone(), Arc::clone(&running));
         let replies = Arc::clone(replies);
         std::thread::spawn(move || {
-            let outcome = tools.get(&tool).and_then(|tool| {
-                let arguments = serde_json::from_value(arguments).map_err(|error| error.to_string())?;
-                tool.call(&session, arguments, &call).map_err(|failure| failure.to_string())
-            });
+            let told = carried_out(&session, order, &call);
             running.lock().remove(&id);
-            let told = match outcome {
-                Ok(answer) => {
-                    let outcome = match answer.outcome {
-                        Outcome::Answered => ScratchOutcome::Answered,
-                        Outcome::NotFound | Outcome::NotFoundError => ScratchOutcome::NotFound,
-                        Outcome::Failed => ScratchOutcome::Failed,
-                    };
-                    let answer = ScratchAnswer { text: answer.text, structured: answer.structured, outcome };
-                    Reply::Answer { id, answer }
-                }
-                Err(message) => Reply::Failure { id, message },
-            };
-            reply(&replies, &told);
+            reply(&replies, &told.unwrap_or_else(|message| Reply::Failure { id, message }));
         });
     }
     Ok(())
+}
+
+/// Does what an order says.
+fn carried_out(session: &Session, order: Line, call: &Call) -> Result<Reply, String> {
+    match order {
+        Line::Call { id, tool, arguments } => {
+            let tool = Tools::all().get(&tool)?;
+            let arguments = serde_json::from_value(arguments).map_err(|error| error.to_string())?;
+            let answer = tool.call(session, arguments, call);
+            let answer = answer.map_err(|failure| failure.to_string())?;
+            let outcome = match answer.outcome {
+                Outcome::Answered => ScratchOutcome::Answered,
+                Outcome::NotFound | Outcome::NotFoundError => ScratchOutcome::NotFound,
+                Outcome::Failed => ScratchOutcome::Failed,
+            };
+            let answer = ScratchAnswer { text: answer.text, structured: answer.structured, outcome };
+            Ok(Reply::Answer { id, answer })
+        }
+        Line::Examine { id, request, milliseconds } => {
+            let bank = session.bank().map_err(|failure| failure.to_string())?;
+            let control = call.control(Duration::from_millis(milliseconds));
+            let traces = bank.traces(&request, &control, Some(&listener(call)));
+            let traces = Box::new(traces.map_err(|error| error.to_string())?);
+            Ok(Reply::Traces { id, traces })
+        }
+        Line::Cancel { .. } => Err("It is called off by the one who reads the orders.".to_owned()),
+    }
 }
 
 /// Has a snapshot made. Nobody hears how it went: the next start will see.
@@ -190,6 +202,7 @@ fn session(shell: &Shell, start: &Start) -> Result<Session, Trouble> {
         };
         overlays.push((path.clone(), text));
     }
+    overlays.extend(start.texts.iter().map(|(path, text)| (path.clone(), Some(text.clone()))));
     bank.become_scratch(&start.cache, &overlays)?;
     // Whoever asks has been allowed to; files are for the image that asks to write.
     Ok(Session::new(bank).allowing(Permissions { eval: true, edits: false }))

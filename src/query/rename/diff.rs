@@ -92,8 +92,21 @@ pub(crate) fn hunks(path: &str, old: &[u8], edits: &[Edit]) -> Vec<Hunk> {
             let _ = writeln!(diff, "{mark}{text}");
         };
         (from..first).for_each(|line| put(' ', &shown(line)));
-        old_lines.iter().for_each(|line| put('-', line));
-        new_lines.iter().for_each(|line| put('+', line));
+        // Lines between those that change stay what they are.
+        let same = |at: usize| old_lines.len() == new_lines.len() && old_lines.get(at) == new_lines.get(at);
+        let mut at = 0;
+        while at < old_lines.len() {
+            if same(at) {
+                put(' ', &old_lines[at]);
+                at += 1;
+                continue;
+            }
+            let end = (at..old_lines.len()).find(|&at| same(at)).unwrap_or(old_lines.len());
+            let new_end = if end == old_lines.len() { new_lines.len() } else { end };
+            old_lines[at..end].iter().for_each(|line| put('-', line));
+            new_lines[at.min(new_end)..new_end].iter().for_each(|line| put('+', line));
+            at = end;
+        }
         (last + 1..=to).for_each(|line| put(' ', &shown(line)));
         free = to + 1;
         moved += new_lines.len() as i64 - old_lines.len() as i64;
@@ -137,17 +150,17 @@ mod tests {
 
     #[test]
     fn a_diff_has_every_change_once_with_its_neighbours() {
-        let text = "(a)\n(f 1)\n(b)\n(c)\n(d)\n(f (f 2))\n(f 3)";
+        let text = "(a)\n(f 1)\n(b)\n(c)\n(d)\n(f (f 2))\n(f 3)\n(e)\n(f 4)";
         let found = hunks("x.lisp", text.as_bytes(), &edits(text, "f", "long"));
         let diffs: Vec<&str> = found.iter().map(|hunk| hunk.diff.as_str()).collect();
         assert_eq!(
             diffs,
             [
                 "@@ -1,3 +1,3 @@\n (a)\n-(f 1)\n+(long 1)\n (b)\n",
-                "@@ -5,3 +5,3 @@\n (d)\n-(f (f 2))\n-(f 3)\n+(long (long 2))\n+(long 3)\n",
+                "@@ -5,5 +5,5 @@\n (d)\n-(f (f 2))\n-(f 3)\n+(long (long 2))\n+(long 3)\n (e)\n-(f 4)\n+(long 4)\n",
             ]
         );
-        assert_eq!(found.iter().map(|hunk| hunk.edits.len()).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!(found.iter().map(|hunk| hunk.edits.len()).collect::<Vec<_>>(), [1, 4]);
     }
 
     #[test]

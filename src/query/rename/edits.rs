@@ -72,7 +72,9 @@ impl<'a> Editor<'a> {
     /// Adds the tokens that SBCL's reader reported in a file.
     pub(super) fn tapped(&mut self, path: &Path, tokens: &[Token]) {
         let Some(date) = self.project.loaded_date(path) else { return };
-        let (Ok(bytes), Ok(file)) = (std::fs::read(path), self.project.positions(path, date)) else { return };
+        let (Ok(bytes), Ok(file)) = (self.project.read(path), self.project.positions(path, date)) else {
+            return;
+        };
         let Some(map) = ByteMap::new(&bytes, file.external_format()) else {
             for token in tokens {
                 self.doubt(
@@ -137,7 +139,7 @@ impl<'a> Editor<'a> {
     pub(super) fn text(&mut self, places: &[TextPlace]) {
         for place in places {
             let path = &place.file.path;
-            let Ok(bytes) = std::fs::read(path) else { continue };
+            let Ok(bytes) = self.project.read(path) else { continue };
             // Offsets count bytes of the decoded text.
             let (Ok(text), true) = (std::str::from_utf8(&bytes), place.file.text.as_bytes() == bytes) else {
                 self.doubtful.push(place.doubt(self.project, "the file is not UTF-8, or has just changed"));

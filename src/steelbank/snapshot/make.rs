@@ -332,6 +332,7 @@ fn order(
         last: false,
         dynamic_space_size: heap,
         overlays: Vec::new(),
+        texts: Vec::new(),
     };
     Ok(Order { program: program.to_path_buf(), start, key: key.ok_or(MakeError::NoSystems)? })
 }

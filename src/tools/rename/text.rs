@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Answered, Restored};
-use crate::query::rename::Scope;
+use crate::query::rename::{Scope, Verified};
 
 /// The plan, or what was written. Writing to a string cannot fail.
 pub(super) fn rename(answer: &Answered) -> String {
@@ -38,6 +38,10 @@ pub(super) fn rename(answer: &Answered) -> String {
             let _ = write!(text, " {}", caution.names.join(", "));
         }
     }
+    if let Some(verified) = &answer.verified {
+        text.push('\n');
+        text.push_str(&verification(verified));
+    }
     hunks(answer, &mut text);
     if !answer.doubtful.is_empty() {
         text.push_str("\nLeft as they are:\n");
@@ -48,6 +52,40 @@ pub(super) fn rename(answer: &Answered) -> String {
     let _ = write!(text, "\n{}", answer.next);
     if let Some(cursor) = &answer.cursor {
         let _ = write!(text, "\nMore follows: the next page has cursor {cursor}.");
+    }
+    text
+}
+
+fn verification(verified: &Verified) -> String {
+    let compared = format!(
+        "{} and {} of {}",
+        counted(verified.references, "cross reference"),
+        counted(verified.diagnostics, "diagnostic"),
+        verified.systems.join(", ")
+    );
+    let seconds = verified.duration_ms as f64 / 1000.0;
+    let mut text = match verified.same {
+        true => format!("Verified in {seconds:.1} s: {compared} are the same but for the name."),
+        false => format!(
+            "Not the same ({compared} were compared in {seconds:.1} s); {}:",
+            counted(verified.differences_total, "difference")
+        ),
+    };
+    for difference in &verified.differences {
+        let _ = write!(text, "\n  {}", difference.message);
+    }
+    if verified.differences.len() < verified.differences_total {
+        let _ = write!(text, "\n  and {} more", verified.differences_total - verified.differences.len());
+    }
+    if !verified.tested.is_empty() {
+        let end = if verified.same { " with the same outcome" } else { "" };
+        let _ = write!(text, "\nTested{end}: {}.", verified.tested.join(", "));
+    }
+    if !verified.made.is_empty() {
+        let _ = write!(text, "\nMade by macros: {}.", verified.made.join(", "));
+    }
+    if !verified.not_loaded.is_empty() {
+        let _ = write!(text, "\nNot verified, for no system loads them: {}.", verified.not_loaded.join(", "));
     }
     text
 }

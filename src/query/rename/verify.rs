@@ -1,0 +1,562 @@
+//! Whether a rename leaves the program what it was: what loading the project shows before and after, compared with the one
+//! name replaced.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::makers;
+use super::plan::{Answer, Scope};
+use crate::query::load_system::Severity;
+use steelbank_xref::{FunctionKind, Kind};
+
+/// What an image of the project is to load and to tell.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TracesRequest {
+    pub(crate) systems: Vec<String>,
+    /// Files that no system has.
+    pub(crate) files: Vec<PathBuf>,
+    /// Systems to test.
+    pub(crate) tests: Vec<String>,
+    /// Of the renamed project: which tokens are to be told.
+    pub(crate) places: Option<PlacesRequest>,
+    /// Tell only how many files were compiled, if any were.
+    pub(crate) from_fasls: bool,
+}
+
+/// Whose tokens are to be told in the renamed project.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PlacesRequest {
+    /// The symbol before, as it is printed.
+    pub(crate) old: String,
+    /// The symbol after, as it is printed.
+    pub(crate) new: String,
+    /// The old name as it is read.
+    pub(crate) old_name: String,
+    /// Name and package of the old symbol.
+    pub(crate) name: String,
+    pub(crate) package: String,
+    pub(crate) scope: Scope,
+    pub(crate) comments: bool,
+    pub(crate) strings: bool,
+    pub(crate) derived: bool,
+}
+
+/// What loading the project shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Traces {
+    /// How the systems and files ended that do not load: name, and what stopped it.
+    pub(crate) failed: Vec<(String, String)>,
+    pub(crate) said: Vec<Said>,
+    pub(crate) records: Vec<Recorded>,
+    pub(crate) tests: Vec<Tested>,
+    /// How many files were compiled.
+    pub(crate) compiled: usize,
+    /// The files that were loaded.
+    pub(crate) loaded: Vec<PathBuf>,
+    pub(crate) places: Option<Places>,
+}
+
+/// A diagnostic.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Said {
+    pub(crate) severity: Severity,
+    pub(crate) path: String,
+    pub(crate) line: Option<u32>,
+    pub(crate) message: String,
+}
+
+impl Said {
+    fn text(&self, message: &str) -> String {
+        let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
+        format!("{} {}{line}: {message}", self.severity.name(), self.path)
+    }
+}
+
+/// A cross reference.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Recorded {
+    pub(crate) kind: Kind,
+    pub(crate) name: String,
+    pub(crate) by: String,
+    pub(crate) by_kind: FunctionKind,
+    pub(crate) file: String,
+    pub(crate) form: Option<u32>,
+    pub(crate) number: Option<u32>,
+    /// Whether the function is alive for its name; else because something refers to it just now.
+    pub(crate) named: bool,
+}
+
+/// How a system's test ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tested {
+    pub(crate) system: String,
+    /// The error, if it ended with one.
+    pub(crate) error: Option<String>,
+    pub(crate) output: String,
+}
+
+/// Where the names stand in the renamed project, as its own image tells.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Places {
+    /// Tokens that read as the old symbol still, as they are shown.
+    pub(crate) old: Vec<String>,
+    /// Tokens that read as the new symbol, or as a name that is renamed along: file, and bytes.
+    pub(crate) new: Vec<(String, usize, usize)>,
+    /// Why the new symbol's tokens cannot be told.
+    pub(crate) trouble: Option<String>,
+}
+
+/// An edit, where it stands in the new text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) path: String,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// As it is shown: its place in the old text.
+    pub(crate) shown: String,
+}
+
+/// What a difference is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum DifferenceKind {
+    /// A system does not load, or for another reason.
+    Load,
+    /// A token that reads as the old symbol still.
+    Left,
+    /// An edit after which the new symbol does not stand there.
+    Edit,
+    /// A token that reads as the new symbol, and was not edited.
+    Extra,
+    /// A diagnostic.
+    Diagnostic,
+    /// A cross reference.
+    Reference,
+    /// The outcome of a test.
+    Test,
+}
+
+/// Something that the rename changes besides the name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Difference {
+    /// What it is about.
+    pub kind: DifferenceKind,
+    /// A sentence.
+    pub message: String,
+}
+
+/// Whether a rename leaves the program what it was.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Verified {
+    /// Whether nothing differs but the name.
+    pub same: bool,
+    /// The systems that were loaded, before and after.
+    pub systems: Vec<String>,
+    /// How many cross references were compared.
+    pub references: usize,
+    /// How many diagnostics were compared.
+    pub diagnostics: usize,
+    /// The systems that were tested.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub tested: Vec<String>,
+    /// What differs: the first ones.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub differences: Vec<Difference>,
+    /// How much differs.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub differences_total: usize,
+    /// Names that macros make, which have changed with the one that they are made from.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub made: Vec<String>,
+    /// Edited files that none of the systems loads: of them, nothing was verified.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub not_loaded: Vec<String>,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+/// The most differences that an answer lists.
+const MOST: usize = 20;
+
+/// Compares what loading showed before and after the rename `plan`, whose edits are `written`. `shown` is how files are shown.
+pub(crate) fn compare(
+    plan: &Answer,
+    written: &[Written],
+    before: &Traces,
+    after: &Traces,
+    shown: &dyn Fn(&Path) -> String,
+) -> Verified {
+    let names = Renamed::new(plan);
+    let mut verified = Verified {
+        references: before.records.len(),
+        diagnostics: before.said.len(),
+        tested: before.tests.iter().map(|test| test.system.clone()).collect(),
+        ..Verified::default()
+    };
+    let mut found = Vec::new();
+    let mut add = |kind, message| found.push(Difference { kind, message });
+    failures(&names, before, after, &mut |message| add(DifferenceKind::Load, message));
+    if let Some(places) = &after.places {
+        compare_places(plan, written, places, &mut add);
+    }
+    let mut originals = BTreeMap::new();
+    let mut diagnostics = |said: &[Said]| -> Vec<String> {
+        let plain = said.iter().map(|said| (names.diagnostic(said), said.text(&said.message)));
+        let plain: Vec<(String, String)> = plain.collect();
+        originals.extend(plain.iter().cloned());
+        plain.into_iter().map(|(plain, _)| plain).collect()
+    };
+    let (first, second) = (diagnostics(&before.said), diagnostics(&after.said));
+    for (change, line) in changes(first, second) {
+        let line = originals.get(&line).unwrap_or(&line);
+        add(DifferenceKind::Diagnostic, format!("{}: {line}", change.word()));
+    }
+    let (references, made) = references(&names, plan.key_parameters == 0, before, after, shown);
+    for reference in references {
+        add(DifferenceKind::Reference, reference);
+    }
+    verified.made = made;
+    for (first, second) in before.tests.iter().zip(&after.tests) {
+        if let Some(message) = names.test(first, second) {
+            add(DifferenceKind::Test, message);
+        }
+    }
+    found.sort();
+    verified.same = found.is_empty();
+    verified.differences_total = found.len();
+    found.truncate(MOST);
+    verified.differences = found;
+    let loaded: Vec<String> = after.loaded.iter().map(|path| shown(path)).collect();
+    let edited = plan.files.iter().map(|file| &file.path);
+    verified.not_loaded =
+        edited.filter(|path| !path.ends_with(".asd") && !loaded.contains(path)).cloned().collect();
+    verified
+}
+
+fn failures(names: &Renamed, before: &Traces, after: &Traces, add: &mut dyn FnMut(String)) {
+    let plain = |failed: &[(String, String)]| -> Vec<String> {
+        failed.iter().map(|(name, why)| format!("{name}: {}", names.neutral_text(why))).collect()
+    };
+    for (change, _) in changes(plain(&before.failed), plain(&after.failed)) {
+        if change == Change::Gone {
+            // What fails otherwise is told by what is new.
+            continue;
+        }
+        for (name, why) in &after.failed {
+            add(format!("{name} does not load after the rename: {why}"));
+        }
+        return;
+    }
+    if after.failed.len() < before.failed.len() {
+        add("More loads after the rename than before.".to_owned());
+    }
+}
+
+fn compare_places(
+    plan: &Answer,
+    written: &[Written],
+    places: &Places,
+    add: &mut dyn FnMut(DifferenceKind, String),
+) {
+    if let Some(trouble) = &places.trouble {
+        add(DifferenceKind::Edit, trouble.clone());
+        return;
+    }
+    for place in &places.old {
+        add(DifferenceKind::Left, format!("{place} means {} still.", plan.symbol));
+    }
+    let mut hit = vec![0_usize; written.len()];
+    for (path, start, end) in &places.new {
+        let edit =
+            written.iter().position(|edit| edit.path == *path && edit.start <= *start && *end <= edit.end);
+        match edit {
+            Some(edit) => hit[edit] += 1,
+            None => add(
+                DifferenceKind::Extra,
+                format!("{path} has a token at byte {start} that means the new symbol and was not edited."),
+            ),
+        }
+    }
+    for (edit, hit) in written.iter().zip(hit) {
+        if hit != 1 {
+            let message =
+                format!("{}: what stands there after the edit is not {}.", edit.shown, plan.new_name);
+            add(DifferenceKind::Edit, message);
+        }
+    }
+}
+
+/// The cross references that differ, and the names that macros make otherwise now.
+fn references(
+    names: &Renamed,
+    numbers: bool,
+    before: &Traces,
+    after: &Traces,
+    shown: &dyn Fn(&Path) -> String,
+) -> (Vec<String>, Vec<String>) {
+    let line = |record: &Recorded, name: String| Line {
+        name,
+        kind: record.kind,
+        by: names.neutral_text(&record.by),
+        by_kind: format!("{:?}", record.by_kind),
+        file: record.file.clone(),
+        form: record.form,
+        number: record.number.filter(|_| numbers),
+    };
+    // A function that nothing refers to may have been collected in one image, and not yet in the other.
+    let alive = |record: &Recorded| (names.neutral_text(&record.by), record.file.clone(), record.form);
+    let unnamed = |traces: &Traces| -> BTreeSet<_> {
+        traces.records.iter().filter(|record| !record.named).map(alive).collect()
+    };
+    let (first, second) = (unnamed(before), unnamed(after));
+    let compared = |record: &&Recorded| {
+        record.named || {
+            let function = alive(record);
+            first.contains(&function) && second.contains(&function)
+        }
+    };
+    let expected =
+        before.records.iter().filter(compared).map(|record| line(record, names.replaced_text(&record.name)));
+    let found = after.records.iter().filter(compared).map(|record| line(record, plain_text(&record.name)));
+    let mut gone = Vec::new();
+    let mut new = Vec::new();
+    for (change, line) in changes(expected.collect(), found.collect()) {
+        match change {
+            Change::Gone => gone.push(line),
+            Change::New => new.push(line),
+        }
+    }
+    let mut made = Vec::new();
+    gone.retain(|line| {
+        // A name that a macro makes from the renamed one.
+        let Some(name) = names.made(&line.name) else { return true };
+        let expected = Line { name, ..line.clone() };
+        let Some(at) = new.iter().position(|line| *line == expected) else { return true };
+        new.swap_remove(at);
+        made.push(format!("{} is {} now", line.name, expected.name));
+        false
+    });
+    made.sort();
+    made.dedup();
+    let all = before.records.iter().chain(&after.records);
+    let originals: BTreeMap<String, &str> =
+        all.map(|record| (names.neutral_text(&record.by), record.by.as_str())).collect();
+    let say = |change: Change, line: &Line| {
+        let by = originals.get(&line.by).copied().unwrap_or(&line.by);
+        let form = line.form.map(|form| format!(", form {form}")).unwrap_or_default();
+        let kind = match line.kind {
+            Kind::Calls => "calls",
+            Kind::Macroexpands => "expands",
+            Kind::Binds => "binds",
+            Kind::References => "reads",
+            Kind::Sets => "writes",
+            Kind::Specializes => "specializes on",
+        };
+        let file = if line.file.is_empty() { String::new() } else { shown(Path::new(&line.file)) };
+        format!("{}: {by} {kind} {} ({file}{form})", change.word(), line.name)
+    };
+    let gone = gone.iter().map(|line| say(Change::Gone, line));
+    (gone.chain(new.iter().map(|line| say(Change::New, line))).collect(), made)
+}
+
+/// A cross reference as it is compared.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Line {
+    name: String,
+    kind: Kind,
+    by: String,
+    by_kind: String,
+    file: String,
+    form: Option<u32>,
+    number: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Gone,
+    New,
+}
+
+impl Change {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Gone => "gone",
+            Self::New => "new",
+        }
+    }
+}
+
+/// What one of two lists has more often than the other, once for each time.
+fn changes<T: Ord>(mut before: Vec<T>, mut after: Vec<T>) -> Vec<(Change, T)> {
+    before.sort();
+    after.sort();
+    let mut changes = Vec::new();
+    let (mut before, mut after) = (before.into_iter().peekable(), after.into_iter().peekable());
+    loop {
+        let order = match (before.peek(), after.peek()) {
+            (Some(first), Some(second)) => first.cmp(second),
+            (Some(_), None) => std::cmp::Ordering::Less,
+            (None, Some(_)) => std::cmp::Ordering::Greater,
+            (None, None) => return changes,
+        };
+        if order.is_le() {
+            changes.extend(before.next().filter(|_| order.is_lt()).map(|gone| (Change::Gone, gone)));
+        }
+        if order.is_ge() {
+            changes.extend(after.next().filter(|_| order.is_gt()).map(|new| (Change::New, new)));
+        }
+    }
+}
+
+/// The names of a rename, and texts with them replaced.
+struct Renamed {
+    /// Whole names, printed without bars, and what they become.
+    whole: BTreeMap<String, String>,
+    old: String,
+    new: String,
+}
+
+impl Renamed {
+    fn new(plan: &Answer) -> Self {
+        let mut whole = BTreeMap::new();
+        let mut add = |symbol: &str, new: &str| {
+            let (package, _) = parts(symbol);
+            whole.insert(plain(symbol), format!("{package}{new}"));
+        };
+        add(&plan.symbol, &plan.new_name);
+        for derived in plan.derived.iter().filter(|derived| derived.renamed) {
+            add(&derived.name, &derived.new_name);
+        }
+        let symbol = plain(&plan.symbol);
+        let (_, old) = parts(&symbol);
+        Self { whole, old: old.to_owned(), new: plan.new_name.clone() }
+    }
+
+    /// A printed name of before as it must be after.
+    fn replaced_text(&self, text: &str) -> String {
+        tokens(text, |token| self.whole.get(token).cloned())
+    }
+
+    /// What a name that contains the renamed one may have become.
+    fn made(&self, text: &str) -> Option<String> {
+        let new = tokens(text, |token| {
+            let (package, name) = parts(token);
+            (!self.whole.values().any(|whole| whole == token))
+                .then(|| format!("{package}{}", makers::replaced(name, &self.old, &self.new)))
+        });
+        (new != text).then_some(new)
+    }
+
+    /// A text in which the old name and the new one, and names that contain them, are the same.
+    fn neutral_text(&self, text: &str) -> String {
+        let mut names = [&self.old, &self.new];
+        names.sort_by_key(|name| std::cmp::Reverse(name.len()));
+        let neutral = tokens(text, |token| {
+            let (package, name) = parts(token);
+            let upper = name.to_uppercase();
+            names
+                .iter()
+                .map(|part| makers::replaced(&upper, &part.to_uppercase(), "·"))
+                .find(|replaced| *replaced != upper)
+                .map(|replaced| format!("{package}{replaced}"))
+        });
+        neutral.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    fn diagnostic(&self, said: &Said) -> String {
+        said.text(&self.neutral_text(&said.message))
+    }
+
+    /// How a test ended otherwise, if it did.
+    fn test(&self, before: &Tested, after: &Tested) -> Option<String> {
+        // Times and counts of random checks differ from run to run.
+        let words = |text: &str| -> Vec<String> {
+            let text = self.neutral_text(text);
+            let words = text.split(' ').filter(|word| !word.contains(|char: char| char.is_ascii_digit()));
+            words.map(str::to_owned).collect()
+        };
+        let error = |tested: &Tested| tested.error.as_deref().map(words);
+        if error(before) != error(after) {
+            let end = |tested: &Tested| tested.error.clone().unwrap_or_else(|| "without an error".to_owned());
+            return Some(format!(
+                "The test of {} ended {} before, and {} after.",
+                before.system,
+                end(before),
+                end(after)
+            ));
+        }
+        let (first, second) = (words(&before.output), words(&after.output));
+        let at = first.iter().zip(&second).take_while(|(first, second)| first == second).count();
+        (first != second).then(|| {
+            let part = |words: &[String]| words[at..(at + 12).min(words.len())].join(" ");
+            format!(
+                "The test of {} wrote \u{201c}{}\u{201d} before, and \u{201c}{}\u{201d} after.",
+                before.system,
+                part(&first),
+                part(&second)
+            )
+        })
+    }
+}
+
+/// The package with its colons, and the name.
+fn parts(symbol: &str) -> (&str, &str) {
+    match symbol.rfind(':') {
+        Some(at) if at + 1 < symbol.len() => symbol.split_at(at + 1),
+        _ => ("", symbol),
+    }
+}
+
+/// A printed symbol without bars and escapes.
+fn plain(symbol: &str) -> String {
+    symbol.replace(['|', '\\'], "")
+}
+
+/// A printed name without bars, and without the numbers of symbols that were made up.
+fn plain_text(text: &str) -> String {
+    tokens(text, |_| None)
+}
+
+/// `text` with each token, without its bars, replaced by what `replace` makes of it. Symbols without a package lose the number at
+/// their end.
+fn tokens(text: &str, replace: impl Fn(&str) -> Option<String>) -> String {
+    let mut made = String::with_capacity(text.len());
+    let mut token = String::new();
+    let mut barred = false;
+    let finish = |token: &mut String, made: &mut String| {
+        if token.is_empty() {
+            return;
+        }
+        match replace(token) {
+            Some(new) => made.push_str(&new),
+            None if token.starts_with("#:") => {
+                made.push_str(token.trim_end_matches(|char: char| char.is_ascii_digit()));
+            }
+            None => made.push_str(token),
+        }
+        token.clear();
+    };
+    for char in text.chars() {
+        match char {
+            '|' => barred = !barred,
+            '\\' => {}
+            _ if !barred && (char.is_whitespace() || "()'\"`,;".contains(char)) => {
+                finish(&mut token, &mut made);
+                made.push(char);
+            }
+            _ => token.push(char),
+        }
+    }
+    finish(&mut token, &mut made);
+    made
+}

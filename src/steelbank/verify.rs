@@ -1,0 +1,358 @@
+//! Whether a rename leaves the program what it was: the project as it is and the project renamed are loaded in scratch
+//! images, from fasls both, and compared.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Instant, UNIX_EPOCH};
+
+use super::scratch::{ScratchError, ScratchNews};
+use crate::engine::deadline_after;
+use crate::project::write::{self, Replacement};
+use crate::query::Error;
+use crate::query::code_find_references::{self, Error as References};
+use crate::query::control::Control;
+use crate::query::designator::Designator;
+use crate::query::evaluate::EvaluateRequest;
+use crate::query::load_system::{LoadAnswer, LoadStatus};
+use crate::query::rename::{
+    Answer, ConflictKind, Places, PlacesRequest, Recorded, Request, Said, Scope, Tested, Traces,
+    TracesRequest, Verified, Written, compare,
+};
+use crate::source::tap::sidecar::fnv_1a;
+use crate::{LoadListener, Steelbank};
+
+/// What loading the project as it is has shown, and what it was read from.
+#[derive(Debug)]
+pub(super) struct Before {
+    request: TracesRequest,
+    inputs: Vec<(PathBuf, u64)>,
+    traces: Traces,
+}
+
+impl Steelbank {
+    /// Verifies a plan of the rename `request`: the systems that are loaded, and those that have an edited file, are loaded
+    /// in scratch images, as they are and renamed. There must be the same diagnostics and the same cross references with the
+    /// one name replaced; no token may be left that means the old symbol, and the new one must stand where it was written and
+    /// nowhere else; with `tests`, the tests of the project's systems must end alike. This runs the project's code, in
+    /// copies; no file changes.
+    ///
+    /// # Errors
+    /// There is no scratch image, a file has changed since the plan was made, or `control` ended the waiting. That something
+    /// differs is an answer.
+    pub fn rename_verify(
+        &self,
+        request: &Request,
+        plan: &Answer,
+        tests: bool,
+        control: &Control,
+        mut news: impl FnMut(ScratchNews),
+    ) -> Result<Verified, ScratchError> {
+        let begun = Instant::now();
+        let deadline = deadline_after(control.allowed());
+        let files = self.replacements(plan).map_err(|error| ScratchError::Call(error.to_string()))?;
+        let mut wanted = self.traces_request(plan, tests, control)?;
+        let before = self.before(&wanted, &control.until(deadline), &mut news)?;
+        wanted.places = Some(places_request(request, plan));
+        let texts: Vec<(PathBuf, &[u8])> =
+            files.iter().map(|file| (file.path.clone(), file.new.as_slice())).collect();
+        let after = self.gather(&texts, &wanted, &control.until(deadline), &mut news)?;
+        let shown = |path: &Path| self.project().shown(path);
+        let mut verified = compare(plan, &written(plan, &files), &before.traces, &after, &shown);
+        verified.systems = wanted.systems;
+        verified.duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Ok(verified)
+    }
+
+    /// What is to be loaded: what this image has of the project, and the systems of the edited files.
+    fn traces_request(
+        &self,
+        plan: &Answer,
+        tests: bool,
+        control: &Control,
+    ) -> Result<TracesRequest, ScratchError> {
+        let project = self.project();
+        let known = self.list_systems_with_files(control).map_err(call)?.systems;
+        let edited: BTreeSet<&str> = plan.files.iter().map(|file| file.path.as_str()).collect();
+        let has_edits = |files: &[String]| files.iter().any(|file| edited.contains(file.as_str()));
+        let mut systems = self.loaded_systems();
+        for system in &known {
+            let wanted =
+                system.loaded || has_edits(&system.components) || edited.contains(system.asd.as_str());
+            if wanted && !systems.contains(&system.name) {
+                systems.push(system.name.clone());
+            }
+        }
+        let of_systems: BTreeSet<PathBuf> = project
+            .root()
+            .into_iter()
+            .flat_map(|root| known.iter().flat_map(|system| &system.components).map(|file| root.join(file)))
+            .collect();
+        let files = project.own_loaded_files().into_iter().filter(|path| {
+            !of_systems.contains(path) && path.extension().is_none_or(|ending| ending != "asd")
+        });
+        let own = |system: &&String| known.iter().any(|known| known.name == **system);
+        let tests = if tests { systems.iter().filter(own).cloned().collect() } else { Vec::new() };
+        Ok(TracesRequest { files: files.collect(), systems, tests, places: None, from_fasls: false })
+    }
+
+    /// What loading the project as it is shows. It is kept until a file changes.
+    fn before(
+        &self,
+        request: &TracesRequest,
+        control: &Control,
+        news: &mut impl FnMut(ScratchNews),
+    ) -> Result<Arc<Before>, ScratchError> {
+        let known = self.inner.before.lock().clone();
+        if let Some(known) = known.filter(|known| {
+            known.request == *request && known.inputs.iter().all(|(path, was)| self.stamp(path) == *was)
+        }) {
+            return Ok(known);
+        }
+        let traces = self.gather(&[], request, control, news)?;
+        let definitions = self.list_systems(control).map_err(call)?.systems;
+        let root = self.project().root().map(Path::to_owned).unwrap_or_default();
+        let definitions = definitions.into_iter().map(|system| root.join(system.asd));
+        let inputs: BTreeSet<PathBuf> = traces.loaded.iter().cloned().chain(definitions).collect();
+        let inputs =
+            inputs.into_iter().map(|path| (self.stamp(&path), path)).map(|(stamp, path)| (path, stamp));
+        let before = Arc::new(Before { request: request.clone(), inputs: inputs.collect(), traces });
+        *self.inner.before.lock() = Some(Arc::clone(&before));
+        Ok(before)
+    }
+
+    /// What tells the file at `path` from what it was: of the project's own its contents, of others size and date.
+    fn stamp(&self, path: &Path) -> u64 {
+        if self.project().contains(path) {
+            return std::fs::read(path).map_or(0, |bytes| fnv_1a(&bytes));
+        }
+        let Ok(metadata) = std::fs::metadata(path) else { return 0 };
+        let date = metadata.modified().ok().and_then(|date| date.duration_since(UNIX_EPOCH).ok());
+        fnv_1a(format!("{} {:?}", metadata.len(), date).as_bytes())
+    }
+
+    /// What loading shows in a scratch image in which the files of `texts` have these contents. What compiling leaves behind is no
+    /// part of the program, so it is loaded once more if anything was compiled.
+    fn gather(
+        &self,
+        texts: &[(PathBuf, &[u8])],
+        request: &TracesRequest,
+        control: &Control,
+        news: &mut impl FnMut(ScratchNews),
+    ) -> Result<Traces, ScratchError> {
+        let deadline = deadline_after(control.allowed());
+        let mut scratch = self.scratch_of(texts, control)?;
+        let only_loading = TracesRequest { from_fasls: true, ..request.clone() };
+        let first = scratch.examine(&only_loading, &control.until(deadline), &mut *news)?;
+        if first.compiled == 0 {
+            return Ok(first);
+        }
+        scratch.again(&control.until(deadline))?;
+        scratch.examine(request, &control.until(deadline), news)
+    }
+
+    /// Loads what `request` names, in this image, and tells what that shows.
+    pub(crate) fn traces(
+        &self,
+        request: &TracesRequest,
+        control: &Control,
+        listener: Option<&LoadListener>,
+    ) -> Result<Traces, Error> {
+        let deadline = deadline_after(control.allowed());
+        let mut traces = Traces::default();
+        for system in &request.systems {
+            let answer = self.load_system(system, false, &control.until(deadline), listener.cloned())?;
+            self.add_load(&mut traces, system, answer);
+        }
+        for file in &request.files {
+            let path = file.display().to_string();
+            let answer = self.load_file(&path, &control.until(deadline), listener.cloned())?;
+            // A file alone is compiled every time.
+            let compiled = traces.compiled;
+            self.add_load(&mut traces, &self.project().shown(file), answer);
+            traces.compiled = compiled;
+        }
+        if traces.compiled > 0 && request.from_fasls {
+            // It will be asked again.
+            return Ok(traces);
+        }
+        // So that what is garbage counts in neither image.
+        self.evaluate_request(&EvaluateRequest::new("(sb-ext:gc :full t)"), &control.until(deadline))?;
+        let index = self.index();
+        traces.records = index
+            .loaded_records()
+            .into_iter()
+            .map(|record| Recorded {
+                kind: record.kind,
+                name: record.name,
+                by: record.by.function.into_owned(),
+                by_kind: record.by.kind,
+                file: record.by.file.map(std::borrow::Cow::into_owned).unwrap_or_default(),
+                form: record.by.toplevel_form,
+                number: record.by.form,
+                named: record.current,
+            })
+            .collect();
+        traces.loaded = self.project().loaded().into_iter().map(|(path, _)| path).collect();
+        for system in &request.tests {
+            let form = format!("(asdf:test-system {system:?})");
+            let outcome = self.evaluate_request(&EvaluateRequest::new(form), &control.until(deadline));
+            let (error, output) = match outcome {
+                Ok(answer) => (None, answer.output),
+                Err(error) => (Some(error.to_string()), String::new()),
+            };
+            traces.tests.push(Tested { system: system.clone(), error, output });
+        }
+        if let Some(places) = &request.places {
+            // Text that is left out names no symbol: the one that it would be is there to be asked about.
+            let string = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+            let form = format!("(intern {} {})", string(&places.name), string(&places.package));
+            let _ = self.evaluate_request(&EvaluateRequest::new(form), &control.until(deadline));
+            traces.places = Some(self.places(places, &control.until(deadline)));
+        }
+        Ok(traces)
+    }
+
+    fn add_load(&self, traces: &mut Traces, name: &str, answer: LoadAnswer) {
+        traces.compiled += answer.compiled.len();
+        if answer.status != LoadStatus::Loaded {
+            let why = answer.failure.map(|failure| failure.message).unwrap_or_default();
+            traces.failed.push((name.to_owned(), why));
+        }
+        let project = self.project();
+        for said in answer.diagnostics {
+            let path = said.path.unwrap_or_default();
+            // What is said of dependencies depends on who compiled them.
+            if path.is_empty() || project.contains(Path::new(&path)) {
+                let path = project.shown(Path::new(&path));
+                let said = Said { severity: said.severity, path, line: said.line, message: said.message };
+                if !traces.said.contains(&said) {
+                    traces.said.push(said);
+                }
+            }
+        }
+    }
+
+    /// Where the old and the new symbol stand in this image's project.
+    fn places(&self, request: &PlacesRequest, control: &Control) -> Places {
+        let mut places = Places::default();
+        let planned = |name: &str, new_name: &str| {
+            let asked = Request {
+                scope: request.scope,
+                comments: request.comments,
+                strings: request.strings,
+                derived: request.derived,
+                ..Request::new(name, new_name)
+            };
+            self.rename_plan(&asked, control)
+        };
+        match self.places_left(request, &planned) {
+            Ok(left) => places.old = left,
+            Err(error) => {
+                places.trouble =
+                    Some(format!("What is left of the old name cannot be told: {}", sentence(&error)))
+            }
+        }
+        match planned(&request.new, &request.old_name) {
+            Ok(plan) if plan.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::NotNarrow) => {
+                let why = plan.reason;
+                places.trouble =
+                    Some(format!("After the rename, not every place of the new symbol is exact: {why}"));
+            }
+            Ok(plan) => {
+                let edits = plan.files.into_iter().flat_map(|file| {
+                    let path = file.path;
+                    file.edits.into_iter().map(move |edit| (path.clone(), edit.start, edit.end))
+                });
+                places.new = edits.collect();
+            }
+            Err(error) => {
+                places.trouble =
+                    Some(format!("After the rename, the new symbol cannot be found: {}", sentence(&error)));
+            }
+        }
+        places
+    }
+
+    /// The places that mean the old symbol still.
+    fn places_left(
+        &self,
+        request: &PlacesRequest,
+        planned: &dyn Fn(&str, &str) -> Result<Answer, Error>,
+    ) -> Result<Vec<String>, Error> {
+        let shown = |path: &str, line: u32, column: u32| format!("{path}:{line}:{column}");
+        let found = if request.scope == Scope::Narrow {
+            let asked = code_find_references::Request {
+                limit: usize::MAX,
+                ..code_find_references::Request::new(request.old.as_str())
+            };
+            self.code_find_references(&asked).map(|found| {
+                let refs = found.refs.iter().flat_map(|found| {
+                    let columns = found.columns.iter().chain(&found.approximate_columns);
+                    columns.map(|&column| shown(&found.path, found.line.unwrap_or(0), column))
+                });
+                refs.collect()
+            })
+        } else {
+            planned(&request.old, &request.old_name).map(|plan| {
+                let files = plan.files.iter();
+                let edits = files
+                    .flat_map(|file| file.edits.iter().map(|edit| shown(&file.path, edit.line, edit.column)));
+                edits.collect()
+            })
+        };
+        match found {
+            Err(Error::References(References::NoSymbol { .. } | References::NoPackage { .. })) => {
+                Ok(Vec::new())
+            }
+            found => found,
+        }
+    }
+}
+
+fn sentence(error: &Error) -> String {
+    format!("{}.", error.to_string().trim_end_matches('.'))
+}
+
+fn call(error: Error) -> ScratchError {
+    ScratchError::Call(error.to_string())
+}
+
+fn places_request(request: &Request, plan: &Answer) -> PlacesRequest {
+    let barred = |name: &str| format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|"));
+    // It was printed to be read.
+    let symbol = Designator::parse(&plan.symbol).ok();
+    let (package, name) = symbol.map(|symbol| (symbol.package, symbol.name)).unwrap_or_default();
+    let package = package.unwrap_or_default();
+    PlacesRequest {
+        old: plan.symbol.clone(),
+        new: format!("{}::{}", barred(&package), barred(&plan.new_name)),
+        old_name: barred(&name),
+        name,
+        package,
+        scope: plan.scope,
+        comments: request.comments,
+        strings: request.strings,
+        derived: request.derived,
+    }
+}
+
+/// The plan's edits where they stand in the new texts.
+fn written(plan: &Answer, files: &[Replacement]) -> Vec<Written> {
+    let mut written = Vec::with_capacity(plan.edits);
+    for (planned, file) in plan.files.iter().zip(files) {
+        let mut moved = 0_isize;
+        for edit in &planned.edits {
+            let length = write::encoded(&edit.new, &file.old).map_or(edit.new.len(), |bytes| bytes.len());
+            let start = edit.start.saturating_add_signed(moved);
+            written.push(Written {
+                path: planned.path.clone(),
+                start,
+                end: start + length,
+                shown: format!("{}:{}:{}", planned.path, edit.line, edit.column),
+            });
+            moved += length as isize - (edit.end - edit.start) as isize;
+        }
+    }
+    written
+}

@@ -1,0 +1,176 @@
+//! rename with verification: what it applies leaves the program what it was, and what is wrong is caught.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use steelbank::query::control::Control;
+use steelbank::query::rename::Answer as Plan;
+use steelbank::query::rename::{DifferenceKind, Request, Scope, Verified};
+use steelbank::{ProjectSettings, Steelbank};
+
+use crate::child::in_own_process;
+use crate::program::{Folder, STEELBANK};
+
+const LONG: Duration = Duration::from_secs(300);
+
+const MAIN: &str = "(defpackage #:rn (:use #:cl) (:export #:area \"SIZE\" sized))
+(in-package #:rn)
+(defun area (w h) (* w h))
+(defun user (x) (area x #+nothing (area 1) 2))
+(defun size (x &key (unit 1) scale) (list x unit scale))
+(defun sized (size) (list size (size 1 :unit 2)))
+(defstruct point x (y 0))
+(defun norm (p) (+ (point-x p) (point-y p) (if (point-p p) 1 0) (point-x (make-point :x 1))))
+(defmacro def-thing (name) `(defun ,(intern (format nil \"~A-THING\" name)) () ',name))
+(def-thing big)
+(defun things () (list (big-thing) 'big))
+(defvar *depth* 1)
+(defun looked () (list *depth* (find-symbol \"AREA\" :rn)))
+(defclass shape () ((side :initarg :side :accessor side)))
+(defmethod area-of ((shape shape)) (* (side shape) (side shape)))
+(defmethod area-of ((number integer)) (let ((side number)) (* side side)))
+(defun unused (x) (declare (ignore x)) (undefined-thing))
+";
+
+/// Writes the project below `folder`.
+fn write(folder: &Path) -> PathBuf {
+    let root = folder.join("project");
+    fs::create_dir_all(&root).unwrap();
+    let systems = "(defsystem \"rn\" :components ((:file \"main\")) :in-order-to ((test-op (test-op \"rn/test\"))))\n\
+        (defsystem \"rn/test\" :depends-on (\"rn\") :components ((:file \"test\"))\n \
+          :perform (test-op (o c) (uiop:symbol-call :rn-test :run)))\n";
+    fs::write(root.join("rn.asd"), systems).unwrap();
+    fs::write(root.join("main.lisp"), MAIN).unwrap();
+    let test = "(defpackage :rn-test (:use :cl))\n(in-package :rn-test)\n\
+        (defun run () (assert (= (rn:area 2 3) 6)) (assert (find-symbol \"SIZED\" :rn)) (print :passed))\n";
+    fs::write(root.join("test.lisp"), test).unwrap();
+    root.canonicalize().unwrap()
+}
+
+fn project(folder: &Path) -> Steelbank {
+    let root = write(folder);
+    let settings = ProjectSettings::in_folder(root).cache(folder.join("cache"));
+    let bank = Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap();
+    assert!(bank.load_system("rn", false, &Control::new(LONG), None).unwrap().failure.is_none());
+    bank
+}
+
+fn plan(bank: &Steelbank, request: &Request) -> Plan {
+    let plan = bank.rename_plan(request, &Control::default()).unwrap();
+    assert!(plan.conflicts.is_empty(), "{plan:?}");
+    plan
+}
+
+fn verify(bank: &Steelbank, request: &Request, plan: &Plan, tests: bool) -> Verified {
+    bank.rename_verify(request, plan, tests, &Control::new(LONG), |_| ()).unwrap()
+}
+
+/// What the command prints, with `arguments`, in the project at `root`.
+fn command(root: &Path, cache: &Path, arguments: &[&str]) -> (String, Option<i32>) {
+    let output = Command::new(STEELBANK)
+        .args(["--system", "rn", "--no-snapshot", "rename"])
+        .args(arguments)
+        .current_dir(root)
+        .env("STEELBANK_CACHE", cache)
+        .output()
+        .unwrap();
+    (String::from_utf8([output.stdout, output.stderr].concat()).unwrap(), output.status.code())
+}
+
+#[test]
+fn the_command_renames_verifies_and_takes_back() {
+    let folder = Folder::new("rename-command");
+    let root = write(&folder.0);
+    let run = |arguments: &[&str]| command(&root, &folder.0.join("cache"), arguments);
+    let main = || fs::read_to_string(root.join("main.lisp")).unwrap();
+    let (said, exit) = run(&["rn:area", "surface"]);
+    assert!(exit == Some(0) && said.contains("+(defun surface (w h) (* w h))"), "{said}");
+    assert!(said.contains("that takes apply") && main() == MAIN, "{said}");
+    let (said, exit) = run(&["rn:area", "surface", "--apply", "--tests"]);
+    assert!(exit == Some(0) && said.contains("are the same but for the name"), "{said}");
+    assert!(said.contains("Tested with the same outcome: rn, rn/test"), "{said}");
+    assert!(main().contains("(defun surface (w h)"), "{said}");
+    let (said, exit) = run(&["--undo", "last"]);
+    assert!(exit == Some(0) && said.contains("have their old text again: main.lisp, test.lisp"), "{said}");
+    assert_eq!(main(), MAIN);
+    // A macro makes names from this one's; the use stands elsewhere.
+    let (said, exit) = run(&["rn::big", "large", "--apply"]);
+    assert!(exit == Some(3) && said.contains("Nothing was written") && main() == MAIN, "{said}");
+    assert!(said.contains("undefined function: RN::BIG-THING"), "{said}");
+    let (said, exit) = run(&["rn::big", "large", "--apply", "--no-verify", "--include", "derived"]);
+    assert!(exit == Some(0) && main().contains("(list (large-thing) 'large)"), "{said}");
+}
+
+#[test]
+fn renames_are_verified() {
+    in_own_process("rename::renames_are_verified", || {
+        let folder = Folder::new("rename-verify");
+        let bank = project(&folder.0);
+        for (name, new, scope) in [
+            ("rn:area", "surface", Scope::Auto),
+            ("rn::user", "client", Scope::Auto),
+            ("rn:size", "extent", Scope::Auto),
+            ("rn::unit", "measure", Scope::Symbol),
+            ("rn::point", "dot", Scope::Auto),
+            ("rn::point-x", "point-across", Scope::Auto),
+            ("rn::*depth*", "*level*", Scope::Auto),
+            ("rn::def-thing", "define-thing", Scope::Auto),
+            ("rn::side", "edge", Scope::Auto),
+            ("rn::shape", "form", Scope::Auto),
+            ("rn::area-of", "measured", Scope::Auto),
+            ("rn::unused", "left-over", Scope::Auto),
+            ("rn::undefined-thing", "nobodys", Scope::Symbol),
+        ] {
+            let request = Request { scope, ..Request::new(name, new) };
+            let Ok(plan) = bank.rename_plan(&request, &Control::default()) else { panic!("{name}") };
+            if !plan.conflicts.is_empty() {
+                println!("seen: {name}: {:?}", plan.conflicts);
+                continue;
+            }
+            let verified = verify(&bank, &request, &plan, false);
+            println!("seen: {name}: {verified:?}");
+            assert!(verified.same && verified.references > 10, "{name}: {verified:?}");
+        }
+        // With its tests: they call it, and look it up by its name.
+        let request = Request::new("rn:sized", "measured");
+        let planned = plan(&bank, &request);
+        let verified = verify(&bank, &request, &planned, true);
+        assert!(verified.same && verified.tested == ["rn", "rn/test"], "{verified:?}");
+        wrong(&bank);
+        tests_tell(&bank);
+    });
+}
+
+/// A plan with an edit less, or with one more, is not the same program.
+fn wrong(bank: &Steelbank) {
+    for (name, new) in [("rn:area", "surface"), ("rn::point", "dot"), ("rn::side", "edge")] {
+        let request = Request { scope: Scope::Symbol, ..Request::new(name, new) };
+        let right = plan(bank, &request);
+        for (file, of) in right.files.iter().enumerate() {
+            for number in 0..of.edits.len() {
+                let mut less = right.clone();
+                let left = less.files[file].edits.remove(number);
+                let verified = verify(bank, &request, &less, false);
+                assert!(!verified.same, "{name}: {left:?} was left out");
+                println!("seen: {left:?}: {}", verified.differences[0].message);
+            }
+        }
+    }
+}
+
+/// A program that looks names up by parts is found out by its tests alone.
+fn tests_tell(bank: &Steelbank) {
+    let root = bank.project().root().unwrap().to_owned();
+    let test = fs::read_to_string(root.join("test.lisp")).unwrap();
+    let parts =
+        test.replace("(find-symbol \"SIZED\" :rn)", "(find-symbol (format nil \"~AED\" \"SIZ\") :rn)");
+    fs::write(root.join("test.lisp"), parts).unwrap();
+    let request = Request::new("rn:sized", "measured");
+    let planned = plan(bank, &request);
+    assert!(verify(bank, &request, &planned, false).same);
+    let verified = verify(bank, &request, &planned, true);
+    assert!(!verified.same, "{verified:?}");
+    assert!(verified.differences.iter().all(|found| found.kind == DifferenceKind::Test), "{verified:?}");
+}
