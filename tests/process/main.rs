@@ -20,6 +20,9 @@ mod one_file;
 mod program;
 mod readme;
 mod rename;
+mod rename_libraries;
+#[path = "../renames/mod.rs"]
+mod renames;
 mod second;
 mod serve;
 mod setup;

@@ -1,6 +1,8 @@
 //! Renames of all names of a project, counted by what becomes of them. For the test and the bench.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub(crate) mod verified;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;

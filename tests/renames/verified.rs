@@ -1,0 +1,210 @@
+//! Renames with verification, at random names of libraries: what is applied leaves the program what it was, what is wrong is
+//! caught. For the test and the bench.
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use steelbank::Steelbank;
+use steelbank::query::control::Control;
+use steelbank::query::rename::{Answer, Edit, Names, Request, Verified};
+use steelbank_reader::{Dialect, Features, LispText};
+
+use super::names;
+
+const LONG: Duration = Duration::from_secs(600);
+
+/// Numbers that look random and are the same in each run.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % bound.max(1)
+    }
+
+    /// `count` of `all`, in their order; all if there are no more.
+    pub(crate) fn sample<T>(&mut self, mut all: Vec<T>, count: usize) -> Vec<T> {
+        while all.len() > count {
+            all.remove(self.below(all.len()));
+        }
+        all
+    }
+}
+
+/// What became of renames.
+#[derive(Debug, Default)]
+pub(crate) struct Outcomes {
+    /// Applied, and found on disk as they were planned; then taken back.
+    pub(crate) applied: Vec<String>,
+    /// Refused by the plan, by the kind of conflict.
+    pub(crate) conflicts: BTreeMap<String, usize>,
+    /// Refused by verification: the name and what differed first.
+    pub(crate) differ: Vec<String>,
+    /// No plan: the sentence.
+    pub(crate) unplanned: Vec<String>,
+    /// Of the refusals, those without a reason.
+    pub(crate) unexplained: Vec<String>,
+    /// How long verifying took, in seconds.
+    pub(crate) seconds: f64,
+}
+
+fn new_name(name: &str) -> String {
+    let bare = name.rsplit("::").next().unwrap();
+    match bare.strip_prefix('|').and_then(|bare| bare.strip_suffix('|')) {
+        Some(bare) => format!("|{bare}-ZZ|"),
+        None => format!("{bare}-ZZ"),
+    }
+}
+
+fn verify(bank: &Steelbank, request: &Request, plan: &Answer) -> Verified {
+    bank.rename_verify(request, plan, false, &Control::new(LONG), |_| ()).unwrap()
+}
+
+/// The texts of the files that a plan edits.
+fn texts(root: &Path, plan: &Answer) -> Vec<(PathBuf, Vec<u8>)> {
+    let paths = plan.files.iter().map(|file| root.join(&file.path));
+    paths.map(|path| (path.clone(), fs::read(&path).unwrap())).collect()
+}
+
+/// Renames each of `names` alone as the tool does: plan, verify, apply; and takes it back.
+pub(crate) fn rename_each(bank: &Steelbank, names: &[String]) -> Outcomes {
+    let known = Names::new(&bank.index());
+    let root = bank.project().root().unwrap().to_owned();
+    let mut outcomes = Outcomes::default();
+    for name in names {
+        let request = Request::new(name.as_str(), new_name(name));
+        let plan = match bank.rename_plan_among(&known, &request, &Control::default()) {
+            Ok(plan) => plan,
+            Err(error) => {
+                outcomes.unplanned.push(format!("{name}: {error}"));
+                continue;
+            }
+        };
+        if let Some(conflict) = plan.conflicts.first() {
+            if conflict.message.is_empty() {
+                outcomes.unexplained.push(name.clone());
+            }
+            *outcomes.conflicts.entry(format!("{:?}", conflict.kind)).or_default() += 1;
+            continue;
+        }
+        let begun = Instant::now();
+        let verified = verify(bank, &request, &plan);
+        outcomes.seconds += begun.elapsed().as_secs_f64();
+        if !verified.same {
+            match verified.differences.first() {
+                Some(first) => outcomes.differ.push(format!("{name}: {}", first.message)),
+                None => outcomes.unexplained.push(name.clone()),
+            }
+            continue;
+        }
+        let before = texts(&root, &plan);
+        let applied = bank.rename_apply(&plan).unwrap();
+        let after = texts(&root, &plan);
+        assert!(before.iter().zip(&after).all(|(before, after)| before.1 != after.1), "{name}");
+        bank.rename_undo(&applied.undo).unwrap();
+        assert_eq!(texts(&root, &plan), before, "{name}");
+        outcomes.applied.push(name.clone());
+    }
+    outcomes
+}
+
+/// Plans made wrong: how many were, and those that verification did not tell from right ones.
+#[derive(Debug, Default)]
+pub(crate) struct Wrong {
+    pub(crate) less: usize,
+    pub(crate) more: usize,
+    pub(crate) missed: Vec<String>,
+}
+
+/// Takes `count` plans of random `names`, which verify as they are, and leaves an edit out of each second one; the others get
+/// one more, at a token of the same file that the plan leaves as it is.
+pub(crate) fn make_wrong(bank: &Steelbank, names: &[String], count: usize, random: &mut Random) -> Wrong {
+    let known = Names::new(&bank.index());
+    let root = bank.project().root().unwrap().to_owned();
+    let mut wrong = Wrong::default();
+    for _ in 0..20 * count {
+        let made = wrong.less + wrong.more;
+        if made >= count || names.is_empty() {
+            break;
+        }
+        let name = &names[random.below(names.len())];
+        let request = Request::new(name.as_str(), new_name(name));
+        let Ok(plan) = bank.rename_plan_among(&known, &request, &Control::default()) else { continue };
+        if !plan.conflicts.is_empty() || plan.files.is_empty() {
+            continue;
+        }
+        let leaves_out = made % 2 == 0;
+        let (bad, what) = if leaves_out {
+            let mut bad = plan.clone();
+            let file = random.below(bad.files.len());
+            let of = &mut bad.files[file];
+            let edit = of.edits.remove(random.below(of.edits.len()));
+            let what = format!("without {} at {}:{}:{}", edit.old, of.path, edit.line, edit.column);
+            bad.files.retain(|file| !file.edits.is_empty());
+            // With no edit left there is nothing to apply.
+            if bad.files.is_empty() {
+                continue;
+            }
+            (bad, what)
+        } else {
+            let mut bad = plan.clone();
+            let file = random.below(bad.files.len());
+            let text = fs::read(root.join(&bad.files[file].path)).unwrap();
+            let Some(edit) = another(&text, &plan.new_name, &bad.files[file].edits, random) else { continue };
+            let of = &mut bad.files[file];
+            let what = format!("with {} at {}:{}:{}", edit.old, of.path, edit.line, edit.column);
+            of.edits.push(edit);
+            of.edits.sort();
+            (bad, what)
+        };
+        if leaves_out {
+            wrong.less += 1
+        } else {
+            wrong.more += 1
+        }
+        if verify(bank, &request, &bad).same {
+            wrong.missed.push(format!("{name} {what}"));
+        }
+    }
+    wrong
+}
+
+/// An edit of a token that is none of `edits`.
+fn another(text: &[u8], new: &str, edits: &[Edit], random: &mut Random) -> Option<Edit> {
+    let read = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+    let lines = steelbank_reader::lines::Lines::new(text);
+    let tokens: Vec<_> = read.tokens().iter().filter(|token| token.active && !token.in_feature).collect();
+    for _ in 0..50 {
+        let token = tokens.get(random.below(tokens.len()))?;
+        let (start, end) = (token.name_start as usize, token.span.end as usize);
+        let free = edits.iter().all(|edit| edit.end <= start || edit.start >= end);
+        let old = std::str::from_utf8(&text[start..end]).ok()?;
+        if !free
+            || !old.chars().all(|char| char.is_ascii_alphanumeric() || "-*+%".contains(char))
+            || old.parse::<f64>().is_ok()
+        {
+            continue;
+        }
+        let (line, column) = lines.position(text, token.name_start);
+        let new = new.to_lowercase();
+        let mut edit = edits.first()?.clone();
+        (edit.start, edit.end, edit.line, edit.column) = (start, end, line, column);
+        (edit.old, edit.new) = (old.to_owned(), new);
+        return Some(edit);
+    }
+    None
+}
+
+/// Some of the names that a project defines, at random.
+pub(crate) fn some_names(bank: &Steelbank, count: usize, random: &mut Random) -> Vec<String> {
+    random.sample(names(bank, 1), count)
+}
