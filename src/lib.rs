@@ -22,7 +22,8 @@
 //! # Map
 //!
 //! * [`Steelbank`], [`Builder`], [`Installation`]: start SBCL, ask questions.
-//! * [`query`]: the questions, one module each, with their requests and answers (all serialize to JSON).
+//! * [`query`]: the questions, one module each, with their requests and answers (all serialize to JSON);
+//!   [`Steelbank::ask`] asks any [`query::question::Question`].
 //! * [`render`]: the answers as text.
 //! * [`xref`]: the index of cross references that the who-calls family is answered from.
 //! * [`reader`]: Lisp text without Lisp.
@@ -42,6 +43,14 @@
 //! * `server` (default, brings `text`): the `steelbank` program, with its command line and its MCP server.
 
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(feature = "server"),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "only the program runs as its own copy, which saves and tries"
+    )
+)]
 
 #[cfg(feature = "server")]
 pub mod doors;

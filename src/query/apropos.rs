@@ -9,6 +9,7 @@ use super::context::Context;
 use super::control::Control;
 use super::describe_symbol::Source;
 use super::lookup::find_package;
+use super::question::Question;
 use steelbank_xref::{Access, Index, Package, Symbol};
 
 /// How a name matches.
@@ -172,12 +173,10 @@ impl Matcher {
     }
 }
 
-impl AproposRequest {
-    /// The answer.
-    ///
-    /// # Errors
-    /// The request is wrong, or Lisp cannot answer.
-    pub fn answer(&self, context: &Context<'_>, control: &Control) -> Result<AproposAnswer, Error> {
+impl Question for AproposRequest {
+    type Answer = AproposAnswer;
+
+    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<AproposAnswer, Error> {
         if let Some(kind) = self.kinds.iter().find(|kind| !KINDS.contains(&kind.as_str())) {
             return Err(AproposError::Kind { kind: kind.clone() }.into());
         }

@@ -12,6 +12,7 @@ use super::context::Context;
 use super::control::Control;
 use super::graph::{Node, Users, callees, principal};
 use super::lookup::{DEFAULT_PACKAGE, Lookup, LookupStatus};
+use super::question::Question;
 
 /// Which way to follow calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -84,43 +85,6 @@ impl CallGraphRequest {
         Self { name: name.into(), package, direction: Direction::Callers, depth: 3, limit: 200 }
     }
 
-    /// The answer.
-    ///
-    /// # Errors
-    /// The name cannot be read, or the question was called off. A symbol that does not exist is an answer.
-    pub fn answer(&self, context: &Context<'_>, control: &Control) -> Result<CallGraphAnswer, Error> {
-        let index = &context.index;
-        let lookup = Lookup::new(index, &self.name, &self.package)?;
-        let symbol = match lookup.found {
-            Ok((symbol, _)) => symbol,
-            Err(status) => {
-                return Ok(CallGraphAnswer {
-                    status,
-                    root: lookup.asked.name.clone(),
-                    missing: Some(lookup.asked),
-                    nodes: Vec::new(),
-                    edges: Vec::new(),
-                    cycles: Vec::new(),
-                    truncated: false,
-                });
-            }
-        };
-        let root = index.symbol_text(symbol);
-        let mut graph = Graph {
-            places: HashMap::new(),
-            nodes: Vec::new(),
-            edges: BTreeSet::new(),
-            limit: self.limit,
-            truncated: false,
-        };
-        graph.node(&Node { symbol: principal(&root), name: root.clone() }, 0);
-        match self.direction {
-            Direction::Callers => self.callers(context, control, &mut graph)?,
-            Direction::Callees => self.callees(context, control, &mut graph)?,
-        }
-        graph.finish(context, control, root)
-    }
-
     fn callers(&self, context: &Context<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
         let users = Users::new(context);
         let mut waiting = VecDeque::from([0]);
@@ -180,6 +144,43 @@ impl CallGraphRequest {
             }
         }
         Ok(())
+    }
+}
+
+impl Question for CallGraphRequest {
+    type Answer = CallGraphAnswer;
+
+    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<CallGraphAnswer, Error> {
+        let index = &context.index;
+        let lookup = Lookup::new(index, &self.name, &self.package)?;
+        let symbol = match lookup.found {
+            Ok((symbol, _)) => symbol,
+            Err(status) => {
+                return Ok(CallGraphAnswer {
+                    status,
+                    root: lookup.asked.name.clone(),
+                    missing: Some(lookup.asked),
+                    nodes: Vec::new(),
+                    edges: Vec::new(),
+                    cycles: Vec::new(),
+                    truncated: false,
+                });
+            }
+        };
+        let root = index.symbol_text(symbol);
+        let mut graph = Graph {
+            places: HashMap::new(),
+            nodes: Vec::new(),
+            edges: BTreeSet::new(),
+            limit: self.limit,
+            truncated: false,
+        };
+        graph.node(&Node { symbol: principal(&root), name: root.clone() }, 0);
+        match self.direction {
+            Direction::Callers => self.callers(context, control, &mut graph)?,
+            Direction::Callees => self.callees(context, control, &mut graph)?,
+        }
+        graph.finish(context, control, root)
     }
 }
 

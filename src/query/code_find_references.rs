@@ -11,7 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::context::Context;
+use super::control::Control;
 use super::lookup::{Asked, Lookup, LookupStatus};
+use super::question::Question;
 use super::text::{Target, TextUse, TextUses, text_uses};
 use super::uses::{PlacedUse, RecordedUse, SymbolUses};
 use super::via::{Origin, Origins};
@@ -23,6 +26,15 @@ use crate::source::sbcl::{SbclSources, SourceFile};
 use crate::source::tap::operators::Defined;
 use crate::source::tap::roles::Role as TextRole;
 use steelbank_xref::{Index, Kind, Package};
+
+impl Question for Request {
+    type Answer = Answer;
+
+    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<Answer, super::Error> {
+        control.check()?;
+        Ok(code_find_references(&context.index, context.project, context.sbcl, self)?)
+    }
+}
 
 /// Finds the uses of a symbol.
 ///

@@ -26,6 +26,9 @@ pub struct Context<'a> {
     pub project: &'a Project,
     /// SBCL's own sources.
     pub sbcl: &'a SbclSources,
+    /// The index of the project's text, if there is one.
+    #[cfg(feature = "text")]
+    pub text: Option<&'a steelbank_text::TextIndex>,
 }
 
 impl Context<'_> {

@@ -5,14 +5,15 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::context::Context;
 use super::context::Places;
 use super::control::Control;
 use super::lookup::{Asked, DEFAULT_PACKAGE, Lookup, LookupStatus};
+use super::question::Question;
 use super::{Error, read_json};
-use crate::engine::{CallError, Lane, Lisp, OnLisp, Operation};
+use crate::engine::{CallError, Lane, OnLisp, Operation};
 use crate::project::Project;
 use crate::source::sbcl::SbclSources;
-use steelbank_xref::Index;
 
 /// How long a value may take to print: print-object methods are the user's code.
 const PRINTING: Duration = Duration::from_secs(2);
@@ -344,19 +345,17 @@ impl DescribeSymbolRequest {
         self.package = package.into();
         self
     }
+}
 
-    /// The answer. A variable's value is printed by the image, which runs print-object methods, for a limited time.
-    ///
-    /// # Errors
-    /// The name cannot be read, or Lisp cannot answer. A symbol or package that does not exist is an answer.
-    pub fn answer(
-        &self,
-        lisp: Lisp,
-        index: &Index,
-        sources: &SbclSources,
-        project: &Project,
-        control: &Control,
-    ) -> Result<DescribeSymbolAnswer, Error> {
+fn missing(asked: Asked, status: LookupStatus) -> DescribeSymbolAnswer {
+    DescribeSymbolAnswer { status, asked, operator: None, description: None }
+}
+
+impl Question for DescribeSymbolRequest {
+    type Answer = DescribeSymbolAnswer;
+
+    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<DescribeSymbolAnswer, Error> {
+        let index = &context.index;
         let lookup = Lookup::new(index, &self.name, &self.package)?;
         let operator = lookup.function_name.head().map(str::to_owned);
         let (name, package) = match &lookup.found {
@@ -370,7 +369,8 @@ impl DescribeSymbolRequest {
             Err(_) => (lookup.asked.name.clone(), lookup.asked.package.clone()),
         };
         let asked = lookup.asked;
-        let ticket = lisp
+        let ticket = context
+            .lisp
             .submit(Lane::Query, control.allowed(), None, move |on_lisp| describe(on_lisp, &name, &package));
         let (answer, value) = control.wait(ticket)?;
         Ok(match read_json(&answer)? {
@@ -378,7 +378,7 @@ impl DescribeSymbolRequest {
                 if let (Some(variable), Some(value)) = (&mut description.variable, value) {
                     value.put(variable)?;
                 }
-                locate(&mut description, sources, project);
+                locate(&mut description, context.sbcl, context.project);
                 let description = Some(*description);
                 DescribeSymbolAnswer { status: LookupStatus::Found, asked, operator, description }
             }
@@ -386,10 +386,6 @@ impl DescribeSymbolRequest {
             Facets::NoSymbol => missing(asked, LookupStatus::NoSymbol),
         })
     }
-}
-
-fn missing(asked: Asked, status: LookupStatus) -> DescribeSymbolAnswer {
-    DescribeSymbolAnswer { status, asked, operator: None, description: None }
 }
 
 /// What came of printing a value.

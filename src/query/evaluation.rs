@@ -10,6 +10,7 @@ use super::Error;
 use super::context::{Context, Places};
 use super::control::Control;
 use super::lookup::{DEFAULT_PACKAGE, find_package};
+use super::question::Question;
 use super::trial::{self, Code, Printed, ToldFailure, ToldFrame, TrialFailure};
 use crate::engine::{CallError, Lane, OnLisp, deadline_after};
 
@@ -136,20 +137,6 @@ impl EvaluationRequest {
         self
     }
 
-    /// Evaluates the forms on the lane of long work, and waits.
-    ///
-    /// # Errors
-    /// It never began, or Lisp is gone. That the code fails is an answer.
-    pub fn answer(&self, context: &Context<'_>, control: &Control) -> Result<Evaluation, Error> {
-        let package = self.package_in(context);
-        let code = self.code.clone();
-        let deadline = deadline_after(control.allowed());
-        let ticket = context.lisp.submit(Lane::Work, control.allowed(), None, move |on_lisp| {
-            Ok(evaluate(on_lisp, &package, &code, deadline))
-        });
-        Ok(self.placed(control.wait(ticket)?, context))
-    }
-
     /// The package as Lisp calls it.
     pub(super) fn package_in(&self, context: &Context<'_>) -> String {
         match find_package(&context.index, &self.package) {
@@ -183,6 +170,20 @@ impl EvaluationRequest {
             failure: told.failure.map(|failure| failure.placed(&mut places, Some(&code))),
             duration_ms: u64::try_from(told.duration.as_millis()).unwrap_or(u64::MAX),
         }
+    }
+}
+
+impl Question for EvaluationRequest {
+    type Answer = Evaluation;
+
+    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<Evaluation, Error> {
+        let package = self.package_in(context);
+        let code = self.code.clone();
+        let deadline = deadline_after(control.allowed());
+        let ticket = context.lisp.submit(Lane::Work, control.allowed(), None, move |on_lisp| {
+            Ok(evaluate(on_lisp, &package, &code, deadline))
+        });
+        Ok(self.placed(control.wait(ticket)?, context))
     }
 }
 

@@ -11,9 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use super::Evidence;
 use super::code_find_references::{Error, missing, not_found};
+use super::context::Context;
+use super::control::Control;
 use super::designator::FunctionName;
-use super::lookup::Lookup;
+use super::lookup::{DEFAULT_PACKAGE, Lookup};
+use super::question::Question;
+use super::read_json;
 use super::uses::SymbolUses;
+use crate::engine::{Lane, Operation};
 use crate::project::{FileVersion, Project};
 use crate::source::positions::{Occurrence, Place, PositionedFile, Sought, universal_write_date};
 use crate::source::tap::operators::Defined;
@@ -26,6 +31,24 @@ pub struct ImageDefinitions {
     /// The definitions; absent if there are none.
     #[serde(default)]
     pub definitions: Vec<ImageDefinition>,
+}
+
+impl ImageDefinitions {
+    /// What the image says of the definitions of a symbol.
+    ///
+    /// # Errors
+    /// Lisp cannot answer, or the question was called off.
+    pub(crate) fn ask(
+        context: &Context<'_>,
+        sought: &Sought,
+        control: &Control,
+    ) -> Result<Self, super::Error> {
+        let Sought { name, package } = sought.clone();
+        let ticket = context.lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
+            on_lisp.call(Operation::FindDefinitions, &[&name, &package])
+        });
+        Ok(read_json(&control.wait(ticket)?.octets)?)
+    }
 }
 
 /// One definition as the image knows it.
@@ -148,6 +171,38 @@ pub fn resolve(index: &Index, project: &Project, name: &str, package: &str) -> R
             let unseen = missing(index, project, &lookup.asked, lookup.package);
             Err(not_found(lookup.asked, status, unseen))
         }
+    }
+}
+
+/// The question where a symbol is defined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The name, as [`crate::query::designator`] reads it.
+    pub name: String,
+    /// The package in which it is looked up.
+    pub package: String,
+}
+
+impl Request {
+    /// The question about `name` in CL-USER.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), package: DEFAULT_PACKAGE.to_owned() }
+    }
+
+    /// The same question with the name looked up in `package`.
+    #[must_use]
+    pub fn package(self, package: impl Into<String>) -> Self {
+        Self { package: package.into(), ..self }
+    }
+}
+
+impl Question for Request {
+    type Answer = Answer;
+
+    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<Answer, super::Error> {
+        let resolved = resolve(&context.index, context.project, &self.name, &self.package)?;
+        let image = ImageDefinitions::ask(context, &resolved.sought, control)?;
+        Ok(find_definition(context.project, &resolved, &image))
     }
 }
 

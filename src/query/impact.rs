@@ -18,6 +18,7 @@ use super::control::Control;
 use super::graph::{Node, Users};
 use super::lookup::{Lookup, LookupStatus};
 use super::outline::{Known, files_at};
+use super::question::Question;
 use super::use_counts::is_test_path;
 use crate::project::FileVersion;
 
@@ -163,35 +164,6 @@ struct Subjects {
 }
 
 impl ImpactRequest {
-    /// The answer.
-    ///
-    /// # Errors
-    /// A name or file does not exist, or the question was called off.
-    pub fn answer(&self, context: &Context<'_>, control: &Control) -> Result<ImpactAnswer, Error> {
-        let users = Users::new(context);
-        let subjects = self.subjects(context, &users)?;
-        let mut answer = ImpactAnswer { changed: subjects.changed.clone(), ..ImpactAnswer::default() };
-        self.follow(&users, &subjects, control, &mut answer)?;
-        for (path, at) in &subjects.known {
-            control.check()?;
-            let definitions = users.definitions(path);
-            arity(context, &users, &definitions[*at], &mut answer.calls_that_do_not_fit);
-        }
-        for (package, name) in &subjects.symbols {
-            let found: Subclasses =
-                context.ask("subclasses", vec![name.clone(), package.clone()], control)?;
-            answer.subclasses.extend(found.subclasses);
-            self.methods(context, package, name, &mut answer.methods);
-        }
-        answer.methods.sort();
-        answer.methods.dedup();
-        let paths: Vec<String> = subjects.files.iter().map(|path| path.display().to_string()).collect();
-        let recompiled: Recompiled = context.ask("recompiled", paths, control)?;
-        answer.recompiled =
-            recompiled.files.iter().map(|path| context.project.shown(Path::new(path))).collect();
-        Ok(answer)
-    }
-
     fn subjects(&self, context: &Context<'_>, users: &Users<'_>) -> Result<Subjects, Error> {
         let mut subjects = Subjects::default();
         if self.names.is_empty() && self.paths.is_empty() && !self.diff {
@@ -311,6 +283,35 @@ impl ImpactRequest {
         for found in index.who(Kind::Specializes, symbol, |_| true) {
             methods.push(found.function.into_owned());
         }
+    }
+}
+
+impl Question for ImpactRequest {
+    type Answer = ImpactAnswer;
+
+    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<ImpactAnswer, Error> {
+        let users = Users::new(context);
+        let subjects = self.subjects(context, &users)?;
+        let mut answer = ImpactAnswer { changed: subjects.changed.clone(), ..ImpactAnswer::default() };
+        self.follow(&users, &subjects, control, &mut answer)?;
+        for (path, at) in &subjects.known {
+            control.check()?;
+            let definitions = users.definitions(path);
+            arity(context, &users, &definitions[*at], &mut answer.calls_that_do_not_fit);
+        }
+        for (package, name) in &subjects.symbols {
+            let found: Subclasses =
+                context.ask("subclasses", vec![name.clone(), package.clone()], control)?;
+            answer.subclasses.extend(found.subclasses);
+            self.methods(context, package, name, &mut answer.methods);
+        }
+        answer.methods.sort();
+        answer.methods.dedup();
+        let paths: Vec<String> = subjects.files.iter().map(|path| path.display().to_string()).collect();
+        let recompiled: Recompiled = context.ask("recompiled", paths, control)?;
+        answer.recompiled =
+            recompiled.files.iter().map(|path| context.project.shown(Path::new(path))).collect();
+        Ok(answer)
     }
 }
 

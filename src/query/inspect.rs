@@ -9,6 +9,7 @@ use super::Error;
 use super::context::Context;
 use super::control::Control;
 use super::evaluation::{Evaluation, EvaluationRequest, Told, evaluate};
+use super::question::Question;
 use super::trial;
 use crate::engine::{CallError, Lane, OnLisp, deadline_after};
 
@@ -124,31 +125,6 @@ pub struct Part {
 const PRINTING: Duration = Duration::from_secs(3);
 
 impl InspectRequest {
-    /// The answer. An expression is evaluated on the lane of long work.
-    ///
-    /// # Errors
-    /// It never began, or Lisp is gone. That the expression fails, or that the handle is gone, is an answer.
-    pub fn answer(&self, context: &Context<'_>, control: &Control) -> Result<Inspection, Error> {
-        let evaluation = match &self.subject {
-            Subject::Expression(code) => EvaluationRequest::new(code.clone()).package(self.package.clone()),
-            Subject::Handle(_) => EvaluationRequest::new("").package(self.package.clone()),
-        };
-        let package = evaluation.package_in(context);
-        let request = self.clone();
-        let deadline = deadline_after(control.allowed());
-        let ticket = context.lisp.submit(Lane::Work, control.allowed(), None, move |on_lisp| {
-            request.on_lisp(on_lisp, &package, deadline)
-        });
-        match control.wait(ticket)? {
-            Outcome::Inspected(inspection) => Ok(*inspection),
-            Outcome::Failed(told) => Ok(Inspection {
-                status: InspectStatus::Failed,
-                evaluation: Some(evaluation.placed(*told, context)),
-                ..Inspection::default()
-            }),
-        }
-    }
-
     fn on_lisp(&self, on_lisp: &OnLisp<'_>, package: &str, deadline: Instant) -> Result<Outcome, CallError> {
         let handle = match &self.subject {
             Subject::Handle(handle) => {
@@ -171,6 +147,31 @@ impl InspectRequest {
         // What a method on PRINT-OBJECT does not let end is told without it.
         let (inspection, _) = inspect("").or_else(|_| inspect("plainly"))?;
         Ok(Outcome::Inspected(Box::new(inspection)))
+    }
+}
+
+impl Question for InspectRequest {
+    type Answer = Inspection;
+
+    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<Inspection, Error> {
+        let evaluation = match &self.subject {
+            Subject::Expression(code) => EvaluationRequest::new(code.clone()).package(self.package.clone()),
+            Subject::Handle(_) => EvaluationRequest::new("").package(self.package.clone()),
+        };
+        let package = evaluation.package_in(context);
+        let request = self.clone();
+        let deadline = deadline_after(control.allowed());
+        let ticket = context.lisp.submit(Lane::Work, control.allowed(), None, move |on_lisp| {
+            request.on_lisp(on_lisp, &package, deadline)
+        });
+        match control.wait(ticket)? {
+            Outcome::Inspected(inspection) => Ok(*inspection),
+            Outcome::Failed(told) => Ok(Inspection {
+                status: InspectStatus::Failed,
+                evaluation: Some(evaluation.placed(*told, context)),
+                ..Inspection::default()
+            }),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::Error;
 use super::context::Context;
 use super::control::Control;
 use super::lookup::{LookupStatus, find_package};
+use super::question::Question;
 use crate::engine::Lane;
 use steelbank_reader::lines::Lines;
 use steelbank_reader::{Dialect, Features, FormKind, LispText};
@@ -87,12 +88,10 @@ pub struct Step {
     pub into: String,
 }
 
-impl MacroexpandRequest {
-    /// The answer.
-    ///
-    /// # Errors
-    /// The form cannot be read, a macro failed, or Lisp is gone. A package that does not exist is an answer.
-    pub fn answer(&self, context: &Context<'_>, control: &Control) -> Result<MacroexpandAnswer, Error> {
+impl Question for MacroexpandRequest {
+    type Answer = MacroexpandAnswer;
+
+    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<MacroexpandAnswer, Error> {
         let package = match find_package(&context.index, &self.package) {
             Some(package) => context.index.package_name(package).into_owned(),
             None => self.package.to_uppercase(),

@@ -31,6 +31,7 @@ pub mod nearest;
 #[cfg(feature = "text")]
 pub mod outline;
 pub mod package_info;
+pub mod question;
 pub mod reload;
 pub mod rename;
 pub mod text;

@@ -16,6 +16,7 @@ use super::code_find_references::UseType;
 use super::context::Context;
 use super::control::Control;
 use super::lookup::find_package;
+use super::question::Question;
 use super::use_counts::{Counted, Counter, is_test_path};
 
 /// The question.
@@ -166,17 +167,26 @@ impl Known {
 }
 
 impl OutlineRequest {
-    /// The answer. `text` is the index of the project's text, which knows names in strings and in files that are not
-    /// loaded.
-    ///
-    /// # Errors
-    /// The target does not exist, or the question was called off.
-    pub fn answer(
-        &self,
-        context: &Context<'_>,
-        text: Option<&TextIndex>,
-        control: &Control,
-    ) -> Result<OutlineAnswer, Error> {
+    /// The files to read.
+    fn files(&self, context: &Context<'_>) -> Result<Vec<PathBuf>, OutlineError> {
+        match &self.of {
+            Target::Path(path) => files_at(context, path),
+            Target::Package(_) => Ok(context.project.loaded().into_iter().map(|(path, _)| path).collect()),
+            Target::System(system) => {
+                let unknown = || OutlineError::System { system: system.clone() };
+                let name = system.trim_start_matches([':', '#', '"']).trim_end_matches('"').to_lowercase();
+                let systems = context.project.image_systems();
+                systems.get(&name).and_then(|system| system.files.clone()).ok_or_else(unknown)
+            }
+        }
+    }
+}
+
+impl Question for OutlineRequest {
+    type Answer = OutlineAnswer;
+
+    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<OutlineAnswer, Error> {
+        let text = context.text;
         let mut kinds = Vec::new();
         for kind in &self.kinds {
             kinds.push(Kind::named(kind).ok_or_else(|| OutlineError::Kind { kind: kind.clone() })?);
@@ -244,20 +254,6 @@ impl OutlineRequest {
             answer.definitions.sort_by_key(|outlined| outlined.reached_by.len());
         }
         Ok(answer)
-    }
-
-    /// The files to read.
-    fn files(&self, context: &Context<'_>) -> Result<Vec<PathBuf>, OutlineError> {
-        match &self.of {
-            Target::Path(path) => files_at(context, path),
-            Target::Package(_) => Ok(context.project.loaded().into_iter().map(|(path, _)| path).collect()),
-            Target::System(system) => {
-                let unknown = || OutlineError::System { system: system.clone() };
-                let name = system.trim_start_matches([':', '#', '"']).trim_end_matches('"').to_lowercase();
-                let systems = context.project.image_systems();
-                systems.get(&name).and_then(|system| system.files.clone()).ok_or_else(unknown)
-            }
-        }
     }
 }
 

@@ -8,6 +8,7 @@ use super::context::Context;
 use super::control::Control;
 use super::describe_symbol::Source;
 use super::lookup::{LookupStatus, find_package};
+use super::question::Question;
 use super::use_counts::{Counted, Counter};
 
 /// The question.
@@ -136,12 +137,16 @@ impl PackageInfoRequest {
     pub fn new(package: impl Into<String>) -> Self {
         Self { package: package.into() }
     }
+}
 
-    /// The answer.
-    ///
-    /// # Errors
-    /// Lisp cannot answer. A package that does not exist is an answer.
-    pub fn answer(&self, context: &Context<'_>, control: &Control) -> Result<PackageInfoAnswer, Error> {
+fn is_use(counted: &Counted) -> bool {
+    !counted.is_declaration
+}
+
+impl Question for PackageInfoRequest {
+    type Answer = PackageInfoAnswer;
+
+    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<PackageInfoAnswer, Error> {
         let index = &context.index;
         let name = match find_package(index, &self.package) {
             Some(package) => index.package_name(package).into_owned(),
@@ -179,8 +184,4 @@ impl PackageInfoRequest {
         }
         Ok(answer)
     }
-}
-
-fn is_use(counted: &Counted) -> bool {
-    !counted.is_declaration
 }

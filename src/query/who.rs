@@ -1,11 +1,14 @@
 //! who-calls, who-references and their family: which code does what to a symbol. Answered from the index alone.
 
-use super::Evidence;
 use super::code_find_references::shown_expander;
+use super::context::Context;
+use super::control::Control;
 use super::designator::DesignatorError;
 use super::lookup::{Asked, DEFAULT_PACKAGE, Lookup, LookupStatus};
+use super::question::Question;
 use super::text::{Target, Unseen, text_uses};
 use super::uses::SymbolUses;
+use super::{Error, Evidence};
 use crate::project::{FileVersion, Project};
 use crate::source::sbcl::SbclSources;
 use schemars::JsonSchema;
@@ -82,14 +85,10 @@ impl WhoRequest {
     /// # Errors
     /// Only if the name cannot be read. A symbol or package that does not exist is an answer.
     pub fn answer_from_index(&self, index: &Index) -> Result<WhoAnswer, DesignatorError> {
-        self.answer(index, &Project::new(None), &SbclSources::new(None))
+        self.answer_with(index, &Project::new(None), &SbclSources::new(None))
     }
 
-    /// The answer.
-    ///
-    /// # Errors
-    /// Only if the name cannot be read. A symbol or package that does not exist is an answer.
-    pub fn answer(
+    fn answer_with(
         &self,
         index: &Index,
         project: &Project,
@@ -245,6 +244,15 @@ impl WhoRequest {
         located.toplevel.sort();
         located.toplevel.dedup();
         located
+    }
+}
+
+impl Question for WhoRequest {
+    type Answer = WhoAnswer;
+
+    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<WhoAnswer, Error> {
+        control.check()?;
+        Ok(self.answer_with(&context.index, context.project, context.sbcl)?)
     }
 }
 

@@ -7,11 +7,27 @@ use crate::query::context::Context;
 use crate::query::control::Control;
 use crate::query::macroexpand::{MacroexpandAnswer, MacroexpandRequest};
 use crate::query::package_info::{PackageInfoAnswer, PackageInfoRequest};
+use crate::query::question::Question;
 
 impl Steelbank {
     /// What questions are asked of, as it is now.
     pub fn context(&self) -> Context<'_> {
-        Context { lisp: self.lisp(), index: self.index(), project: self.project(), sbcl: self.sources() }
+        Context {
+            lisp: self.lisp(),
+            index: self.index(),
+            project: self.project(),
+            sbcl: self.sources(),
+            #[cfg(feature = "text")]
+            text: None,
+        }
+    }
+
+    /// Asks any question about the image.
+    ///
+    /// # Errors
+    /// What is asked for cannot be read, Lisp cannot answer, or the question was called off.
+    pub fn ask<Q: Question>(&self, question: &Q, control: &Control) -> Result<Q::Answer, Error> {
+        question.answer(&self.context(), control)
     }
 
     /// The symbols whose names match a pattern.
@@ -19,7 +35,7 @@ impl Steelbank {
     /// # Errors
     /// The pattern cannot be read, or Lisp cannot answer.
     pub fn apropos(&self, request: &AproposRequest, control: &Control) -> Result<AproposAnswer, Error> {
-        request.answer(&self.context(), control)
+        self.ask(request, control)
     }
 
     /// What a package exports, uses and shadows.
@@ -31,7 +47,7 @@ impl Steelbank {
         request: &PackageInfoRequest,
         control: &Control,
     ) -> Result<PackageInfoAnswer, Error> {
-        request.answer(&self.context(), control)
+        self.ask(request, control)
     }
 
     /// The expansion of a form. Runs the macros.
@@ -43,7 +59,7 @@ impl Steelbank {
         request: &MacroexpandRequest,
         control: &Control,
     ) -> Result<MacroexpandAnswer, Error> {
-        request.answer(&self.context(), control)
+        self.ask(request, control)
     }
 
     /// The definitions of a file, package or system, with their uses. `text` is the index of the project's text, if
@@ -58,7 +74,7 @@ impl Steelbank {
         text: Option<&steelbank_text::TextIndex>,
         control: &Control,
     ) -> Result<crate::query::outline::OutlineAnswer, Error> {
-        request.answer(&self.context(), text, control)
+        request.answer(&Context { text, ..self.context() }, control)
     }
 
     /// Who calls a function, or what it calls, to a depth.
@@ -71,7 +87,7 @@ impl Steelbank {
         request: &crate::query::call_graph::CallGraphRequest,
         control: &Control,
     ) -> Result<crate::query::call_graph::CallGraphAnswer, Error> {
-        request.answer(&self.context(), control)
+        self.ask(request, control)
     }
 
     /// What must be looked at when definitions change.
@@ -84,6 +100,6 @@ impl Steelbank {
         request: &crate::query::impact::ImpactRequest,
         control: &Control,
     ) -> Result<crate::query::impact::ImpactAnswer, Error> {
-        request.answer(&self.context(), control)
+        self.ask(request, control)
     }
 }

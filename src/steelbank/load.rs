@@ -12,15 +12,14 @@ use crate::Steelbank;
 use crate::engine::{CallError, Expired, Lane, LispError, Operation, Progress, deadline_after};
 use crate::project::systems::files_of_system;
 use crate::project::{Contents, ImageSystem, Project, ProjectSettings};
-use crate::query::code_find_references::{self, code_find_references};
+use crate::query::code_find_references;
 use crate::query::control::Control;
-use crate::query::find_definition::{self, ImageDefinitions, find_definition, resolve};
+use crate::query::find_definition;
 use crate::query::list_systems::{SystemsAnswer, list_systems};
 use crate::query::load_system::{
     Diagnostic, ImageContents, LoadAnswer, LoadNews, LoadStatus, LoadTarget, SetUp, Severity,
 };
 use crate::query::{Error, read_json};
-use crate::source::positions::Sought;
 
 /// Who hears which files are compiled or loaded. It must not wait.
 pub type LoadListener = Arc<dyn Fn(LoadNews) + Send + Sync>;
@@ -266,7 +265,7 @@ impl Steelbank {
         &self,
         request: &code_find_references::Request,
     ) -> Result<code_find_references::Answer, Error> {
-        let mut answer = code_find_references(&self.index(), self.project(), self.sources(), request)?;
+        let mut answer = self.ask(request, &Control::default())?;
         answer.loading = self.is_loading();
         Ok(answer)
     }
@@ -281,25 +280,7 @@ impl Steelbank {
         package: &str,
         control: &Control,
     ) -> Result<find_definition::Answer, Error> {
-        let index = self.index();
-        let resolved = resolve(&index, self.project(), name, package)?;
-        let Sought { name, package: home } = &resolved.sought;
-        let image = self.image_definitions(name, home, control)?;
-        Ok(find_definition(self.project(), &resolved, &image))
-    }
-
-    /// What the image says of the definitions of the symbol `name` of package `home`.
-    pub(crate) fn image_definitions(
-        &self,
-        name: &str,
-        home: &str,
-        control: &Control,
-    ) -> Result<ImageDefinitions, Error> {
-        let (name, home) = (name.to_owned(), home.to_owned());
-        let ticket = self.lisp().submit(Lane::Query, control.allowed(), None, move |on_lisp| {
-            on_lisp.call(Operation::FindDefinitions, &[&name, &home])
-        });
-        Ok(read_json(&control.wait(ticket)?.octets)?)
+        self.ask(&find_definition::Request::new(name).package(package), control)
     }
 
     /// Whether a system or file is being loaded now, so that answers may soon be others.

@@ -381,7 +381,7 @@ impl Steelbank {
         request: &DescribeSymbolRequest,
         control: &Control,
     ) -> Result<DescribeSymbolAnswer, Error> {
-        request.answer(self.inner.lisp, &self.index(), &self.inner.sources, &self.inner.project, control)
+        self.ask(request, control)
     }
 
     /// The functions that call `name`.
@@ -405,7 +405,7 @@ impl Steelbank {
     /// # Errors
     /// The name cannot be read. Not to find the symbol is an answer.
     pub fn who(&self, request: &WhoRequest) -> Result<WhoAnswer, Error> {
-        Ok(request.answer(&self.index(), &self.inner.project, &self.inner.sources)?)
+        self.ask(request, &Control::default())
     }
 
     /// Evaluates `source`, forms in CL-USER, and brings the index up to date. This runs the code.

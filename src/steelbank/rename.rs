@@ -7,9 +7,11 @@ use crate::project::undo::Undo;
 use crate::project::write::{self, Replacement};
 use crate::query::Error;
 use crate::query::control::Control;
+use crate::query::find_definition::ImageDefinitions;
 use crate::query::rename::{
     Answer, Applied, Hunk, Names, RenameError, Request, Sources, Undone, diff, rename_plan,
 };
+use crate::source::positions::Sought;
 use crate::source::tap::sidecar::fnv_1a;
 
 impl Steelbank {
@@ -32,7 +34,11 @@ impl Steelbank {
         control: &Control,
     ) -> Result<Answer, Error> {
         let index = self.index();
-        let definitions = |name: &str, home: &str| self.image_definitions(name, home, control);
+        let context = self.context();
+        let definitions = |name: &str, home: &str| {
+            let sought = Sought { package: home.to_owned(), name: name.to_owned() };
+            ImageDefinitions::ask(&context, &sought, control)
+        };
         let sources = Sources {
             index: &index,
             project: self.project(),

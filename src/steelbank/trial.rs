@@ -10,6 +10,7 @@ use crate::query::Error;
 use crate::query::control::Control;
 use crate::query::evaluation::{Evaluation, EvaluationRequest};
 use crate::query::inspect::{InspectRequest, Inspection, Subject};
+use crate::query::question::Question;
 
 impl Steelbank {
     /// Evaluates forms, tells how that went, and brings the index up to date. This runs the code.
