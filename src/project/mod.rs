@@ -1,5 +1,6 @@
 //! What is known of the user's project: its root, the files that were loaded, and where their sidecars are.
 
+mod baked;
 pub(crate) mod systems;
 mod text;
 mod texts;
@@ -21,6 +22,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
+use serde::{Deserialize, Serialize};
 
 use crate::source::positions::{PositionedFile, SidecarState};
 use crate::source::tap::sidecar::{fnv_1a, sidecar_name};
@@ -128,6 +130,8 @@ impl FileVersion {
 /// Which of the loaded files name what.
 #[derive(Debug, Default)]
 struct Names {
+    /// Those that a snapshot knows of.
+    baked: baked::BakedNames,
     /// Files that were loaded and not read since.
     pending: BTreeSet<PathBuf>,
     /// By file: the names in it.
@@ -200,7 +204,7 @@ struct Known {
     asked: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Stamp {
     modified: Option<SystemTime>,
     size: u64,
@@ -254,6 +258,7 @@ impl Project {
                 let version = FileVersion { path, write_date: written };
                 positions.remove(&version);
                 positions.epoch += 1;
+                names.baked.forget(&version.path);
                 names.pending.insert(version.path);
             }
         }
@@ -354,6 +359,7 @@ impl Project {
         self.read_new_files();
         let (loaded, names) = (self.loaded.read(), self.names.lock());
         let naming = names.naming.get(name).into_iter().flatten();
+        let naming = naming.chain(names.baked.naming(name, false));
         naming.filter_map(|path| FileVersion::loaded(&loaded, path)).collect()
     }
 
@@ -364,6 +370,7 @@ impl Project {
         let naming = names.naming.get(name).into_iter().flatten();
         naming
             .filter(|path| names.toplevel.get(*path).is_some_and(|used| used.contains(name)))
+            .chain(names.baked.naming(name, true))
             .filter_map(|path| FileVersion::loaded(&loaded, path))
             .collect()
     }

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use steelbank_reader::lines::decode;
 use steelbank_reader::{
     Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Span, Token, TokenKind, upcase,
 };
 
 /// A package as a form in a text defines it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PackageText {
     /// Its name, then its nicknames.

@@ -74,27 +74,27 @@ pub(super) struct Texts {
     /// Files whose text is not what is on disk, and where it is.
     pub(super) overlays: HashMap<PathBuf, PathBuf>,
     walk: Option<Arc<Walk>>,
-    files: HashMap<PathBuf, Known>,
+    pub(super) files: HashMap<PathBuf, Known>,
     /// Files of systems that were asked for, wherever they are.
     pub(super) asked: BTreeSet<PathBuf>,
     /// The loaded files that are known to stand on disk as the image has them, with the write dates of their versions.
-    seen: HashMap<PathBuf, (Stamp, u64)>,
+    pub(super) seen: HashMap<PathBuf, (Stamp, u64)>,
     read: HashMap<PathBuf, Read>,
     size: usize,
     clock: u64,
 }
 
 #[derive(Debug)]
-struct Known {
-    stamp: Stamp,
+pub(super) struct Known {
+    pub(super) stamp: Stamp,
     /// Whether a later change shows in the stamp.
-    settled: bool,
+    pub(super) settled: bool,
     /// The hashes of all names, sorted; empty if it is not Lisp.
-    names: Vec<u64>,
+    pub(super) names: Vec<u64>,
     /// The hashes of names that the compiler does not see as symbols: [`TextToken::in_seen_file`].
-    left_out: Vec<u64>,
-    packages: Arc<[PackageText]>,
-    readable: bool,
+    pub(super) left_out: Vec<u64>,
+    pub(super) packages: Arc<[PackageText]>,
+    pub(super) readable: bool,
 }
 
 #[derive(Debug)]
@@ -123,7 +123,7 @@ impl Texts {
     }
 
     /// Brings what is known of the file at `path` up to date. None if there is no such file.
-    fn known(&mut self, path: &Path) -> Option<&mut Known> {
+    pub(super) fn known(&mut self, path: &Path) -> Option<&mut Known> {
         let Some(stamp) = Stamp::of_path(&self.text_of(path)) else {
             self.files.remove(path);
             self.forget(path);

@@ -1,7 +1,7 @@
 //! Lisp's death survived in place: the same process, the same client, every request answered once.
 
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -25,8 +25,7 @@ fn start(name: &str, ends_of_lisp: &[&str]) -> Server {
     for (number, form) in ends_of_lisp.iter().enumerate() {
         write(&format!("end-{number}.lisp"), form);
     }
-    let mut command = server();
-    command.current_dir(&folder.0).env("STEELBANK_CACHE", folder.0.join("cache"));
+    let mut command = server_of(&folder);
     // A small one is full soon.
     command.args(["--no-userinit", "--dynamic-space-size", "512"]);
     let (child, mut client) = serve(command, Streams::Pipes);
@@ -34,6 +33,13 @@ fn start(name: &str, ends_of_lisp: &[&str]) -> Server {
     let loaded = client.call("load-file", json!({ "path": "good.lisp" }));
     assert_eq!(loaded["isError"], false, "{loaded}");
     Server { child, client, folder }
+}
+
+/// `steelbank serve` in `folder`.
+fn server_of(folder: &Folder) -> Command {
+    let mut command = server();
+    command.current_dir(&folder.0).env("STEELBANK_CACHE", folder.0.join("cache"));
+    command
 }
 
 const LOSE: &str = "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"on purpose\")";
@@ -114,6 +120,43 @@ fn lisp_dies_and_comes_back_with_what_was_loaded() {
     drop(server.client);
     assert_eq!(ends(server.child).code(), Some(0));
     drop(server.folder);
+}
+
+#[test]
+fn it_comes_back_from_a_snapshot() {
+    let mut server = start("again-snapshot", &[LOSE]);
+    // Of files that were loaded there is no snapshot: another session, of a system.
+    drop(server.client);
+    assert_eq!(ends(server.child).code(), Some(0));
+    let mut command = server_of(&server.folder);
+    command.args(["--no-userinit"]);
+    (server.child, server.client) = serve(command, Streams::Pipes);
+    let client = &mut server.client;
+    client.initialize();
+    client.text("load-system", json!({ "system": "good" }));
+    let process = format!("/proc/{}/maps", server.child.id());
+    let from_snapshot = || std::fs::read_to_string(&process).unwrap().contains("/snapshots/");
+    // The first time it loads again, and has a snapshot made.
+    restart(client);
+    assert!(!from_snapshot());
+    let snapshots = server.folder.0.join("cache/projects/snapshots");
+    let patience = Instant::now();
+    let made = || {
+        let entries = std::fs::read_dir(&snapshots).into_iter().flatten().flatten();
+        entries.into_iter().any(|entry| entry.path().extension().is_none())
+    };
+    while !made() {
+        assert!(patience.elapsed() < Duration::from_secs(120), "no snapshot was made");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let before = restarts(client);
+    let error = client.error("load-file", json!({ "path": "end-0.lisp" }));
+    assert!(error.starts_with("Lisp has died: on purpose"), "{error}");
+    wait_for_restart(client, before);
+    comes_back(client);
+    assert!(from_snapshot());
+    drop(server.client);
+    assert_eq!(ends(server.child).code(), Some(0));
 }
 
 #[test]

@@ -418,7 +418,7 @@ fn damage_is_noticed_and_the_command_line_makes_another() {
     let listed = run(&["cache"]);
     assert!(listed.contains("fresh") && listed.contains("small"), "{listed}");
 
-    for (part, damage) in [("core", 200), ("index", 100), ("manifest", 60)] {
+    for (part, damage) in [("core", 200), ("index", 100), ("names", 10), ("manifest", 60)] {
         let before = snapshots();
         let path = before[0].join(part);
         let mut octets = fs::read(&path).unwrap();
@@ -427,6 +427,9 @@ fn damage_is_noticed_and_the_command_line_makes_another() {
         assert_eq!(ask(), answer, "{part}");
         // Whoever made the one before may still hold the right to.
         soon("it was not made again", &|| ask() == answer && snapshots() != before && snapshots().len() == 1);
+        if part != "core" {
+            continue;
+        }
         let before = snapshots();
         let path = before[0].join(part);
         let length = fs::metadata(&path).unwrap().len();

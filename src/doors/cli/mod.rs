@@ -189,6 +189,11 @@ impl Shell {
 
     /// What calls share. SBCL starts, and the text is looked at, when one first needs it. A server watches the text.
     fn session(&self, watch: bool) -> Result<Session, Trouble> {
+        self.session_of(watch, self.options.project.snapshot_systems())
+    }
+
+    /// The same, from the snapshot of `systems` if it is fresh.
+    fn session_of(&self, watch: bool, systems: Vec<String>) -> Result<Session, Trouble> {
         let root = self.options.project.root()?;
         let (project, installation) = (self.options.project.clone(), self.installation.clone());
         let (heap, named) = (self.options.dynamic_space_size, Arc::clone(&root));
@@ -196,7 +201,7 @@ impl Shell {
             let mut builder = Steelbank::builder()
                 .installation(installation)
                 .program(PathBuf::from(PROGRAM))
-                .systems(project.systems().to_vec())
+                .systems(systems)
                 .snapshots(project.snapshots());
             if let Some(megabytes) = heap {
                 builder = builder.dynamic_space_size(usize::try_from(megabytes << 20).unwrap_or(usize::MAX));

@@ -95,6 +95,11 @@ impl ProjectOptions {
         &self.systems
     }
 
+    /// The systems of a snapshot: of `auto` there is none, as nobody has said yet which those are.
+    pub(super) fn snapshot_systems(&self) -> Vec<String> {
+        if self.systems.iter().any(|system| system == AUTO) { Vec::new() } else { self.systems.clone() }
+    }
+
     /// Whether there is anything to load.
     pub(super) fn any(&self) -> bool {
         !self.systems.is_empty()

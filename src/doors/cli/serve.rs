@@ -36,8 +36,9 @@ impl Serve {
             None => take_streams()?,
             Some(handover) => (adopt_descriptor(handover.input)?, adopt_descriptor(handover.output)?),
         };
+        let systems = self.systems_of(shell, handover.as_ref());
         let permissions = Permissions { eval: self.allow_eval, edits: self.allow_edits };
-        let session = shell.session(true)?.allowing(permissions).with_tools(tools);
+        let session = shell.session_of(true, systems)?.allowing(permissions).with_tools(tools);
         let recovery = session.recovery();
         let mut loads = Vec::new();
         if let Some(handover) = &handover {
@@ -68,6 +69,21 @@ impl Serve {
     }
 }
 
+impl Serve {
+    /// The systems of the snapshot to start from: those of --system, or else what the image before this one had loaded first.
+    fn systems_of(&self, shell: &Shell, handover: Option<&Handover>) -> Vec<String> {
+        if shell.options.project.any() {
+            return shell.options.project.snapshot_systems();
+        }
+        let loads = handover.map(|handover| handover.loads.as_slice()).unwrap_or_default();
+        let systems = loads.iter().map_while(|load| match load {
+            Loaded::System(name) => Some(name.clone()),
+            Loaded::Project | Loaded::File(_) => None,
+        });
+        systems.collect()
+    }
+}
+
 /// Opens the index of the text, and loads what is to be loaded.
 fn prepare(shell: &Shell, session: &Session, loads: &[Loaded]) {
     // Whoever asks hears why, if there is no text to be searched.
@@ -78,6 +94,12 @@ fn prepare(shell: &Shell, session: &Session, loads: &[Loaded]) {
     let named = shell.options.project.systems();
     let others = loads.iter().filter(|load| !matches!(load, Loaded::System(name) if named.contains(name)));
     session.load_again(&others.cloned().collect::<Vec<_>>());
+    if named.is_empty()
+        && let Some(bank) = session.started()
+    {
+        // What has died once may die again. Without a snapshot, the next return takes longer.
+        let _ = bank.make_snapshot_later();
+    }
 }
 
 /// How this process was started. Lisp code may change its environment and its folder later.

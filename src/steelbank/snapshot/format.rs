@@ -1,7 +1,8 @@
-//! The snapshot on disk: a folder with three files.
+//! The snapshot on disk: a folder with four files.
 //!
 //! * `core`: SBCL's own format, saved with the heap size that the program starts with.
 //! * `index`: the core's cross references, baked as the base core's are.
+//! * `names`: which of the loaded files have which names, and what is known of the project's texts (`src/project/baked.rs`).
 //! * `manifest`: a line `steelbank snapshot 1`, a line with the CRC-32 of the rest in hexadecimal digits, then a JSON object,
 //!   [`Manifest`].
 //!
@@ -65,6 +66,7 @@ impl Part {
 pub(crate) struct Manifest {
     pub(super) core: Part,
     pub(super) index: Part,
+    pub(super) names: Part,
     /// The project's folder.
     pub(super) root: Option<PathBuf>,
     /// The systems that were asked for.
@@ -117,6 +119,7 @@ mod tests {
         Manifest {
             core: part,
             index: part,
+            names: part,
             root: Some(folder.to_owned()),
             systems: vec!["a".to_owned()],
             inputs: Inputs::default(),

@@ -161,7 +161,7 @@ impl Order {
             Reply::Broken(why) => return Err(MakeError::Unfit(why)),
             _ => return Err(MakeError::Unfit("the copy of the program said something else".to_owned())),
         }
-        for name in ["core", "index", "manifest"] {
+        for name in ["core", "index", "names", "manifest"] {
             File::open(making.join(name))?.sync_all()?;
         }
         File::open(making)?.sync_all()?;
@@ -276,11 +276,13 @@ fn try_to_save(builder: Builder, start: &Start, key: &Key, folder: &Path) -> Res
     let export = ask(Operation::XrefBaseline, &[])?;
     let index = steelbank_xref::bake::bake(&export).map_err(|error| broken(&error))?;
     std::fs::write(folder.join("index"), index).map_err(|error| broken(&error))?;
+    std::fs::write(folder.join("names"), bank.project().bake_names()).map_err(|error| broken(&error))?;
     bank.lisp().save(&folder.join("core"), ALLOWED).map_err(|error| broken(&error))?;
     let part = |name: &str| File::open(folder.join(name)).and_then(|file| Part::of(&file));
     let manifest = Manifest {
         core: part("core").map_err(|error| broken(&error))?,
         index: part("index").map_err(|error| broken(&error))?,
+        names: part("names").map_err(|error| broken(&error))?,
         root: key.root.clone(),
         systems: key.systems.clone(),
         inputs,

@@ -133,6 +133,8 @@ pub(crate) struct Snapshot {
     /// To be kept until SBCL has opened it.
     pub(crate) core: File,
     index: &'static [u8],
+    /// What [`crate::project::Project::restore_names`] reads.
+    pub(crate) names: &'static [u8],
     /// The files that have changed since; empty: it is fresh.
     pub(crate) changed: Vec<PathBuf>,
     /// What loading its systems answers.
@@ -189,10 +191,13 @@ impl Snapshot {
         let core = open("core", manifest.core)?;
         let index = open("index", manifest.index)?;
         let index = engine::map_file(&index).map_err(|error| format!("its index: {error}"))?;
+        let names = engine::map_file(&open("names", manifest.names)?);
+        let names = names.map_err(|error| format!("its names: {error}"))?;
         store::touch(path);
         Ok(Self {
             core,
             index,
+            names,
             changed: changes.files,
             answers: manifest.answers,
             partial: manifest.partial,

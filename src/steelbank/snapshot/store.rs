@@ -46,7 +46,7 @@ pub fn list(cache: &Path) -> Vec<SnapshotEntry> {
                 Ok(manifest) => {
                     let changes = manifest.inputs.changes();
                     SnapshotEntry {
-                        bytes: manifest.core.bytes() + manifest.index.bytes(),
+                        bytes: manifest.core.bytes() + manifest.index.bytes() + manifest.names.bytes(),
                         root: manifest.root,
                         systems: manifest.systems,
                         files: manifest.inputs.files(),

@@ -1,0 +1,182 @@
+//! What is known of the names in a project's files as a snapshot keeps it, so that nobody reads all files for a first question.
+//!
+//! On disk: the length of a JSON text (64 bits, little-endian like all numbers), that text ([`Head`]), the hashes of the texts that it
+//! counts, and rows of 16 bytes in the order of their hashes: hash of a name (64 bits), file (32), whether top-level code of the
+//! file uses it (32).
+//!
+//! What is known of a text holds while the file's stamp is the same. Which loaded file has which name holds while the file is the one that
+//! was loaded: who starts from a snapshot has seen to that.
+
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::text::{PackageText, hash};
+use super::texts::Known;
+use super::{Project, Stamp};
+
+const ROW: usize = 16;
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Head {
+    files: Vec<FileHead>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct FileHead {
+    path: PathBuf,
+    /// If it is loaded and all its names are known: its write date (universal time), and its sidecar.
+    loaded: Option<(u64, PathBuf)>,
+    /// If it stands on disk as the image has it: its stamp, and its write date.
+    seen: Option<(Stamp, u64)>,
+    text: Option<TextHead>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct TextHead {
+    stamp: Stamp,
+    names: usize,
+    left_out: usize,
+    packages: Vec<PackageText>,
+    readable: bool,
+}
+
+/// Which loaded files have which names, read in place.
+#[derive(Debug, Default)]
+pub(super) struct BakedNames {
+    rows: &'static [[u8; ROW]],
+    /// By number; none: it was loaded again since.
+    files: Vec<Option<PathBuf>>,
+    numbers: HashMap<PathBuf, usize>,
+}
+
+impl BakedNames {
+    /// The files that have `name`; with `toplevel`, whose top-level code uses it.
+    pub(super) fn naming(&self, name: &str, toplevel: bool) -> impl Iterator<Item = &PathBuf> {
+        let wanted = hash(name);
+        let start = self.rows.partition_point(|row| word(row) < wanted);
+        let rows =
+            self.rows.get(start..).unwrap_or_default().iter().take_while(move |row| word(*row) == wanted);
+        let rows = rows.filter(move |row| !toplevel || short(*row, 12) == 1);
+        rows.filter_map(|row| self.files.get(short(row, 8) as usize)?.as_ref())
+    }
+
+    /// The file at `path` is loaded again.
+    pub(super) fn forget(&mut self, path: &Path) {
+        if let Some(number) = self.numbers.remove(path)
+            && let Some(file) = self.files.get_mut(number)
+        {
+            *file = None;
+        }
+    }
+}
+
+fn word(row: &[u8; ROW]) -> u64 {
+    row.first_chunk().map_or(0, |octets| u64::from_le_bytes(*octets))
+}
+
+fn short(row: &[u8; ROW], at: usize) -> u32 {
+    row.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |octets| u32::from_le_bytes(*octets))
+}
+
+impl Project {
+    /// What is known of the names in the project's files and in those that are loaded.
+    pub(crate) fn bake_names(&self) -> Vec<u8> {
+        self.read_new_files();
+        // Notes which of them stand on disk as they are loaded.
+        self.unseen_packages();
+        let own = self.own_files();
+        let loaded = self.loaded.read().clone();
+        let paths: BTreeSet<&PathBuf> = own.iter().chain(loaded.keys()).collect();
+        let (mut head, mut hashes, mut rows) = (Head::default(), Vec::new(), Vec::new());
+        for path in paths {
+            let loaded = loaded.get(path).and_then(|&written| self.whole_sidecar(path, written));
+            if loaded.is_some() {
+                let names = self.names.lock();
+                let toplevel = names.toplevel.get(path);
+                for name in names.named.get(path).into_iter().flatten() {
+                    let at_toplevel = toplevel.is_some_and(|used| used.contains(name));
+                    rows.push((hash(name), head.files.len() as u32, u32::from(at_toplevel)));
+                }
+            }
+            let mut texts = self.texts.lock();
+            let seen = texts.seen.get(path).copied();
+            let text = texts.known(path).filter(|known| known.settled).map(|known| {
+                hashes.extend(known.names.iter().chain(&known.left_out).copied());
+                TextHead {
+                    stamp: known.stamp,
+                    names: known.names.len(),
+                    left_out: known.left_out.len(),
+                    packages: known.packages.to_vec(),
+                    readable: known.readable,
+                }
+            });
+            head.files.push(FileHead { path: path.clone(), loaded, seen, text });
+        }
+        rows.sort_unstable();
+        let json = serde_json::to_vec(&head).unwrap_or_default();
+        let mut octets = (json.len() as u64).to_le_bytes().to_vec();
+        octets.extend(json);
+        octets.extend(hashes.into_iter().flat_map(u64::to_le_bytes));
+        for (hash, file, toplevel) in rows {
+            octets.extend(hash.to_le_bytes());
+            octets.extend(file.to_le_bytes());
+            octets.extend(toplevel.to_le_bytes());
+        }
+        octets
+    }
+
+    /// Write date and sidecar of a loaded file of which all names are known.
+    fn whole_sidecar(&self, path: &Path, written: u64) -> Option<(u64, PathBuf)> {
+        let names = self.names.lock();
+        let whole = names.named.contains_key(path) && !names.gaps.contains_key(path);
+        drop(names);
+        whole.then(|| self.sidecar(path, written)).flatten().map(|sidecar| (written, sidecar))
+    }
+
+    /// Takes over what [`Project::bake_names`] wrote of the image that this one was started from. None of it, if it cannot be read.
+    pub(crate) fn restore_names(&self, octets: &'static [u8]) {
+        let _ = self.try_restore_names(octets);
+    }
+
+    fn try_restore_names(&self, octets: &'static [u8]) -> Option<()> {
+        let (length, rest) = octets.split_first_chunk()?;
+        let (json, mut rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+        let head: Head = serde_json::from_slice(json).ok()?;
+        let mut take = |count: usize| -> Option<Vec<u64>> {
+            let (hashes, later) = rest.split_at_checked(count.checked_mul(8)?)?;
+            rest = later;
+            Some(hashes.as_chunks::<8>().0.iter().map(|octets| u64::from_le_bytes(*octets)).collect())
+        };
+        let (loaded, mut names, mut texts) = (self.loaded.read(), self.names.lock(), self.texts.lock());
+        let mut baked = BakedNames::default();
+        for (number, file) in head.files.into_iter().enumerate() {
+            let whole = file
+                .loaded
+                .filter(|(written, sidecar)| loaded.get(&file.path) == Some(written) && sidecar.exists());
+            if whole.is_some() {
+                names.pending.remove(&file.path);
+                baked.numbers.insert(file.path.clone(), number);
+            }
+            baked.files.push(whole.map(|_| file.path.clone()));
+            if let Some(seen) = file.seen {
+                texts.seen.insert(file.path.clone(), seen);
+            }
+            if let Some(text) = file.text {
+                let known = Known {
+                    stamp: text.stamp,
+                    settled: true,
+                    names: take(text.names)?,
+                    left_out: take(text.left_out)?,
+                    packages: text.packages.into(),
+                    readable: text.readable,
+                };
+                texts.files.insert(file.path, known);
+            }
+        }
+        baked.rows = rest.as_chunks().0;
+        names.baked = baked;
+        Some(())
+    }
+}
