@@ -1,6 +1,7 @@
 //! Renames all names of the libraries in a folder, one project a library, and prints what became of them:
-//! `cargo bench --bench rename -- FOLDER [LIBRARY...]`. Each library finds the others, unrenamed, beside it. What was
-//! renamed is loaded again, and must be said the same of.
+//! `cargo bench --bench rename -- FOLDER [LIBRARY...]`. Each library finds the others, unrenamed, beside it, and what
+//! CL_SOURCE_REGISTRY names. What was renamed is loaded again, and must be said the same of. tests/held-out.sh fetches
+//! the libraries of README's table. With STEELBANK_RENAME_SHOW it prints each name that is not renamed at exact places.
 // A bench is a program: it prints, and stops at what it does not expect.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
@@ -42,7 +43,9 @@ fn main() {
     let mut differences = Vec::new();
     for library in libraries.iter().filter(|path| wanted(path)) {
         let others = libraries.iter().filter(|other| other != &library);
-        let registry: String = others.map(|other| format!("{}//:", other.display())).collect();
+        let around = std::env::var("CL_SOURCE_REGISTRY").unwrap_or_default();
+        let registry: String =
+            others.map(|other| format!("{}//:", other.display())).chain([around]).collect();
         let name = library.file_name().unwrap().to_string_lossy().into_owned();
         let before = work.join("before").join(&name);
         let after = work.join("after").join(&name);
@@ -82,9 +85,14 @@ fn main() {
         }
         let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
         let (first, second) = (lines(&first), lines(&second));
-        let new = second.iter().filter(|line| !first.contains(line)).map(|line| format!("{name}: + {line}"));
         // What is said of dependencies depends on who compiled them: only what is new counts.
-        differences.extend(new);
+        for new in second.iter().filter(|line| !first.contains(line)) {
+            println!("  + {new}");
+            differences.push(format!("{name}: + {new}"));
+        }
+        for folder in [&before, &after] {
+            let _ = std::env::var_os("STEELBANK_RENAME_KEEP").is_none().then(|| fs::remove_dir_all(folder));
+        }
     }
     println!("\n{table}");
     println!("{} lines differ after renaming", differences.len());
@@ -128,6 +136,9 @@ fn write(table: &Table) {
     for (caution, count) in &table.cautions {
         println!("caution {caution} {count}");
     }
+    for (reason, count) in &table.reasons {
+        println!("reason {} {count}", reason.replace(' ', "_"));
+    }
     println!("edits all {}", table.edits);
     println!("overlapping all {}", table.overlapping);
 }
@@ -144,6 +155,9 @@ fn read(text: &str) -> Table {
             }
             "caution" => {
                 table.cautions.insert(which.to_owned(), count);
+            }
+            "reason" => {
+                table.reasons.insert(which.replace('_', " "), count);
             }
             "edits" => table.edits = count,
             "overlapping" => table.overlapping = count,

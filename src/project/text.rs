@@ -72,6 +72,8 @@ pub struct TextToken {
     pub defines: bool,
     /// Whether it is the operator of a list, or stands after `#'`.
     pub calls: bool,
+    /// Whether it is quoted by itself, or a class that a method specializes on: no local variable.
+    pub names: bool,
 }
 
 /// Where the names of one text stand.
@@ -288,6 +290,7 @@ impl<'a> Scan<'a> {
             active: token.active,
             defines: self.is_defined(token),
             calls: self.is_operator(token),
+            names: self.is_quoted(token) || self.is_specializer(token),
         };
         self.add(&name, entry);
     }
@@ -299,6 +302,28 @@ impl<'a> Scan<'a> {
             FormKind::List => self.lisp.head(form).is_some_and(|head| head.span == token.span),
             _ => false,
         })
+    }
+
+    fn is_quoted(&self, token: &Token) -> bool {
+        let form = token.form.and_then(|id| self.lisp.form(id));
+        form.is_some_and(|form| form.kind == FormKind::Quote)
+    }
+
+    /// Whether `token` stands as in `(defmethod name ((parameter token)))`.
+    fn is_specializer(&self, token: &Token) -> bool {
+        let Some(id) = token.form else { return false };
+        let span = |datum| self.lisp.span(datum);
+        let mut elements = self.lisp.elements(id);
+        let second = elements.nth(1).is_some_and(|datum| span(datum) == token.span);
+        let lambda_list = self.lisp.form(id).and_then(|form| form.parent);
+        let method = lambda_list.and_then(|list| self.lisp.form(list)?.parent);
+        second
+            && elements.next().is_none()
+            && method.and_then(|id| self.operator(id)).is_some_and(|operator| operator == "DEFMETHOD")
+            && lambda_list.is_some_and(|list| {
+                let lists = method.into_iter().flat_map(|method| self.lisp.elements(method)).skip(2);
+                lists.into_iter().find(|datum| matches!(datum, Datum::Form(_))) == Some(Datum::Form(list))
+            })
     }
 
     /// Whether `token` is what a form `(def… name)` or `(def… (setf name))` defines.
@@ -337,6 +362,7 @@ impl<'a> Scan<'a> {
                 active: token.active,
                 defines: false,
                 calls: false,
+                names: false,
             };
             return self.add(&name, entry);
         }
@@ -497,6 +523,7 @@ impl<'a> Scan<'a> {
             active: token.active,
             defines: false,
             calls: false,
+            names: false,
         };
         self.add(&name, entry);
     }

@@ -80,13 +80,25 @@ pub fn code_find_references(
             search.seen.half_known.insert(project.shown(&path));
         }
     }
-    let texts: Vec<Text> = recorded.files.into_iter().filter_map(|file| search.read(file)).collect();
+    let mut files: BTreeMap<FileVersion, Vec<RecordedUse>> = BTreeMap::new();
+    for (version, records) in recorded.files {
+        files.entry(one_name(project, version)).or_default().extend(records);
+    }
+    let texts: Vec<Text> = files.into_iter().filter_map(|file| search.read(file)).collect();
     for text in texts {
         search.text(text);
     }
     let target = Target::of(&uses);
     let text = text_uses(index, project, &target, request.project_only);
     Ok(search.finish(request, text))
+}
+
+/// The name under which a loaded file is listed: its real one, if it was loaded under that too.
+fn one_name(project: &Project, version: FileVersion) -> FileVersion {
+    let FileVersion { path, write_date } = version;
+    let real = path.is_symlink().then(|| path.canonicalize().ok()).flatten();
+    let real = real.filter(|real| project.loaded_date(real) == Some(write_date));
+    FileVersion { path: real.unwrap_or(path), write_date }
 }
 
 /// Where a name that the image does not have stands in text that is not loaded, in a sentence; or nothing.
@@ -160,10 +172,14 @@ struct Seen {
     definitions: usize,
     structures: usize,
     slots: usize,
+    /// Whether a structure has the slot.
+    of_structure: bool,
     locals: usize,
     designators: usize,
     /// Uses by what files contained before they were loaded again.
     replaced: usize,
+    /// Uses in forms that a file has only when it is read with other features.
+    other_readings: usize,
     /// Loaded files that cannot be read.
     unreadable: BTreeSet<String>,
     /// Loaded files whose positions were recorded, but not whole, or cannot be read any more.
@@ -215,9 +231,10 @@ impl Search<'_> {
         };
         let occurrences = self.uses.occurrences(&file);
         if self.uses.with_text() {
-            let means = |package: &str| self.uses.means(package);
-            self.seen.designators += file.unexplained_designators(self.uses.sought(), &means);
+            let exists = |package: &str| self.uses.exists(package);
+            self.seen.designators += file.unexplained_designators(self.uses.sought(), &exists);
         }
+        let slots = self.seen.slots;
         for occurrence in &occurrences {
             self.seen.note(occurrence);
             self.facts.function |= occurrence.defined == Some(Defined::Function);
@@ -225,6 +242,7 @@ impl Search<'_> {
             self.facts.variable |= occurrence.defined == Some(Defined::Variable);
             self.facts.shadowed |= occurrence.local;
         }
+        self.seen.of_structure |= self.seen.slots > slots && file.has_structure_slot(self.uses.sought());
         Some(Text { shown, file, records, occurrences })
     }
 
@@ -289,10 +307,26 @@ impl Search<'_> {
                 (Some(expander), Some(form), Some(number)) => {
                     let sought = self.uses.sought();
                     let parts = file.parts_in(form, number, &sought.name);
-                    self.origins.of(sought, &|package| self.uses.means(package), expander, parts)
+                    let means = |package: &str| self.uses.means(package);
+                    // A local macro has its template in the form.
+                    let made = || {
+                        let own = !expander.package.is_empty()
+                            && expander.package != "COMMON-LISP"
+                            && !expander.package.starts_with("SB-");
+                        let here = file.occurrences(sought, &means).iter().any(|found| found.form == form);
+                        (own && !here).then(|| Origin::Made(parts.clone()))
+                    };
+                    let known = self.origins.of(sought, &means, expander, parts.clone());
+                    known.or_else(made)
                 }
                 _ => None,
             };
+            // The same file, read with other features: the form of that number is another.
+            if is_of_another(file, recorded) {
+                self.seen.other_readings += 1;
+                self.unknown(shown, recorded, false);
+                continue;
+            }
             // A file that has changed: the recorded place may be another's by now.
             if !file.is_fresh() && !file.has_name_on(self.uses.sought(), placement.place.line) {
                 self.unknown(shown, recorded, true);
@@ -355,9 +389,9 @@ impl Search<'_> {
                     .to_owned(),
             );
         }
-        if self.seen.slots > 0 {
+        if self.seen.of_structure {
             cautions.push(format!(
-                "It names a slot in {} places; in a structure, the accessor's name is made from it.",
+                "It names a slot of a structure in {} places: the accessor's name is made from it.",
                 self.seen.slots
             ));
         }
@@ -392,6 +426,12 @@ impl Search<'_> {
             cautions.push(format!(
                 "{} uses are by definitions that the image still holds, but that their files did not contain when they were last loaded.",
                 self.seen.replaced
+            ));
+        }
+        if self.seen.other_readings > 0 {
+            cautions.push(format!(
+                "{} uses were compiled when their file was read with other features: where they stand is not known.",
+                self.seen.other_readings
             ));
         }
         if !self.seen.unreadable.is_empty() {
@@ -553,6 +593,16 @@ impl Line {
     }
 }
 
+/// Whether a function that is recorded in a form is not the one that the form defines.
+fn is_of_another(file: &PositionedFile, recorded: &RecordedUse) -> bool {
+    let caller = recorded.caller.as_deref().filter(|caller| !caller.starts_with('(') && !recorded.toplevel);
+    let defined = recorded.form.and_then(|form| file.function_defined(form));
+    match (caller, defined) {
+        (Some(caller), Some(defined)) => caller.rsplit("::").next() != Some(defined),
+        _ => false,
+    }
+}
+
 /// The operator of a placement `via` one, as answers print it.
 pub(super) fn shown_expander(placement: &Placement) -> Option<String> {
     placement.expander.as_ref().map(|expander| expander.name.to_lowercase())
@@ -603,7 +653,8 @@ fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> 
         TextRole::Operator | TextRole::Argument => match occurrence.standing {
             Standing::Called if facts.macro_ => sure(UseType::Macro),
             Standing::Called => sure(UseType::Call),
-            Standing::Variable if !facts.variable => None,
+            // A local variable of code that the compiler dropped; else a constant that it folded, or a symbol macro.
+            Standing::Variable if !facts.variable && occurrence.bound => None,
             Standing::Variable => sure(UseType::Reference),
             // In the arguments of a macro: a call unless the macro makes a variable of it, which somebody would read.
             Standing::Operator if facts.macro_ => Some((UseType::Macro, occurrence.never_variable)),

@@ -329,6 +329,8 @@ fn placed(
     // In a form that defines several things by the same name, the nearest one after the sub-form is meant.
     let name = occurrences.iter().filter(proper).find(after);
     let name = name.or_else(|| occurrences.iter().find(|found| found.role == Role::Named && after(found)));
+    // The image has said that this form defines it.
+    let name = name.or_else(|| occurrences.iter().find(|found| found.definer.is_some() && after(found)));
     let name = name.filter(|_| inner.is_none());
     if let Some(definer) = name.and_then(|name| name.definer.clone()) {
         found.defines = Some(std::mem::replace(&mut found.kind, definer));

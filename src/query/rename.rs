@@ -6,10 +6,13 @@
 //! variables, blocks, slots, quoted data. Which symbol a token is, SBCL's reader has told; so that set is whole also where
 //! roles are in doubt, and replacing all of it leaves the program what it was.
 
+mod derived;
 pub(crate) mod diff;
 mod edits;
 mod makers;
+mod parts;
 mod plan;
+mod structures;
 mod verify;
 
 pub use diff::Hunk;
@@ -23,7 +26,7 @@ pub(crate) use verify::{
     Places, PlacesRequest, Recorded, Said, Tested, Traces, TracesRequest, Written, compare,
 };
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use edits::Editor;
@@ -32,10 +35,11 @@ pub use makers::Names;
 use super::Evidence;
 use super::code_find_references::{self, Error, code_find_references, missing, not_found};
 use super::designator::{Designator, DesignatorError, FunctionName};
-use super::find_definition::{ImageDefinition, ImageDefinitions, find_definition, resolve};
+use super::find_definition::{ImageDefinition, ImageDefinitions, ImageSource, find_definition, resolve};
 use super::lookup::{DEFAULT_PACKAGE, Lookup};
 use super::text::{Meaning, Resolver, Target};
 use super::uses::SymbolUses;
+use super::via::{Origin, Origins};
 use crate::project::{Context, FileVersion, Look, Project, TextState};
 use crate::source::positions::Token;
 use crate::source::sbcl::SbclSources;
@@ -212,7 +216,6 @@ impl<'a> Planner<'a> {
         let project = self.sources.project;
         let sought = self.uses.sought().clone();
         let mut files: Vec<Tapped> = Vec::new();
-        let mut stale: BTreeSet<PathBuf> = BTreeSet::new();
         for FileVersion { path, write_date } in project.naming(&sought.name) {
             let Ok(file) = project.positions(&path, write_date) else { continue };
             let tokens = file.tokens(&sought, &|package| self.uses.means(package));
@@ -224,15 +227,13 @@ impl<'a> Planner<'a> {
                 self.caution(CautionKind::UsedOutside, message, Vec::new());
             } else if file.is_fresh() {
                 files.push(Tapped { path, tokens });
-            } else {
-                stale.insert(path);
             }
         }
         let image = (self.sources.definitions)(&sought.name, &sought.package)?;
         self.defined_elsewhere(&image);
-        let text = self.text_tokens();
+        let text = self.text_tokens(&self.uses);
         let places = files.iter().map(|file| file.tokens.len()).sum::<usize>() + text.certain.len();
-        self.made(&image, &files, &text);
+        let parts = self.made(&image, &files, &text)?;
         let asked = code_find_references::Request {
             limit: usize::MAX,
             ..code_find_references::Request::new(self.plan.symbol.as_str())
@@ -240,7 +241,7 @@ impl<'a> Planner<'a> {
         let found = code_find_references(self.sources.index, project, self.sources.sbcl, &asked)?;
         let narrow = match self.request.scope {
             Scope::Symbol => Err("The symbol's set was asked for.".to_owned()),
-            Scope::Auto | Scope::Narrow => self.narrow(&found, &files, &image, &text)?,
+            Scope::Auto | Scope::Narrow => self.narrow(&found, &files, &image, &text, parts.is_some())?,
         };
         match narrow {
             Ok(exact) => {
@@ -259,16 +260,24 @@ impl<'a> Planner<'a> {
                 }
                 self.plan.scope = Scope::Symbol;
                 self.plan.reason = reason;
-                self.symbol_cautions(&found, &files, &text);
+                self.symbol_cautions(&files, &text);
             }
         }
+        self.uses_made(&found);
+        self.initargs(&files);
+        self.symbol_names(&files);
         let mut editor = Editor::new(project, &sought.name, &self.new);
         for file in &files {
             editor.tapped(file.path.as_path(), &file.tokens);
         }
         editor.text(&text.certain);
-        let derived = self.derived(&files, &mut editor)?;
-        self.plan.derived = derived;
+        match &parts {
+            Some(parts) => {
+                editor.parts(&parts.edits);
+                self.plan.derived = self.with_parts(&parts.along, &mut editor);
+            }
+            None => self.plan.derived = self.derived(&files, &mut editor)?,
+        }
         self.doubts(&text, &mut editor);
         self.plan.places = places;
         let (edited, unreadable) = editor.finish();
@@ -299,9 +308,10 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn text_tokens(&self) -> TextTokens {
+    /// Where the symbol of `uses` stands in text that the compiler did not see as symbols.
+    fn text_tokens(&self, uses: &SymbolUses<'_>) -> TextTokens {
         let (index, project) = (self.sources.index, self.sources.project);
-        let target = Target::of(&self.uses);
+        let target = Target::of(uses);
         let all = self.request.comments || self.request.strings;
         let look = if all { Look::All } else { Look::Unseen };
         let found = project.texts_naming(&target.name, look, true);
@@ -338,6 +348,7 @@ impl<'a> Planner<'a> {
         files: &[Tapped],
         image: &ImageDefinitions,
         text: &TextTokens,
+        remade: bool,
     ) -> Result<Result<BTreeSet<ExactPlace>, String>, super::Error> {
         let (index, project) = (self.sources.index, self.sources.project);
         let asked = self.plan.symbol.clone();
@@ -349,36 +360,51 @@ impl<'a> Planner<'a> {
             .iter()
             .filter(|found| found.evidence == Evidence::Approximate || !found.approximate_columns.is_empty())
             .count();
+        let kept = image
+            .definitions
+            .iter()
+            .filter(|found| found.kind == "method")
+            .flat_map(|found| &found.sources)
+            .all(|source| self.stands_in_maker(source, files));
         let made = definitions
             .iter()
             .filter(|found| found.evidence != Evidence::Exact && found.kind != "declaration")
+            // A method in the definition of its generic function has no name of its own.
+            .filter(|found| found.kind != "method" || !kept)
             .count();
         let exact_definitions = definitions.iter().filter(|found| found.evidence == Evidence::Exact).count();
+        // Whatever binds a global variable of this name binds that.
+        let special = |found: &ImageDefinition| matches!(found.kind.as_str(), "variable" | "constant");
+        let global = is_global_variable(&self.uses.sought().name)
+            && image.definitions.iter().filter(|found| found.kind != "declaration").all(special);
         let unsure_text = text
             .certain
             .iter()
             .filter(|place| {
-                !place.token.calls && place.token.context == Context::Code && !place.token.defines
+                let token = &place.token;
+                !token.calls && !token.defines && !token.names && token.context == Context::Code
             })
             .count();
         let keys =
             files.iter().flat_map(|file| &file.tokens).filter(|token| token.key_parameter && !token.local);
-        let reason = if exact_definitions == 0 {
+        let reason = if exact_definitions == 0 && !remade {
             "No definition has an exact place.".to_owned()
-        } else if made > 0 {
+        } else if made > 0 && !remade {
             format!("{made} definitions are made by forms in which the name does not stand alone.")
         } else if unsure > 0 {
             format!("What {unsure} lines with the symbol mean is not certain.")
-        } else if warned("structure") || warned("slot") {
-            "It names a structure or a slot.".to_owned()
+        } else if warned("from parts of names") {
+            "Macros make some of its uses from parts of names.".to_owned()
+        } else if warned("structure") {
+            "It names a structure or its slot.".to_owned()
         } else if warned("uninterned") {
             "Names of other packages, or names that code makes, may mean it.".to_owned()
-        } else if unsure_text > 0 || !text.possible.is_empty() {
+        } else if (unsure_text > 0 && !global) || !text.possible.is_empty() {
             "It stands in text that is not loaded.".to_owned()
         } else if keys.count() > 0 {
             "It is a keyword parameter.".to_owned()
         } else {
-            let exact = found
+            let exact: BTreeSet<ExactPlace> = found
                 .refs
                 .iter()
                 .flat_map(|found| {
@@ -392,13 +418,41 @@ impl<'a> Planner<'a> {
                         .filter_map(|found| Some((found.path.clone(), found.line?, found.column?))),
                 )
                 .collect();
-            return Ok(Ok(exact));
+            match unexplained(project, files, &exact) {
+                0 => return Ok(Ok(exact)),
+                count => format!("What {count} of its tokens mean is not known."),
+            }
         };
         Ok(Err(reason))
     }
 
+    /// Whether the symbol stands in the form from which a definition comes, or in the macro that made it there: then it
+    /// is not made from parts of names.
+    fn stands_in_maker(&self, source: &ImageSource, files: &[Tapped]) -> bool {
+        let project = self.sources.project;
+        let Some(&form) = source.form_path.first() else { return false };
+        let path = Path::new(&source.file);
+        let mut tokens = files.iter().filter(|file| file.path == path).flat_map(|file| &file.tokens);
+        if tokens.any(|token| token.form == form) {
+            return true;
+        }
+        let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
+        let expander = file.and_then(|file| file.expander_at(form, source.form_number.unwrap_or(0)));
+        expander.is_some_and(|expander| {
+            let means = |package: &str| self.uses.means(package);
+            let origin = Origins::new(project).of(self.uses.sought(), &means, &expander, Vec::new());
+            matches!(origin, Some(Origin::Stands(_)))
+        })
+    }
+
     /// A name that forms make from others, and that stands in none of them: it changes only with what it is made from.
-    fn made(&mut self, image: &ImageDefinitions, files: &[Tapped], text: &TextTokens) {
+    /// Returns how a structure is made to make the new name.
+    fn made(
+        &mut self,
+        image: &ImageDefinitions,
+        files: &[Tapped],
+        text: &TextTokens,
+    ) -> Result<Option<parts::Parts>, super::Error> {
         let project = self.sources.project;
         let own: Vec<(&str, Option<u32>)> = image
             .definitions
@@ -418,36 +472,33 @@ impl<'a> Planner<'a> {
                 })
             })
         };
-        if own.is_empty() || own.iter().any(stands) || text.certain.iter().any(|place| place.token.defines) {
-            return;
+        // A file that was edited may define it by now; what a feature expression leaves out does not.
+        let edited = |place: &edits::TextPlace| {
+            let same = |(file, _): &(&str, Option<u32>)| place.file.path.as_os_str() == *file;
+            place.token.defines && place.file.standing != TextState::LeftOut && own.iter().any(same)
+        };
+        if own.is_empty() || own.iter().any(stands) || text.certain.iter().any(edited) {
+            return Ok(None);
         }
-        let (file, _) = own.first().copied().unwrap_or_default();
+        let (file, form) = own.first().copied().unwrap_or_default();
+        if let Some(form) = form
+            && let Some(parts) = self.parts(Path::new(file), form)?
+        {
+            return Ok(Some(parts));
+        }
+        if self.plan.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::Made) {
+            return Ok(None);
+        }
         let message = format!(
             "{} is made by a form in {} in which it does not stand: rename what it is made from.",
             self.plan.symbol,
             project.shown(&PathBuf::from(file))
         );
         self.conflict(ConflictKind::Made, message);
+        Ok(None)
     }
 
-    /// Whether the form in which a token stands may define it: not where it is called, in a form that has others in it.
-    fn may_define(&self, path: &Path, token: &Token) -> bool {
-        let project = self.sources.project;
-        if matches!(token.role, Role::Definition | Role::Structure) {
-            return true;
-        }
-        let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
-        let operator = file.as_ref().and_then(|file| file.form_operator(token.form));
-        match operator {
-            Some("DEFSTRUCT") => false,
-            Some("PROGN" | "EVAL-WHEN" | "LOCALLY" | "MACROLET" | "LET" | "FLET" | "LABELS") => {
-                !matches!(token.role, Role::Operator | Role::Function | Role::Block)
-            }
-            _ => true,
-        }
-    }
-
-    fn symbol_cautions(&mut self, found: &code_find_references::Answer, files: &[Tapped], text: &TextTokens) {
+    fn symbol_cautions(&mut self, files: &[Tapped], text: &TextTokens) {
         let keys: usize =
             files.iter().flat_map(|file| &file.tokens).filter(|token| token.key_parameter).count();
         self.plan.key_parameters = keys;
@@ -458,9 +509,6 @@ impl<'a> Planner<'a> {
             let message = "It is a word of LOOP or ITERATE, which compare names.".to_owned();
             self.caution(CautionKind::LoopWord, message, Vec::new());
         }
-        self.uses_made(found, files);
-        self.initargs(files);
-        self.symbol_names(files);
         if !text.unreadable.is_empty() {
             let names = text.unreadable.iter().map(|path| self.sources.project.shown(path)).collect();
             self.caution(CautionKind::Unread, "Some files could not be searched.".to_owned(), names);
@@ -468,21 +516,12 @@ impl<'a> Planner<'a> {
     }
 
     /// Uses that a macro makes, in whose definition the name does not stand either: it makes the name from parts.
-    fn uses_made(&mut self, found: &code_find_references::Answer, files: &[Tapped]) {
-        let in_template = files
-            .iter()
-            .flat_map(|file| &file.tokens)
-            .any(|token| matches!(token.role, Role::Template | Role::Quoted | Role::Function));
-        let vias: BTreeSet<String> = found
-            .refs
-            .iter()
-            .filter(|found| found.evidence == Evidence::Via)
-            .filter_map(|found| found.via.clone())
-            .collect();
-        if !vias.is_empty() && !in_template {
-            let names: Vec<String> = vias.into_iter().collect();
-            let message = "Its uses by these operators are made, and the name stands in no template: it may be made from parts.";
-            self.caution(CautionKind::UseMade, message.to_owned(), names);
+    fn uses_made(&mut self, found: &code_find_references::Answer) {
+        let made = found.refs.iter().filter(|found| found.via_made_from.is_some());
+        let names: BTreeSet<String> = made.filter_map(|found| found.via.clone()).collect();
+        if !names.is_empty() {
+            let message = "Its uses by these operators are made, and the name stands in none of their definitions: it may be made from parts.";
+            self.caution(CautionKind::UseMade, message.to_owned(), names.into_iter().collect());
         }
     }
 
@@ -543,78 +582,6 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The names that are made from it by forms in which it stands. Those of structures are renamed along.
-    fn derived(&mut self, files: &[Tapped], editor: &mut Editor<'a>) -> Result<Vec<Derived>, super::Error> {
-        let (index, project) = (self.sources.index, self.sources.project);
-        let sought = self.uses.sought().clone();
-        let mut forms: BTreeMap<(PathBuf, u32), Role> = BTreeMap::new();
-        for file in files {
-            for token in &file.tokens {
-                let entry = forms.entry((file.path.clone(), token.form)).or_insert(token.role);
-                if matches!(token.role, Role::Structure | Role::Slot) {
-                    *entry = token.role;
-                }
-            }
-        }
-        let mut derived = Vec::new();
-        let mut unsure = Vec::new();
-        for (symbol, name) in self.sources.names.containing(index, &sought.name) {
-            let other = SymbolUses::new(index, symbol, FunctionName::Plain);
-            let tapped: Vec<Tapped> = project
-                .naming(&name)
-                .into_iter()
-                .filter(|version| project.contains(&version.path))
-                .filter_map(|FileVersion { path, write_date }| {
-                    let file = project.positions(&path, write_date).ok().filter(|file| file.is_fresh())?;
-                    let tokens = file.tokens(other.sought(), &|package| other.means(package));
-                    (!tokens.is_empty()).then_some(Tapped { path, tokens })
-                })
-                .collect();
-            // A name that stands in a definition of its own is made by nobody.
-            let defined = |token: &Token| matches!(token.role, Role::Definition | Role::Structure);
-            if tapped.is_empty() || tapped.iter().flat_map(|file| &file.tokens).any(defined) {
-                continue;
-            }
-            let image = (self.sources.definitions)(&name, &other.sought().package)?;
-            let Some(form) = made_in(&image.definitions, &forms) else { continue };
-            let stands = tapped.iter().filter(|file| file.path == form.0).any(|file| {
-                file.tokens.iter().any(|token| token.form == form.1 && self.may_define(&file.path, token))
-            });
-            if stands {
-                continue;
-            }
-            let places: usize = tapped.iter().map(|file| file.tokens.len()).sum();
-            let role = forms.get(&form).copied();
-            let date = project.loaded_date(&form.0);
-            let structure = date
-                .and_then(|date| project.positions(&form.0, date).ok())
-                .and_then(|file| {
-                    file.form_operator(form.1)
-                        .map(|operator| matches!(operator, "DEFSTRUCT" | "PROGN" | "EVAL-WHEN"))
-                })
-                .unwrap_or(false)
-                && matches!(role, Some(Role::Slot))
-                || role == Some(Role::Structure);
-            let new = makers::replaced(&name, &sought.name, &self.new);
-            let renamed = structure || self.request.derived;
-            if renamed {
-                let mut along = Editor::new(project, &name, &new);
-                for file in &tapped {
-                    along.tapped(&file.path, &file.tokens);
-                }
-                editor.absorb(along);
-            } else {
-                unsure.push(name.clone());
-            }
-            derived.push(Derived { name: other.text(), new_name: new, places, renamed });
-        }
-        if !unsure.is_empty() {
-            let message = "These names are made from it by the forms in which it stands, and are written elsewhere: rename them too, with `derived`.";
-            self.caution(CautionKind::Maker, message.to_owned(), unsure);
-        }
-        Ok(derived)
-    }
-
     fn doubts(&mut self, text: &TextTokens, editor: &mut Editor<'_>) {
         let project = self.sources.project;
         for place in &text.possible {
@@ -642,16 +609,26 @@ fn place_names(project: &Project, places: &[edits::TextPlace]) -> Vec<String> {
     places.iter().map(|place| place.shown(project)).collect()
 }
 
-/// The first of `forms` in which one of `definitions` is made.
-fn made_in(
-    definitions: &[ImageDefinition],
-    forms: &BTreeMap<(PathBuf, u32), Role>,
-) -> Option<(PathBuf, u32)> {
-    let sources = definitions.iter().filter(|found| found.kind != "declaration");
-    sources.flat_map(|definition| &definition.sources).find_map(|source| {
-        let key = (PathBuf::from(&source.file), *source.form_path.first()?);
-        forms.contains_key(&key).then_some(key)
-    })
+/// How many tokens are neither among the `exact` places nor surely local: a macro may bind what it is given.
+fn unexplained(project: &Project, files: &[Tapped], exact: &BTreeSet<ExactPlace>) -> usize {
+    let mut count = 0;
+    for Tapped { path, tokens } in files {
+        let shown = project.shown(path);
+        let is_exact = |token: &Token| exact.contains(&(shown.clone(), token.place.line, token.place.column));
+        let left: Vec<&Token> = tokens.iter().filter(|token| !is_exact(token)).collect();
+        let bound: BTreeSet<u32> = left.iter().filter(|token| token.binds).map(|token| token.form).collect();
+        let explained = |token: &Token| {
+            matches!(token.role, Role::LoopKeyword | Role::Block) || bound.contains(&token.form)
+        };
+        count += left.iter().filter(|token| !explained(token)).count();
+    }
+    count
+}
+
+/// Whether a name is spelt as those of special variables and constants are.
+fn is_global_variable(name: &str) -> bool {
+    let within = |mark: char| name.len() > 2 && name.starts_with(mark) && name.ends_with(mark);
+    within('*') || within('+')
 }
 
 /// Where the name stands in text, by what is known there.

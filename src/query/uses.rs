@@ -86,6 +86,11 @@ impl<'a> SymbolUses<'a> {
             .is_some_and(|(found, _)| found == self.symbol)
     }
 
+    /// Whether there is a package of that name or nickname.
+    pub(super) fn exists(&self, package: &str) -> bool {
+        self.index.find_package(package, None).is_some()
+    }
+
     /// Whether a used name belongs to what was asked for: F unites F, (SETF F), (CAS F), its compiler macro and its methods.
     pub(super) fn accepts(&self, role: Role) -> bool {
         match self.function_name {

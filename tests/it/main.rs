@@ -18,6 +18,7 @@ mod lean;
 mod loads;
 mod mcp;
 mod nofalse;
+mod operators;
 mod oracle;
 mod positions;
 mod project;
@@ -25,6 +26,8 @@ mod reload;
 mod rename;
 mod rename_apply;
 mod rename_plan;
+#[path = "../renames/mod.rs"]
+mod renames;
 mod text;
 mod text_ripgrep;
 mod tools;

@@ -32,6 +32,12 @@ const MAIN: &str = "(defpackage #:rn (:use #:cl) (:export #:area \"SIZE\" sized)
 (defun show (s x &optional a b) (declare (ignore a b)) (princ x s))
 #+sbcl (progn (defstruct (box (:constructor new-box (held))) (held nil)))
 (defun unbox (b) (setf (box-held b) (new-box 1)))
+(defstruct ring ring name)
+(defstruct (wide-ring (:include ring) (:conc-name wide-)) wide)
+(defun rings (r) (list (ring-ring r) (ring-name r) (wide-name r) (make-wide-ring :wide 1 :name 2)))
+(defstruct tube (width 1))
+(defstruct (long-tube (:include tube) (:conc-name \"TUBE-\")) length)
+(defun tubes (t1) (list (tube-width t1) (tube-length t1)))
 (defun keyed (&key unit) (let ((unit (1+ unit))) unit))
 ";
 
@@ -154,8 +160,49 @@ fn made_names(bank: &Steelbank, root: &Path) {
         "{big:?}"
     );
 
+    parts_of_structures(bank, root);
     let made = plan(bank, "rn::big-thing", "x-thing");
     assert_eq!(made.conflicts.iter().map(|conflict| conflict.kind).collect::<Vec<_>>(), [ConflictKind::Made]);
+}
+
+/// What a structure makes: the structure is made to make the new name.
+fn parts_of_structures(bank: &Steelbank, root: &Path) {
+    let accessor = plan(bank, "rn::point-x", "point-abscissa");
+    let main = edited(root, &accessor, "main.lisp");
+    for expected in ["(defstruct point abscissa (y 0))", "(point-abscissa p)", "(make-point :abscissa 1)"] {
+        assert!(main.contains(expected), "{expected}: {main} {accessor:?}");
+    }
+    assert!(main.contains("(defun size (x &key"), "only the slot: {main}");
+    assert_eq!((accessor.scope, accessor.cautions.len()), (Scope::Narrow, 0), "{accessor:?}");
+    let refused = plan(bank, "rn::point-x", "abscissa");
+    assert_eq!(
+        refused.conflicts.iter().map(|conflict| conflict.kind).collect::<Vec<_>>(),
+        [ConflictKind::Made],
+        "{refused:?}"
+    );
+    let predicate = plan(bank, "rn::point-p", "is-point");
+    let main = edited(root, &predicate, "main.lisp");
+    assert!(
+        main.contains("(defstruct (point (:predicate is-point)) x (y 0))")
+            && main.contains("(if (is-point p)"),
+        "{main} {predicate:?}"
+    );
+    // A structure and its slot share a name; a prefix is written as a string; a structure includes another.
+    let ring = plan(bank, "rn::ring", "loop-of");
+    let main = edited(root, &ring, "main.lisp");
+    assert!(
+        main.contains("(defstruct loop-of loop-of name)")
+            && main.contains("(loop-of-loop-of r) (loop-of-name r)"),
+        "{main} {ring:?}"
+    );
+    let name = plan(bank, "rn::ring-name", "ring-title");
+    let main = edited(root, &name, "main.lisp");
+    for expected in ["(defstruct ring ring title)", "(ring-title r)", "(wide-title r)", ":wide 1 :title 2"] {
+        assert!(main.contains(expected), "{expected}: {main} {name:?}");
+    }
+    let tube = plan(bank, "rn::tube", "pipe");
+    assert_eq!(kinds(&tube), [CautionKind::Maker], "{tube:?}");
+    assert_eq!(tube.cautions[0].names, ["TUBE-WIDTH"]);
 }
 
 fn refusals(bank: &Steelbank) {

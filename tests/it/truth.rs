@@ -12,6 +12,7 @@ use steelbank::query::code_find_references::{Answer, Request};
 use steelbank::query::control::Control;
 use steelbank::query::find_definition::Definition;
 use steelbank::query::load_system::LoadStatus;
+use steelbank::query::rename::{CautionKind, Request as Rename};
 
 use crate::child::in_own_process;
 use crate::project::{folder, load, project};
@@ -209,4 +210,103 @@ fn own_loader() {
         "{answer:#?}"
     );
     fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn strings_links_and_reader_macros_are_told() {
+    in_own_process("truth::strings_links_and_reader_macros_are_told", told);
+}
+
+fn told() {
+    let root = folder("told");
+    let write = |name: &str, text: &str| fs::write(root.join(name), text).unwrap();
+    write("told.asd", "(defsystem \"told\" :serial t :components ((:file \"strings\") (:file \"shapes\")))");
+    write("one.asd", "(defsystem \"one\" :components ((:file \"real\")))");
+    write("two.asd", "(defsystem \"two\" :components ((:file \"link\")))");
+    write(
+        "strings.lisp",
+        "(defpackage :told (:use :cl))
+(in-package :told)
+(defun pr (s x &optional c a) (declare (ignore c a)) (princ x s))
+(defun uses () (format nil \"~/told::pr/\" 1))
+(defun formats () (formatter \"~/told::pr/\"))
+(defun reads () (read-from-string \"(told::pr 1)\"))
+(defun finds () (find-symbol \"PR\" :told))
+(defun calls () (uiop:symbol-call :told :pr nil 1))
+(eval-when (:compile-toplevel :load-toplevel :execute)
+  (defun read-text (stream char argument)
+    (declare (ignore char argument))
+    (let ((text (read stream t nil t)))
+      `(list ,(read-from-string text t nil :start (1+ (position #\\{ text))))))
+  (setf *readtable* (copy-readtable))
+  (set-dispatch-macro-character #\\# #\\? 'read-text))
+(defun ipf (x) x)
+(defun interpolated (x) #?\"a ${(ipf x)} b\")
+",
+    );
+    write(
+        "shapes.lisp",
+        "(in-package :told)
+(defun show-shape (o s) (print o s))
+(defun init-shape () 1)
+(defstruct (shape (:print-function (lambda (o s d) (declare (ignore d)) (show-shape o s))))
+  (a (init-shape)))
+(defmacro accumulate-over ((name list) &body body) `(loop for ,name in ,list collect (progn ,@body)))
+(defun thing (x) x)
+(defun things (l) (accumulate-over (thing l) (thing thing)))
+",
+    );
+    write(
+        "real.lisp",
+        "(defpackage :lnk (:use :cl))
+(in-package :lnk)
+(defun shared () 1)
+#+q-feat (defun sh2 () (shared))
+#-q-feat (defun sh3 () (shared))
+",
+    );
+    std::os::unix::fs::symlink("real.lisp", root.join("link.lisp")).unwrap();
+    let bank = project(&root, &root.join("cache"));
+    let answer = load(&bank, "told");
+    assert_eq!(answer.status, LoadStatus::Loaded, "{answer:#?}");
+    let ask = |name: &str| bank.code_find_references(&Request::new(name)).unwrap();
+
+    let strings = ask("told::pr");
+    let lines: BTreeSet<u32> = strings
+        .text
+        .iter()
+        .map(|found| found.line)
+        .chain(strings.refs.iter().filter_map(|r| r.line))
+        .collect();
+    assert_eq!(lines, BTreeSet::from([4, 5, 6, 7, 8]), "{strings:#?}");
+    // The macro character makes the symbol: its line is told, with a doubt, and a rename is warned of.
+    let interpolated = ask("told::ipf");
+    let doubts: Vec<_> =
+        interpolated.refs.iter().map(|found| (found.line.unwrap(), found.evidence)).collect();
+    assert_eq!(doubts, [(17, Evidence::Approximate)], "{interpolated:#?}");
+    let plan = bank.rename_plan(&Rename::new("told::ipf", "ipf2"), &Control::default()).unwrap();
+    assert!(plan.cautions.iter().any(|caution| caution.kind == CautionKind::InString), "{plan:#?}");
+
+    for (name, place) in [("told::show-shape", (4, 74)), ("told::init-shape", (5, 7))] {
+        let answer = ask(name);
+        assert_eq!(exact_of(&answer), [place], "{answer:#?}");
+        assert!(!answer.refs.iter().any(|found| found.evidence == Evidence::Approximate), "{answer:#?}");
+    }
+    // A function called as the variable that a macro binds is not certain; it is never both or neither.
+    let answer = ask("told::thing");
+    assert!(exact_of(&answer).iter().all(|place| *place == (8, 47)), "{answer:#?}");
+
+    assert_eq!(load(&bank, "one").status, LoadStatus::Loaded);
+    bank.evaluate("(pushnew :q-feat *features*)", std::time::Duration::from_secs(60)).unwrap();
+    assert_eq!(load(&bank, "two").status, LoadStatus::Loaded);
+    let linked = ask("lnk::shared");
+    let lines: Vec<_> = linked.refs.iter().map(|found| (found.path.as_str(), found.line)).collect();
+    assert_eq!(lines, [("real.lisp", None), ("real.lisp", Some(4))], "{linked:#?}");
+    assert!(linked.cautions.iter().any(|caution| caution.contains("other features")), "{linked:#?}");
+    fs::remove_dir_all(&root).unwrap();
+}
+
+fn exact_of(answer: &Answer) -> Vec<(u32, u32)> {
+    let lines = answer.refs.iter();
+    lines.flat_map(|found| found.columns.iter().map(|&column| (found.line.unwrap(), column))).collect()
 }

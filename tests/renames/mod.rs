@@ -10,6 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use steelbank::Steelbank;
+use steelbank::query::Evidence;
+use steelbank::query::code_find_references::{Reference, Request as References};
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadAnswer;
 use steelbank::query::rename::{Answer, ConflictKind, Edit, Names, Request, Scope};
@@ -39,6 +41,8 @@ pub(crate) enum Class {
 pub(crate) struct Table {
     pub(crate) classes: BTreeMap<Class, usize>,
     pub(crate) cautions: BTreeMap<String, usize>,
+    /// Why names are not renamed at exact places, in words.
+    pub(crate) reasons: BTreeMap<String, usize>,
     /// Edits in the plans of the first two classes.
     pub(crate) edits: usize,
     /// Names whose edits another rename's exclude.
@@ -61,6 +65,9 @@ impl Table {
         for (caution, count) in &other.cautions {
             *self.cautions.entry(caution.clone()).or_default() += count;
         }
+        for (reason, count) in &other.reasons {
+            *self.reasons.entry(reason.clone()).or_default() += count;
+        }
         self.edits += other.edits;
         self.overlapping += other.overlapping;
     }
@@ -68,6 +75,16 @@ impl Table {
     fn note(&mut self, plan: &Answer) -> Class {
         let class = class(plan);
         *self.classes.entry(class).or_default() += 1;
+        let reason = match class {
+            Class::Narrow => None,
+            Class::Symbol | Class::Cautioned => Some(plan.reason.clone()),
+            Class::Made | Class::NoPlace => None,
+            Class::Refused => plan.conflicts.first().map(|conflict| format!("refused: {:?}", conflict.kind)),
+        };
+        if let Some(reason) = reason {
+            let reason = reason.replace(|char: char| char.is_ascii_digit(), "");
+            *self.reasons.entry(reason.trim().to_owned()).or_default() += 1;
+        }
         if class == Class::Cautioned {
             let mut kinds: Vec<String> =
                 plan.cautions.iter().map(|caution| format!("{:?}", caution.kind)).collect();
@@ -86,17 +103,14 @@ impl fmt::Display for Table {
         let total = self.total();
         let placed = total - self.count(Class::NoPlace);
         let share = |part: usize, whole: usize| 100.0 * part as f64 / whole.max(1) as f64;
+        writeln!(out, "{:<52} {:>7} {:>8} {:>8}", "", "names", "of all", "placed")?;
         let mut row = |what: &str, count: usize| {
-            writeln!(
-                out,
-                "{what:<52} {count:>7} {:>6.1} % {:>6.1} %",
-                share(count, total),
-                share(count, placed)
-            )
+            let (all, placed) = (share(count, total), share(count, placed).min(100.0));
+            writeln!(out, "{what:<52} {count:>7} {all:>6.1} % {placed:>6.1} %")
         };
         let [narrow, symbol, cautioned] =
             [Class::Narrow, Class::Symbol, Class::Cautioned].map(|class| self.count(class));
-        row("all names; of all, of those with a place", total)?;
+        row("all names", total)?;
         row("exact places", narrow)?;
         row("+ the symbol's set, no caution", narrow + symbol)?;
         row("+ the symbol's set, with a caution beforehand", narrow + symbol + cautioned)?;
@@ -105,6 +119,9 @@ impl fmt::Display for Table {
         row("refused", self.count(Class::Refused))?;
         for (caution, count) in &self.cautions {
             row(&format!("  caution: {caution}"), *count)?;
+        }
+        for (reason, count) in &self.reasons {
+            row(&format!("  not exact: {}", reason.chars().take(39).collect::<String>()), *count)?;
         }
         writeln!(out, "{} edits; {} names overlap others", self.edits, self.overlapping)
     }
@@ -171,10 +188,12 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], left_out: &[&str], 
                 }
             };
         let class = table.note(&plan);
-        if matches!(class, Class::Cautioned | Class::Refused | Class::Made)
-            && std::env::var_os("STEELBANK_RENAME_SHOW").is_some()
-        {
-            println!("seen: {name}: {:?} {:?}", plan.conflicts, plan.cautions);
+        if class != Class::Narrow && std::env::var_os("STEELBANK_RENAME_SHOW").is_some() {
+            let (reason, conflicts, cautions) = (&plan.reason, &plan.conflicts, &plan.cautions);
+            println!("seen: {class:?} {name}: {reason} {conflicts:?} {cautions:?}");
+            if reason.starts_with("What") {
+                show_doubts(bank, name);
+            }
         }
         if !matches!(class, Class::Narrow | Class::Symbol) || left_out.contains(&name.as_str()) {
             continue;
@@ -212,11 +231,23 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], left_out: &[&str], 
     table
 }
 
+/// Prints the places of which it is not certain what `name` means there.
+fn show_doubts(bank: &Steelbank, name: &str) {
+    let request = References { limit: usize::MAX, ..References::new(name) };
+    let Ok(found) = bank.code_find_references(&request) else { return };
+    let unsure =
+        |found: &&Reference| found.evidence == Evidence::Approximate || !found.approximate_columns.is_empty();
+    for found in found.refs.iter().filter(unsure).take(3) {
+        let (line, context) = (found.line.unwrap_or(0), found.context.as_deref().unwrap_or_default());
+        println!("seen: doubt {}:{line} {:?} {context}", found.path, found.use_type);
+    }
+}
+
 /// What loading `systems` says, without what a rename changes: the new names, times and numbers.
 pub(crate) fn report(bank: &Steelbank, systems: &[String], folders: [&Path; 2]) -> Vec<String> {
     let mut report = Vec::new();
     for system in systems {
-        let answer = bank.load_system(system, false, &Control::new(Duration::from_secs(300)), None).unwrap();
+        let answer = bank.load_system(system, false, &Control::new(Duration::from_secs(3600)), None).unwrap();
         report.push(format!("{system}: {:?} {:?}", answer.status, failure(&answer)));
         let mut said: Vec<String> = answer
             .diagnostics

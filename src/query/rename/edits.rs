@@ -1,11 +1,13 @@
 //! From tokens to edits: where in the file's bytes the name stands, and how the new one is written there.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use steelbank_reader::lines::Lines;
 use steelbank_reader::{Dialect, Features, LispText, upcase};
 
+use super::parts;
 use super::plan::{Doubt, Edit, FileEdits};
 use crate::project::{Context, Project, TextToken, UnseenText};
 use crate::source::positions::{Token, Written};
@@ -125,6 +127,32 @@ impl<'a> Editor<'a> {
         }
     }
 
+    /// Adds the edits of a structure's parts.
+    pub(super) fn parts(&mut self, edits: &[(PathBuf, Range<u32>, parts::Written)]) {
+        for (path, range, written) in edits {
+            let Some(date) = self.project.loaded_date(path) else { continue };
+            let (Ok(bytes), Ok(file)) = (std::fs::read(path), self.project.positions(path, date)) else {
+                continue;
+            };
+            let Some(map) = ByteMap::new(&bytes, file.external_format()) else { continue };
+            let ends = (map.byte(range.start as usize), map.byte(range.end as usize));
+            let (Some(start), Some(end)) = ends else { continue };
+            let Some(old) = map.decoded(&bytes[start..end]) else { continue };
+            let new = match written {
+                parts::Written::Symbol(name) => spelled(name, old.as_bytes()),
+                parts::Written::Keyword(name) => format!(":{}", spelled(name, old.as_bytes())),
+                parts::Written::Option { keyword, name, bare } => {
+                    let (open, close) = if *bare { ("(", ")") } else { ("", "") };
+                    format!("{open}{old} ({keyword} {}){close}", spelled(name, old.as_bytes()))
+                }
+            };
+            let lines = Lines::new(&bytes);
+            let (line, column) = lines.position(&bytes, u32::try_from(start).unwrap_or(u32::MAX));
+            self.hashes.insert(path.clone(), fnv_1a(&bytes));
+            self.files.entry(path.clone()).or_default().insert(Edit { start, end, line, column, old, new });
+        }
+    }
+
     fn doubt(&mut self, path: &Path, token: &Token, context: &str, reason: &str) {
         self.doubtful.push(Doubt {
             path: self.project.shown(path),
@@ -191,7 +219,7 @@ impl<'a> Editor<'a> {
         }
         let (from, to) = (token.name_start as usize, token.span.end as usize);
         let old = &written[from..to];
-        let new = self.spelled(old);
+        let new = spelled(&self.new, old);
         match key {
             None => Some((from, to, new)),
             // The keyword stays what it was, spelt as before.
@@ -204,19 +232,6 @@ impl<'a> Editor<'a> {
                 Some((0, written.len(), whole))
             }
         }
-    }
-
-    /// The new name as it is written in place of `old`: in its case, or with bars.
-    fn spelled(&self, old: &[u8]) -> String {
-        let plain = !self.new.is_empty()
-            && self.new.chars().all(|char| upcase(char) == char)
-            && !self.new.contains(|char: char| char.is_whitespace() || "|\\\"'(),;`:#".contains(char))
-            && self.new.chars().any(char::is_alphabetic);
-        if !plain {
-            return format!("|{}|", self.new.replace('\\', "\\\\").replace('|', "\\|"));
-        }
-        let upper = old.iter().any(u8::is_ascii_uppercase) && !old.iter().any(u8::is_ascii_lowercase);
-        if upper { self.new.clone() } else { self.new.to_lowercase() }
     }
 
     /// The files with their edits, in order; and what could not be edited.
@@ -238,6 +253,19 @@ impl<'a> Editor<'a> {
         }
         (files, self.doubtful)
     }
+}
+
+/// `name` as it is written in place of `old`: in its case, or with bars.
+fn spelled(name: &str, old: &[u8]) -> String {
+    let plain = !name.is_empty()
+        && name.chars().all(|char| upcase(char) == char)
+        && !name.contains(|char: char| char.is_whitespace() || "|\\\"'(),;`:#".contains(char))
+        && name.chars().any(char::is_alphabetic);
+    if !plain {
+        return format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|"));
+    }
+    let upper = old.iter().any(u8::is_ascii_uppercase) && !old.iter().any(u8::is_ascii_lowercase);
+    if upper { name.to_owned() } else { name.to_lowercase() }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -417,6 +445,6 @@ mod tests {
         check("old", Kind::Symbol, Some(KeyForm::InList), "(:old new-name)");
         assert!(editor.edit(b"older", Kind::Symbol, None).is_none());
         let editor = Editor::new(&project, "OLD", "Mixed");
-        assert_eq!(editor.spelled(b"old"), "|Mixed|");
+        assert_eq!(spelled(&editor.new, b"old"), "|Mixed|");
     }
 }

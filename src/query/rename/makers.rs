@@ -30,6 +30,17 @@ impl Names {
         names
     }
 
+    /// The symbols that are called `name`.
+    pub(super) fn named(&self, index: &Index, name: &str) -> Vec<Symbol> {
+        let line = format!("{}\n", name.replace('\n', " "));
+        memchr::memmem::find_iter(&self.text, line.as_bytes())
+            .filter_map(|at| {
+                let place = self.starts.binary_search_by_key(&at, |(start, _)| *start).ok()?;
+                Some(self.starts[place].1).filter(|&symbol| index.symbol_name(symbol) == name)
+            })
+            .collect()
+    }
+
     /// The symbols with longer names in which `name` stands as a part.
     pub(super) fn containing(&self, index: &Index, name: &str) -> Vec<(Symbol, String)> {
         let mut found: Vec<(Symbol, String)> = Vec::new();
@@ -84,7 +95,9 @@ pub(super) fn makes_slots(operator: &str) -> bool {
             operator,
             "DEFCLASS" | "DEFSTRUCT" | "DEFUN" | "DEFMETHOD" | "DEFMACRO" | "DEFVAR" | "DEFGENERIC"
         )
-        && ["CLASS", "RECORD", "STRUCT", "MESSAGE", "CONDITION"].iter().any(|word| operator.contains(word))
+        && ["CLASS", "RECORD", "STRUCT", "SLOT", "MESSAGE", "CONDITION", "OBJECT", "ENTITY"]
+            .iter()
+            .any(|word| operator.contains(word))
         && operator != "DEFINE-CONDITION"
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-use super::super::tap::roles::{Role, is_key_parameter, is_looked_up, package_role};
+use super::super::tap::roles::{Role, is_key_parameter, is_looked_up, package_clause, package_role};
 use super::super::tap::sidecar::{EventKind, Name, NameKind, Operator, Sidecar, TopLevelForm, UseKind};
 use super::super::tap::walk::{Context, SLOT, Space, Standing, contexts};
 use super::{
@@ -200,13 +200,12 @@ fn stands_for_another(by: &str) -> bool {
 }
 
 impl Tapped {
-    /// The name, in lower case, of the macro whose form names `event` first, or first in the list that it is given
-    /// first.
+    /// The name, in lower case, of the program's own macro that is given `event`, in a list or in a list of lists.
     fn definer(&self, form: &TopLevelForm, event: usize) -> Option<String> {
-        let list = form.ancestors(event).take(2).find(|&list| {
+        let list = form.ancestors(event).take(3).find(|&list| {
             let head = form.child(list, 1);
             head.is_some_and(|head| {
-                head != event && form.events[head].place == 1 && self.is_macro(form, head)
+                head != event && form.events[head].place == 1 && self.is_own_macro(form, head)
             })
         })?;
         match form.events[form.child(list, 1)?].kind {
@@ -215,8 +214,12 @@ impl Tapped {
         }
     }
 
-    fn is_macro(&self, form: &TopLevelForm, event: usize) -> bool {
-        matches!(form.events[event].kind, EventKind::Symbol(name) if self.sidecar.kind(name) == NameKind::Macro)
+    /// Whether the symbol at `event` is a macro, and none of the standard's.
+    fn is_own_macro(&self, form: &TopLevelForm, event: usize) -> bool {
+        let EventKind::Symbol(name) = form.events[event].kind else { return false };
+        let standard = self.sidecar.names.get(name as usize).and_then(Name::standard);
+        let local = || self.sidecar.is_local_function(form.number, name);
+        standard.is_none() && (self.sidecar.kind(name) == NameKind::Macro || local())
     }
 
     /// Whether a local variable or function may be meant by symbol `name` at `event`.
@@ -283,7 +286,9 @@ impl PositionedFile {
                 becomes: context.becomes,
                 never_variable: false,
                 defined: context.defined.filter(|_| matches!(role, Role::Definition | Role::Structure)),
-                definer: (role == Role::Named).then(|| tapped.definer(token.form, token.event)).flatten(),
+                definer: (role == Role::Named || token.may_be_defined())
+                    .then(|| tapped.definer(token.form, token.event))
+                    .flatten(),
             }
         });
         for occurrence in &mut found {
@@ -314,6 +319,9 @@ impl PositionedFile {
                 role: token.role,
                 form: token.form.number,
                 local: token.local,
+                binds: token.role == Role::Binding || token.context.becomes == Role::Binding,
+                definable: token.role == Role::Named
+                    || (token.may_be_defined() && tapped.definer(token.form, token.event).is_some()),
                 key_parameter: token.itself && is_key_parameter(sidecar, token.form, token.event),
             }
         });
@@ -358,16 +366,7 @@ impl PositionedFile {
     /// Whether the text from character `start` to before `end` is a token, or a string, that reads as `name`. A reader
     /// macro may make a symbol of any text.
     fn reads_as(&self, sidecar: &Sidecar, start: u32, end: u32, name: &str) -> bool {
-        let token: Cow<'_, str> = if self.text.is_ascii() {
-            let text = self.text.get(start as usize..end as usize);
-            Cow::Borrowed(text.unwrap_or_default())
-        } else {
-            let place = self.tap_place(sidecar, start, end);
-            let line = String::from_utf8_lossy(self.lines.bytes(self.text.as_bytes(), place.line));
-            let mark = u32::from(place.line == 1 && self.has_mark);
-            let before = (place.column + mark).saturating_sub(1) as usize;
-            Cow::Owned(line.chars().skip(before).take((end - start) as usize).collect())
-        };
+        let token = self.characters(sidecar, start, end);
         let plain = |text: &str| -> String {
             let letters = text.chars().filter(|char| !matches!(char, '|' | '\\'));
             letters.flat_map(char::to_uppercase).collect()
@@ -376,9 +375,22 @@ impl PositionedFile {
         token.strip_suffix(name.as_str()).is_some_and(|prefix| prefix.is_empty() || prefix.ends_with(':'))
     }
 
+    /// The text from character `start` to before `end`, which are on one line.
+    pub(super) fn characters(&self, sidecar: &Sidecar, start: u32, end: u32) -> Cow<'_, str> {
+        if self.text.is_ascii() {
+            return Cow::Borrowed(self.text.get(start as usize..end as usize).unwrap_or_default());
+        }
+        let place = self.tap_place(sidecar, start, end);
+        let line = String::from_utf8_lossy(self.lines.bytes(self.text.as_bytes(), place.line));
+        let mark = u32::from(place.line == 1 && self.has_mark);
+        let before = (place.column + mark).saturating_sub(1) as usize;
+        Cow::Owned(line.chars().skip(before).take((end - start) as usize).collect())
+    }
+
     /// How often an uninterned symbol of the sought symbol's name stands in live text where no package definition
-    /// explains it, or a keyword where names are looked up: code that makes names may mean the symbol.
-    pub fn unexplained_designators(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> usize {
+    /// explains it, or a keyword where names are looked up: code that makes names may mean the symbol. `exists` tells
+    /// whether there is a package of that name.
+    pub fn unexplained_designators(&self, sought: &Sought, exists: &dyn Fn(&str) -> bool) -> usize {
         let Reading::Tap(tapped) = &self.reading else { return 0 };
         let sidecar = &tapped.sidecar;
         let named = tapped.by_name.get(&sought.name).into_iter().flatten();
@@ -387,7 +399,10 @@ impl PositionedFile {
             .filter(|&(name, (form, event))| {
                 let (form, event) = (&sidecar.forms[form as usize], event as usize);
                 match &sidecar.names[name as usize] {
-                    Name::Uninterned(_) => package_role(sidecar, form, event, means).is_none(),
+                    // What a package definition names is the symbol, or surely another package's.
+                    Name::Uninterned(_) => {
+                        !package_clause(sidecar, form, event).is_some_and(|(_, package)| exists(package))
+                    }
                     Name::Symbol { package, .. } => {
                         package == "KEYWORD" && is_looked_up(sidecar, form, event)
                     }
@@ -680,4 +695,18 @@ struct Seen<'a> {
     role: Role,
     local: bool,
     context: Context,
+}
+
+impl Seen<'_> {
+    /// Whether it stands where a macro may be given what it defines: `(define name …)`, `(define () ("name" name) …)`,
+    /// `(define x (slots (name …)))`.
+    fn may_be_defined(&self) -> bool {
+        let place = |event: &usize| self.form.events[*event].place;
+        let around: Vec<u32> = self.form.ancestors(self.event).take(2).map(|list| place(&list)).collect();
+        let own = self.form.events[self.event].place;
+        let first = own == 2 || (own == 1 && around.first() == Some(&2));
+        // As an operator it is called, but in a list of lists.
+        let listed = own >= 2 || (own == 1 && around.get(1).is_some_and(|&place| place > 2));
+        self.itself && matches!(self.role, Role::Argument | Role::Operator) && (first || listed)
+    }
 }

@@ -5,6 +5,7 @@
 
 mod by_structure;
 mod by_tap;
+mod structures;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use super::tap::operators::Defined;
 use super::tap::roles::Role;
 use super::tap::sidecar::{Event, EventKind, Sidecar, UseKind};
 pub use super::tap::walk::Standing;
+pub use structures::{PackageAndName, Prefix, Structure};
 
 /// How sure a place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -128,7 +130,7 @@ pub struct Occurrence {
     pub never_variable: bool,
     /// For a definition: what it makes of the name.
     pub defined: Option<Defined>,
-    /// For a definition by a macro of the program's own: what that is called.
+    /// For what stands where a macro of the program's own may have a name that it defines: what that is called.
     pub definer: Option<String>,
 }
 
@@ -148,6 +150,10 @@ pub struct Token {
     pub form: u32,
     /// Whether a local variable or function of this name is bound in that form.
     pub local: bool,
+    /// Whether it is what binds one, here or in the code that a template becomes.
+    pub binds: bool,
+    /// Whether it stands where a macro of the program's own may have a name that it defines.
+    pub definable: bool,
     /// Whether it is a `&key` parameter without a keyword of its own: renaming it changes the keyword.
     pub key_parameter: bool,
 }
@@ -315,6 +321,17 @@ impl PositionedFile {
         let form = tapped.sidecar.form(form)?;
         let operator = form.child(form.events.len().checked_sub(1)?, 1)?;
         match form.events[operator].kind {
+            EventKind::Symbol(name) => Some(tapped.sidecar.names.get(name as usize)?.name()),
+            _ => None,
+        }
+    }
+
+    /// The name, without its package, of the function that top-level form `form` defines by DEFUN. From a sidecar only.
+    pub fn function_defined(&self, form: u32) -> Option<&str> {
+        let Reading::Tap(tapped) = &self.reading else { return None };
+        let top = tapped.sidecar.form(form).filter(|_| self.form_operator(form) == Some("DEFUN"))?;
+        let name = top.child(top.events.len().checked_sub(1)?, 2)?;
+        match top.events[name].kind {
             EventKind::Symbol(name) => Some(tapped.sidecar.names.get(name as usize)?.name()),
             _ => None,
         }

@@ -83,26 +83,39 @@ pub fn package_role(
     event: usize,
     means: &dyn Fn(&str) -> bool,
 ) -> Option<Role> {
+    let (role, package) = package_clause(sidecar, form, event)?;
+    means(package).then_some(role)
+}
+
+/// The role of a designator in a clause of a package definition, and the package of the symbol that it means there.
+pub fn package_clause<'a>(
+    sidecar: &'a Sidecar,
+    form: &'a TopLevelForm,
+    event: usize,
+) -> Option<(Role, &'a str)> {
     let walk = Walk { sidecar, form };
     let list = form.events[event].parent? as usize;
     // (:export . #1=(#:name)): a list that is no element is the rest of the one around.
     let is_rest = form.events[list].place == 0 && walk.is_list(list);
     let clause = if is_rest { form.events[list].parent? as usize } else { list };
     let definition = form.events[clause].parent? as usize;
-    let operator = walk.operator(definition)?.name();
-    if form.events[event].place < if is_rest { 1 } else { 2 }
-        || !matches!(operator, "DEFPACKAGE" | "DEFINE-PACKAGE")
-    {
+    if form.events[event].place < if is_rest { 1 } else { 2 } {
         return None;
     }
-    let means = |list: usize| {
-        form.child(list, 2).and_then(|package| walk.name(package)).is_some_and(|n| means(n.name()))
-    };
-    match walk.operator(clause)?.name() {
-        "EXPORT" if means(definition) => Some(Role::Export),
-        "SHADOW" | "INTERN" if means(definition) => Some(Role::Import),
-        "IMPORT-FROM" | "SHADOWING-IMPORT-FROM" if form.events[event].place > 2 && means(clause) => {
-            Some(Role::Import)
+    let word = walk.operator(clause)?;
+    // A macro that expands into a package definition has its clauses.
+    let own = walk
+        .operator(definition)
+        .is_some_and(|operator| matches!(operator.name(), "DEFPACKAGE" | "DEFINE-PACKAGE"));
+    if !own && !word.is("KEYWORD", word.name()) {
+        return None;
+    }
+    let named = |list: usize| form.child(list, 2).and_then(|package| walk.name(package)).map(Name::name);
+    match word.name() {
+        "EXPORT" => Some((Role::Export, named(definition)?)),
+        "SHADOW" | "INTERN" => Some((Role::Import, named(definition)?)),
+        "IMPORT-FROM" | "SHADOWING-IMPORT-FROM" if form.events[event].place > 2 || is_rest => {
+            Some((Role::Import, named(clause)?))
         }
         _ => None,
     }

@@ -383,7 +383,12 @@ impl<'a> Walk<'a> {
         };
         let mode = mode.plain();
         match (binding, known) {
-            (Some(binding), _) if binding.is_macro => self.arguments(list, 2, mode),
+            (Some(binding), _) if binding.is_macro => {
+                self.arguments(list, 2, mode);
+                if found.name().starts_with("DEF") {
+                    self.defined_by_macro(list, mode);
+                }
+            }
             (Some(_), _) => self.children_from(list, 2, |walk, child| walk.form(child, mode)),
             (None, Some(known)) => self.known(list, known, mode),
             (None, None) => match self.sidecar.kind(name) {
@@ -473,13 +478,15 @@ impl<'a> Walk<'a> {
         });
     }
 
-    /// The name in `(define-foo name …)`, `(define-foo (name …) …)` or `(define-foo ("name" name) …)`.
+    /// The name in `(define-foo name …)`, `(define-foo (name …) …)`, `(define-foo ("name" name) …)` or
+    /// `(define-foo (setf name) …)`.
     fn defined_by_macro(&mut self, list: usize, mode: Mode) {
         let Some(first) = self.child(list, 2) else { return };
         let named = match self.symbol(first) {
             Some(_) => Some(first),
             None if self.is_list(first) && self.operator_of(first) == Operator::Any => {
-                self.children(first).find(|&child| self.place(child) > 0)
+                let from = if self.head_is(first, "SETF") { 2 } else { 1 };
+                self.children(first).find(|&child| self.place(child) >= from)
             }
             None => None,
         };

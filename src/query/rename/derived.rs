@@ -1,0 +1,246 @@
+//! Names that forms make from the renamed one.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use super::edits::Editor;
+use super::makers;
+use super::plan::{CautionKind, ConflictKind, Derived};
+use super::structures::Structures;
+use super::{Planner, Tapped, TextTokens};
+use crate::project::FileVersion;
+use crate::query::Error;
+use crate::query::designator::FunctionName;
+use crate::query::find_definition::ImageDefinition;
+use crate::query::uses::SymbolUses;
+use crate::source::positions::Token;
+use crate::source::tap::roles::Role;
+use steelbank_xref::Symbol;
+
+/// A top-level form.
+type Form = (PathBuf, u32);
+
+/// A name that is made, and where it stands.
+struct Other<'a> {
+    uses: SymbolUses<'a>,
+    name: String,
+    tapped: Vec<Tapped>,
+    text: TextTokens,
+}
+
+impl Other<'_> {
+    fn places(&self) -> usize {
+        self.tapped.iter().map(|file| file.tokens.len()).sum::<usize>() + self.text.certain.len()
+    }
+
+    fn is_written(&self) -> bool {
+        !self.tapped.is_empty() || !self.text.certain.is_empty() || !self.text.possible.is_empty()
+    }
+}
+
+impl<'a> Planner<'a> {
+    /// The names that are made from it by forms in which it stands. Those of structures are renamed along.
+    pub(super) fn derived(
+        &mut self,
+        files: &[Tapped],
+        editor: &mut Editor<'a>,
+    ) -> Result<Vec<Derived>, Error> {
+        let mut derived = Vec::new();
+        let mut explained = HashSet::new();
+        let unchanged = self.of_structures(files, editor, &mut derived, &mut explained)?;
+        self.of_forms(files, editor, &mut derived, &explained, &unchanged)?;
+        Ok(derived)
+    }
+
+    /// Renames what changes with the parts of a structure.
+    pub(super) fn with_parts(&mut self, along: &[(Symbol, String)], editor: &mut Editor<'a>) -> Vec<Derived> {
+        let mut derived = Vec::new();
+        for (symbol, new) in along {
+            let name = self.sources.index.symbol_name(*symbol).into_owned();
+            let other = self.other(*symbol, &name);
+            if other.is_written() {
+                derived.push(self.along(&other, new.clone(), editor));
+                self.taken(&other, new);
+            }
+        }
+        derived
+    }
+
+    fn other(&self, symbol: Symbol, name: &str) -> Other<'a> {
+        let uses = SymbolUses::new(self.sources.index, symbol, FunctionName::Plain);
+        let tapped = self.tapped(&uses);
+        let text = self.text_tokens(&uses);
+        Other { name: name.to_owned(), uses, tapped, text }
+    }
+
+    /// The project's loaded files with tokens of a symbol.
+    pub(super) fn tapped(&self, uses: &SymbolUses<'_>) -> Vec<Tapped> {
+        let project = self.sources.project;
+        project
+            .naming(&uses.sought().name)
+            .into_iter()
+            .filter(|version| project.contains(&version.path))
+            .filter_map(|FileVersion { path, write_date }| {
+                let file = project.positions(&path, write_date).ok().filter(|file| file.is_fresh())?;
+                let tokens = file.tokens(uses.sought(), &|package| uses.means(package));
+                (!tokens.is_empty()).then_some(Tapped { path, tokens })
+            })
+            .collect()
+    }
+
+    /// Renames what structures make from it. Returns the names that they make, and that stay as they are, by form.
+    fn of_structures(
+        &mut self,
+        files: &[Tapped],
+        editor: &mut Editor<'a>,
+        derived: &mut Vec<Derived>,
+        explained: &mut HashSet<Symbol>,
+    ) -> Result<HashSet<(Form, String)>, Error> {
+        let roles = [Role::Structure, Role::Slot, Role::Quoted];
+        let mut unchanged = HashSet::new();
+        if !files.iter().flat_map(|file| &file.tokens).any(|token| roles.contains(&token.role)) {
+            return Ok(unchanged);
+        }
+        let sought = self.uses.sought().clone();
+        let structures = Structures::of(self.sources.project);
+        // By the old name: the forms that make it, and what they will make.
+        let mut changed: BTreeMap<String, HashMap<Form, String>> = BTreeMap::new();
+        for made in structures.made(&(sought.package.clone(), sought.name.clone()), &self.new) {
+            let form = (made.path, made.form);
+            if made.old == made.new {
+                unchanged.insert((form, made.old));
+            } else {
+                changed.entry(made.old).or_default().insert(form, made.new);
+            }
+        }
+        let stays = |old: &String| unchanged.iter().any(|(_, name)| name == old);
+        let split: Vec<String> = changed.keys().filter(|old| stays(old)).cloned().collect();
+        if !split.is_empty() {
+            let message = "Several structures make these names, and not all of them will make the new ones: a prefix of theirs names the renamed one.";
+            self.caution(CautionKind::Maker, message.to_owned(), split);
+        }
+        for (old, forms) in changed {
+            for symbol in self.sources.names.named(self.sources.index, &old) {
+                if symbol == self.symbol {
+                    continue;
+                }
+                let home =
+                    SymbolUses::new(self.sources.index, symbol, FunctionName::Plain).sought().package.clone();
+                let image = (self.sources.definitions)(&old, &home)?;
+                let Some(new) = sources(&image.definitions).find_map(|form| forms.get(&form)) else {
+                    continue;
+                };
+                explained.insert(symbol);
+                let other = self.other(symbol, &old);
+                if other.is_written() {
+                    derived.push(self.along(&other, new.clone(), editor));
+                    self.taken(&other, new);
+                }
+            }
+        }
+        Ok(unchanged)
+    }
+
+    /// A conflict if a name that is renamed along would be another symbol's.
+    fn taken(&mut self, other: &Other<'_>, new: &str) {
+        let index = self.sources.index;
+        let home = index.find_package(&other.uses.sought().package, None);
+        let found = home.and_then(|home| index.find_symbol(new, home)).map(|(found, _)| found);
+        if let Some(found) = found.filter(|&found| self.is_used(found)) {
+            let message =
+                format!("{} becomes {new}, and {} exists.", other.uses.text(), index.symbol_text(found));
+            self.conflict(ConflictKind::Exists, message);
+        }
+    }
+
+    /// Renames a name that is made.
+    fn along(&mut self, other: &Other<'a>, new: String, editor: &mut Editor<'a>) -> Derived {
+        let project = self.sources.project;
+        let mut along = Editor::new(project, &other.name, &new);
+        for file in &other.tapped {
+            along.tapped(&file.path, &file.tokens);
+        }
+        along.text(&other.text.certain);
+        self.doubts(&other.text, &mut along);
+        editor.absorb(along);
+        Derived { name: other.uses.text(), new_name: new, places: other.places(), renamed: true }
+    }
+
+    /// What other forms make from it.
+    fn of_forms(
+        &mut self,
+        files: &[Tapped],
+        editor: &mut Editor<'a>,
+        derived: &mut Vec<Derived>,
+        explained: &HashSet<Symbol>,
+        unchanged: &HashSet<(Form, String)>,
+    ) -> Result<(), Error> {
+        let sought = self.uses.sought().clone();
+        let forms: HashSet<Form> = files
+            .iter()
+            .flat_map(|file| file.tokens.iter().map(|token| (file.path.clone(), token.form)))
+            .collect();
+        let mut unsure = Vec::new();
+        for (symbol, name) in self.sources.names.containing(self.sources.index, &sought.name) {
+            if explained.contains(&symbol) {
+                continue;
+            }
+            let uses = SymbolUses::new(self.sources.index, symbol, FunctionName::Plain);
+            let tapped = self.tapped(&uses);
+            // A name that stands in a definition of its own is made by nobody.
+            let defined = |token: &Token| matches!(token.role, Role::Definition | Role::Structure);
+            if tapped.iter().flat_map(|file| &file.tokens).any(defined) {
+                continue;
+            }
+            let image = (self.sources.definitions)(&name, &uses.sought().package)?;
+            let Some(form) = sources(&image.definitions).find(|form| forms.contains(form)) else { continue };
+            let stands = tapped.iter().filter(|file| file.path == form.0).any(|file| {
+                file.tokens.iter().any(|token| token.form == form.1 && self.may_define(&file.path, token))
+            });
+            if stands || unchanged.contains(&(form, name.clone())) {
+                continue;
+            }
+            let other = Other { text: self.text_tokens(&uses), uses, name: name.clone(), tapped };
+            if !other.is_written() {
+                continue;
+            }
+            let new = makers::replaced(&name, &sought.name, &self.new);
+            derived.push(if self.request.derived {
+                self.along(&other, new, editor)
+            } else {
+                unsure.push(name);
+                Derived { name: other.uses.text(), new_name: new, places: other.places(), renamed: false }
+            });
+        }
+        if !unsure.is_empty() {
+            let message = "These names are made from it by the forms in which it stands, and are written elsewhere: rename them too, with `derived`.";
+            self.caution(CautionKind::Maker, message.to_owned(), unsure);
+        }
+        Ok(())
+    }
+
+    /// Whether the form in which a token stands may define it: not where it is called, in a form that has others in it.
+    pub(super) fn may_define(&self, path: &Path, token: &Token) -> bool {
+        let project = self.sources.project;
+        if matches!(token.role, Role::Definition | Role::Structure | Role::Named | Role::Template) {
+            return true;
+        }
+        let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
+        let operator = file.as_ref().and_then(|file| file.form_operator(token.form));
+        match operator {
+            Some("DEFSTRUCT") => false,
+            Some("PROGN" | "EVAL-WHEN" | "LOCALLY" | "MACROLET" | "LET" | "FLET" | "LABELS") => {
+                token.definable && !matches!(token.role, Role::Operator | Role::Function | Role::Block)
+            }
+            _ => token.definable,
+        }
+    }
+}
+
+/// The top-level forms that `definitions` come from.
+pub(super) fn sources(definitions: &[ImageDefinition]) -> impl Iterator<Item = Form> {
+    let definitions = definitions.iter().filter(|found| found.kind != "declaration");
+    definitions
+        .flat_map(|definition| &definition.sources)
+        .filter_map(|source| Some((PathBuf::from(&source.file), *source.form_path.first()?)))
+}

@@ -1,0 +1,132 @@
+//! The names that structures make: what each of them becomes when the structure, a slot or a prefix gets another name.
+
+use std::path::{Path, PathBuf};
+
+use crate::project::{FileVersion, Project};
+use crate::source::positions::{PackageAndName, Prefix, Structure};
+
+/// The structures that the project's loaded files define.
+pub(super) struct Structures {
+    all: Vec<(PathBuf, Structure)>,
+}
+
+/// A name that a structure makes.
+pub(super) struct MadeName {
+    pub(super) path: PathBuf,
+    /// The number of the structure's top-level form.
+    pub(super) form: u32,
+    pub(super) old: String,
+    /// What it becomes; the same where the renamed symbol is no part of it.
+    pub(super) new: String,
+}
+
+/// What a structure makes a name from.
+pub(super) enum Origin<'a> {
+    /// MAKE-, COPY- or -P, by index, and its own.
+    Standard { structure: &'a Structure, which: usize },
+    /// A slot, and what stands before it.
+    Slot { slot: &'a PackageAndName, prefix: String },
+}
+
+/// Structures that include each other deeper than this are not looked through.
+const DEEPEST: usize = 50;
+
+impl Structures {
+    pub(super) fn of(project: &Project) -> Structures {
+        let mut all = Vec::new();
+        for FileVersion { path, write_date } in project.naming("DEFSTRUCT") {
+            if let Ok(file) = project.positions(&path, write_date)
+                && project.contains(&path)
+                && file.is_fresh()
+            {
+                all.extend(file.structures().into_iter().map(|found| (path.clone(), found)));
+            }
+        }
+        Structures { all }
+    }
+
+    /// All names that structures make, when `symbol` is called `new`.
+    pub(super) fn made(&self, symbol: &PackageAndName, new: &str) -> Vec<MadeName> {
+        let named = |named: &PackageAndName| if named == symbol { new.to_owned() } else { named.1.clone() };
+        let mut made = Vec::new();
+        for (path, structure) in &self.all {
+            let mut add = |old: String, new: String| {
+                made.push(MadeName { path: path.clone(), form: structure.form, old, new });
+            };
+            let (old_name, new_name) = (structure.name.1.clone(), named(&structure.name));
+            if structure.makes[0] {
+                add(format!("MAKE-{old_name}"), format!("MAKE-{new_name}"));
+            }
+            if structure.makes[1] {
+                add(format!("COPY-{old_name}"), format!("COPY-{new_name}"));
+            }
+            if structure.makes[2] {
+                add(format!("{old_name}-P"), format!("{new_name}-P"));
+            }
+            let Some(old_prefix) = prefix(structure) else { continue };
+            let new_prefix = match &structure.prefix {
+                Prefix::OfName => format!("{new_name}-"),
+                Prefix::Symbol(prefix) => named(prefix),
+                Prefix::Text(_) | Prefix::Unknown => old_prefix.clone(),
+            };
+            for slot in self.slots(structure, 0) {
+                add(format!("{old_prefix}{}", slot.1), format!("{new_prefix}{}", named(slot)));
+            }
+        }
+        made
+    }
+
+    /// What the structures of the top-level form `form` in the file at `path` make the name `made` from.
+    pub(super) fn origin(&self, path: &Path, form: u32, made: &str) -> Option<Origin<'_>> {
+        let of_form = self.all.iter().filter(|(other, found)| other == path && found.form == form);
+        of_form.into_iter().find_map(|(_, structure)| {
+            let name = &structure.name.1;
+            let standard = [format!("MAKE-{name}"), format!("COPY-{name}"), format!("{name}-P")];
+            if let Some(which) = (0..3).find(|&which| structure.makes[which] && standard[which] == made) {
+                return Some(Origin::Standard { structure, which });
+            }
+            let prefix = prefix(structure)?;
+            let slot = made.strip_prefix(&prefix)?;
+            let slot = self.slots(structure, 0).into_iter().find(|(_, name)| name == slot)?;
+            Some(Origin::Slot { slot, prefix })
+        })
+    }
+
+    /// The structures that have `slot`; none if they are not of one family.
+    pub(super) fn having(&self, slot: &PackageAndName) -> Vec<&(PathBuf, Structure)> {
+        let all: Vec<_> = self.all.iter().filter(|(_, found)| self.slots(found, 0).contains(&slot)).collect();
+        let inherits = |found: &Structure| {
+            let included = found.included.as_ref();
+            included.is_some_and(|name| all.iter().any(|(_, other)| other.name == *name))
+        };
+        match all.iter().filter(|(_, found)| !inherits(found)).count() {
+            1 => all,
+            _ => Vec::new(),
+        }
+    }
+
+    /// The slots of a structure, those of what it includes among them.
+    fn slots<'a>(&'a self, structure: &'a Structure, depth: usize) -> Vec<&'a PackageAndName> {
+        let mut slots: Vec<&PackageAndName> = structure.slots.iter().collect();
+        let included = structure
+            .included
+            .as_ref()
+            .and_then(|name| self.all.iter().find(|(_, other)| other.name == *name));
+        if let Some((_, included)) = included
+            && depth < DEEPEST
+        {
+            slots.extend(self.slots(included, depth + 1));
+        }
+        slots
+    }
+}
+
+/// What the names of a structure's accessors start with, if that can be told.
+pub(super) fn prefix(structure: &Structure) -> Option<String> {
+    match &structure.prefix {
+        Prefix::OfName => Some(format!("{}-", structure.name.1)),
+        Prefix::Symbol(prefix) => Some(prefix.1.clone()),
+        Prefix::Text(prefix) => Some(prefix.clone()),
+        Prefix::Unknown => None,
+    }
+}

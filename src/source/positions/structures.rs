@@ -1,0 +1,191 @@
+//! What DEFSTRUCT forms say of the names that they make.
+
+use super::by_tap::Tapped;
+use super::{PositionedFile, Reading, Sought};
+use crate::source::tap::sidecar::{EventKind, Name, TopLevelForm};
+
+/// A symbol by its home package and name.
+pub type PackageAndName = (String, String);
+
+/// A DEFSTRUCT form, as far as names are made from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Structure {
+    /// The number of the top-level form.
+    pub form: u32,
+    /// Where it stands, in characters of the decoded text.
+    pub range: std::ops::Range<u32>,
+    /// What it is called.
+    pub name: PackageAndName,
+    /// Where that stands, in characters of the decoded text.
+    pub name_range: std::ops::Range<u32>,
+    /// Whether it stands alone, without options.
+    pub is_bare: bool,
+    /// What the accessors' names start with.
+    pub prefix: Prefix,
+    /// The structure that it includes.
+    pub included: Option<PackageAndName>,
+    /// The slots that the form has itself.
+    pub slots: Vec<PackageAndName>,
+    /// Whether MAKE-, COPY- and -P are put to its name.
+    pub makes: [bool; 3],
+    /// The same, where an option says so.
+    pub says: [bool; 3],
+    /// The constructors that take slots as keywords, but the one whose name is made.
+    pub constructors: Vec<PackageAndName>,
+}
+
+/// What the names of a structure's accessors start with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Prefix {
+    /// Its name, and a hyphen.
+    OfName,
+    /// A symbol's name.
+    Symbol(PackageAndName),
+    /// A string; nothing, if it is empty.
+    Text(String),
+    /// What cannot be told from the text.
+    Unknown,
+}
+
+impl PositionedFile {
+    /// The structures that the file defines. From a sidecar only.
+    pub fn structures(&self) -> Vec<Structure> {
+        let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
+        let mut found = Vec::new();
+        for &name in tapped.by_name.get("DEFSTRUCT").into_iter().flatten() {
+            if tapped.sidecar.names[name as usize].standard().is_none() {
+                continue;
+            }
+            for &(index, event) in &tapped.events[name as usize] {
+                let form = &tapped.sidecar.forms[index as usize];
+                let event = &form.events[event as usize];
+                let Some(list) = event.parent.filter(|_| event.place == 1) else { continue };
+                found.extend(self.structure(tapped, form, list as usize));
+            }
+        }
+        found
+    }
+
+    /// Whether a structure that the file defines has the slot `sought`. From a sidecar only.
+    pub fn has_structure_slot(&self, sought: &Sought) -> bool {
+        let same = |slot: &PackageAndName| slot.0 == sought.package && slot.1 == sought.name;
+        self.structures().iter().any(|found| found.slots.iter().any(same))
+    }
+
+    fn structure(&self, tapped: &Tapped, form: &TopLevelForm, list: usize) -> Option<Structure> {
+        let symbol = |event: usize| match form.events[event].kind {
+            EventKind::Symbol(name) => match &tapped.sidecar.names[name as usize] {
+                Name::Symbol { package, name } => Some((package.clone(), name.clone())),
+                _ => None,
+            },
+            _ => None,
+        };
+        let keyword = |event: usize| symbol(event).filter(|(package, _)| package == "KEYWORD");
+        let head = form.child(list, 2)?;
+        let options = match symbol(head) {
+            Some(_) => None,
+            None => Some(head),
+        };
+        let named = match options {
+            Some(options) => form.child(options, 1)?,
+            None => head,
+        };
+        let mut structure = Structure {
+            form: form.number,
+            range: form.events[list].start..form.events[list].end,
+            name: symbol(named)?,
+            name_range: form.events[named].start..form.events[named].end,
+            is_bare: options.is_none(),
+            prefix: Prefix::OfName,
+            included: None,
+            slots: Vec::new(),
+            makes: [true; 3],
+            says: [false; 3],
+            constructors: Vec::new(),
+        };
+        let (mut constructors, mut default_constructor) = (0, false);
+        for option in options.into_iter().flat_map(|options| form.children(options)) {
+            let place = form.events[option].place;
+            let word = keyword(option).or_else(|| form.child(option, 1).and_then(keyword));
+            let Some((_, word)) = word.filter(|_| place > 1) else { continue };
+            let argument = form.child(option, 2).and_then(symbol);
+            let is_nil = argument.as_ref().is_some_and(|(_, name)| name == "NIL");
+            // A string leaves no event.
+            let text = || self.second_text(tapped, form, option);
+            match word.as_str() {
+                "CONC-NAME" => {
+                    structure.prefix = match argument {
+                        Some(_) if is_nil => Prefix::Text(String::new()),
+                        Some(symbol) => Prefix::Symbol(symbol),
+                        None => text(),
+                    };
+                }
+                "INCLUDE" => structure.included = argument,
+                "CONSTRUCTOR" => {
+                    constructors += 1;
+                    default_constructor |= argument.is_none();
+                    // A lambda list makes it take slots by their places.
+                    if form.child(option, 3).is_none() && !is_nil {
+                        structure.constructors.extend(argument);
+                    }
+                }
+                "COPIER" | "PREDICATE" => {
+                    let which = if word == "COPIER" { 1 } else { 2 };
+                    structure.makes[which] &= argument.is_none();
+                    structure.says[which] = true;
+                }
+                _ => {}
+            }
+        }
+        structure.makes[0] = constructors == 0 || default_constructor;
+        structure.says[0] = constructors > 0;
+        structure.slots = form
+            .children(list)
+            .filter(|&slot| form.events[slot].place > 2)
+            .filter_map(|slot| symbol(slot).or_else(|| form.child(slot, 1).and_then(symbol)))
+            .collect();
+        Some(structure)
+    }
+
+    /// The string that is the second element of a list whose first is a symbol.
+    fn second_text(&self, tapped: &Tapped, form: &TopLevelForm, list: usize) -> Prefix {
+        let Some(first) = form.child(list, 1) else { return Prefix::Text(String::new()) };
+        let (from, to) = (form.events[first].end, form.events[list].end.saturating_sub(1));
+        let text = self.characters(&tapped.sidecar, from, to);
+        match text.trim() {
+            "" => Prefix::Text(String::new()),
+            text => match text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
+                Some(text) if !text.contains(['\\', '"']) => Prefix::Text(text.to_owned()),
+                _ => Prefix::Unknown,
+            },
+        }
+    }
+}
+
+impl PositionedFile {
+    /// Where `keyword` stands in lists that begin with `sought`, in characters of the decoded text. From a sidecar only.
+    pub fn keyword_arguments(
+        &self,
+        sought: &Sought,
+        means: &dyn Fn(&str) -> bool,
+        keyword: &str,
+    ) -> Vec<std::ops::Range<u32>> {
+        let mut found = Vec::new();
+        let Reading::Tap(tapped) = &self.reading else { return found };
+        let Some(name) = tapped.symbol(sought, means) else { return found };
+        let is_keyword = |name: u32| tapped.sidecar.names[name as usize].is("KEYWORD", keyword);
+        for &(index, event) in &tapped.events[name as usize] {
+            let form = &tapped.sidecar.forms[index as usize];
+            let event = &form.events[event as usize];
+            let Some(list) = event.parent.filter(|_| event.place == 1) else { continue };
+            let arguments = form.children(list as usize).map(|child| &form.events[child]);
+            found.extend(
+                arguments
+                    .filter(|argument| argument.place % 2 == 0)
+                    .filter(|argument| matches!(argument.kind, EventKind::Symbol(name) if is_keyword(name)))
+                    .map(|argument| argument.start..argument.end),
+            );
+        }
+        found
+    }
+}
