@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use super::context::Context;
 use super::control::Control;
+use super::counted;
 use super::lookup::{Asked, Lookup, LookupStatus};
 use super::question::Question;
 use super::text::{Target, TextUse, TextUses, text_uses};
@@ -391,20 +392,20 @@ impl Search<'_> {
         }
         if self.seen.of_structure {
             cautions.push(format!(
-                "It names a slot of a structure in {} places: the accessor's name is made from it.",
-                self.seen.slots
+                "It names a slot of a structure in {}: the accessor's name is made from it.",
+                counted(self.seen.slots, "place", "places")
             ));
         }
         if self.seen.locals > 0 {
             cautions.push(format!(
-                "{} occurrences are left out: where they stand, a local variable or function has this name.",
-                self.seen.locals
+                "{} left out: a local variable or function has this name there.",
+                counted(self.seen.locals, "occurrence is", "occurrences are")
             ));
         }
         if self.seen.designators > 0 {
             cautions.push(format!(
-                "An uninterned symbol or keyword of this name stands in {} places where names are made or looked up: code may mean it.",
-                self.seen.designators
+                "An uninterned symbol or keyword of this name stands in {} where names are made or looked up: code may mean it.",
+                counted(self.seen.designators, "place", "places")
             ));
         }
         if self.uses.with_text()
@@ -420,18 +421,19 @@ impl Search<'_> {
         cautions.extend(self.via_cautions());
         match certain(Evidence::Approximate) {
             0 => {}
-            count => cautions.push(format!("{count} uses are approximate: look before you edit.")),
+            count => cautions
+                .push(format!("{} approximate: look before you edit.", counted(count, "use is", "uses are"))),
         }
         if self.seen.replaced > 0 {
             cautions.push(format!(
-                "{} uses are by definitions that the image still holds, but that their files did not contain when they were last loaded.",
-                self.seen.replaced
+                "{} by definitions that the image still holds, but that their files did not contain when they were last loaded.",
+                counted(self.seen.replaced, "use is", "uses are")
             ));
         }
         if self.seen.other_readings > 0 {
             cautions.push(format!(
-                "{} uses were compiled when their file was read with other features: where they stand is not known.",
-                self.seen.other_readings
+                "{} compiled when their file was read with other features: where they stand is not known.",
+                counted(self.seen.other_readings, "use was", "uses were")
             ));
         }
         if !self.seen.unreadable.is_empty() {
@@ -476,7 +478,8 @@ impl Search<'_> {
             let macros: Vec<String> =
                 standing.iter().map(|(name, place)| format!("{name} ({place})")).collect();
             cautions.push(format!(
-                "{stand} uses are made by macros in whose definitions the symbol stands: they change with it there: {}.",
+                "{} made by macros in whose definitions the symbol stands: they change with it there: {}.",
+                counted(stand, "use is", "uses are"),
                 macros.join(", ")
             ));
         }
@@ -492,13 +495,15 @@ impl Search<'_> {
                 })
                 .collect();
             cautions.push(format!(
-                "{parts} uses are made by macros from parts of names: the symbol stands in none of their definitions, and no rename changes them: {}.",
+                "{} made by macros from parts of names: the symbol stands in none of their definitions, and no rename changes them: {}.",
+                counted(parts, "use is", "uses are"),
                 macros.join(", ")
             ));
         }
         if unknown > 0 {
             cautions.push(format!(
-                "{unknown} uses are made by macros: the symbol does not stand there; change the macro's template instead."
+                "{} made by macros: the symbol does not stand there; change the macro's template instead.",
+                counted(unknown, "use is", "uses are")
             ));
         }
         cautions

@@ -2,6 +2,7 @@
 //!
 //! This question reads text. It needs no image, works on trees that nobody has loaded, and runs nothing.
 
+use super::counted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -130,7 +131,8 @@ fn broad(pattern: &str, total: u64, densest: &[(String, u64)]) -> String {
         false => format!("more than {BROAD} are a broad query"),
     };
     let mut text = format!(
-        "{pattern:?} has {total} references: {why}. Narrow it with a longer pattern, lang, glob or exclude, or pass force=true."
+        "{pattern:?} has {}: {why}. Narrow it with a longer pattern, lang, glob or exclude, or pass force=true.",
+        counted(total, "reference", "references")
     );
     if !densest.is_empty() {
         let shown: Vec<_> = densest.iter().take(5).map(|(path, count)| format!("{path} ({count})")).collect();

@@ -42,6 +42,7 @@ mod via;
 pub mod who;
 
 pub use crate::source::positions::Evidence;
+use std::fmt::Display;
 
 use serde::de::DeserializeOwned;
 
@@ -89,6 +90,11 @@ pub enum Error {
         "the index of cross references could not take what Lisp reported ({0}); answers may lack newer code"
     )]
     Apply(#[from] ApplyError),
+}
+
+/// A number with the words for one and for several: "1 use", "2 uses".
+pub(crate) fn counted(count: impl Display + PartialEq + From<u8>, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1.into() { one } else { several })
 }
 
 /// An operation's JSON as the type that it promises.

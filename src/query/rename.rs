@@ -34,6 +34,7 @@ pub use makers::Names;
 
 use super::Evidence;
 use super::code_find_references::{self, Error, code_find_references, missing, not_found};
+use super::counted;
 use super::designator::{Designator, DesignatorError, FunctionName};
 use super::find_definition::{ImageDefinition, ImageDefinitions, ImageSource, find_definition, resolve};
 use super::lookup::{DEFAULT_PACKAGE, Lookup};
@@ -390,9 +391,12 @@ impl<'a> Planner<'a> {
         let reason = if exact_definitions == 0 && !remade {
             "No definition has an exact place.".to_owned()
         } else if made > 0 && !remade {
-            format!("{made} definitions are made by forms in which the name does not stand alone.")
+            format!(
+                "{} made by forms in which the name does not stand alone.",
+                counted(made, "definition is", "definitions are")
+            )
         } else if unsure > 0 {
-            format!("What {unsure} lines with the symbol mean is not certain.")
+            format!("What {} with the symbol mean is not certain.", counted(unsure, "line", "lines"))
         } else if warned("from parts of names") {
             "Macros make some of its uses from parts of names.".to_owned()
         } else if warned("structure") {

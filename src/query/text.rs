@@ -8,6 +8,7 @@ use steelbank_reader::Marker;
 use steelbank_reader::lines::Lines;
 use steelbank_xref::{Access, Index, Package, Symbol};
 
+use super::counted;
 use super::lookup::Asked;
 use super::uses::SymbolUses;
 pub use crate::project::TextState;
@@ -71,9 +72,9 @@ impl Unseen {
         let mut names: Vec<String> =
             self.files.iter().take(SHOWN).map(|file| format!("{} ({})", file.path, file.count)).collect();
         if self.files.len() > SHOWN {
-            names.push(format!("{} more files", self.files.len() - SHOWN));
+            names.push(counted(self.files.len() - SHOWN, "more file", "more files"));
         }
-        let places = if self.count == 1 { "1 place" } else { &format!("{} places", self.count) };
+        let places = counted(self.count, "place", "places");
         format!(
             "The name stands in {places} of text that the image does not have: {}. What it means there is known once that is loaded.",
             names.join(", ")

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::query::Evidence;
 use crate::query::code_find_references::{self, UseType};
+use crate::query::counted;
 use crate::query::find_definition;
 use crate::query::list_systems::SystemsAnswer;
 use crate::query::load_system::{LoadAnswer, LoadStatus, Severity};
@@ -13,14 +14,14 @@ use crate::query::text::TextState;
 pub fn references(answer: &code_find_references::Answer) -> String {
     let unseen = match answer.text_total {
         0 => String::new(),
-        1 => ", and 1 place in text that the image does not have".to_owned(),
-        total => format!(", and {total} places in text that the image does not have"),
+        total => format!(", and {} in text that the image does not have", counted(total, "place", "places")),
     };
     let mut text = match answer.total {
         0 if unseen.is_empty() => format!("No references found for {}", answer.symbol),
         0 => format!("0 references to {} in the image{unseen}:\n", answer.symbol),
-        1 => format!("1 reference to {}{unseen}:\n", answer.symbol),
-        total => format!("{total} references to {}{unseen}:\n", answer.symbol),
+        total => {
+            format!("{} to {}{unseen}:\n", counted(total, "reference", "references"), answer.symbol)
+        }
     };
     for found in &answer.refs {
         // Writing to a string cannot fail.
@@ -205,7 +206,9 @@ pub fn load(answer: &LoadAnswer) -> String {
         let _ = write!(text, "\nNote: {caution}");
     }
     if let Some(total) = answer.diagnostics_total {
-        let _ = write!(text, "\n... {} more diagnostics are left out.", total - answer.diagnostics.len());
+        let left = total - answer.diagnostics.len();
+        let left = counted(left, "more diagnostic is", "more diagnostics are");
+        let _ = write!(text, "\n... {left} left out.");
     }
     text
 }
@@ -219,8 +222,7 @@ pub fn systems(answer: &SystemsAnswer) -> String {
     for system in &answer.systems {
         let state = match (system.loaded, system.changed.len()) {
             (true, 0) => "loaded".to_owned(),
-            (true, 1) => "loaded, 1 file changed since".to_owned(),
-            (true, changed) => format!("loaded, {changed} files changed since"),
+            (true, changed) => format!("loaded, {} changed since", counted(changed, "file", "files")),
             (false, _) => "not loaded".to_owned(),
         };
         let _ = write!(text, "\n  {} ({state}) {}", system.name, system.asd);

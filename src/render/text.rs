@@ -1,5 +1,6 @@
 //! Answers as the contracts' texts. The command line and the MCP server show the same.
 
+use crate::query::counted;
 use crate::query::describe_symbol::{ClassFacet, DescribeSymbolAnswer, Description, FunctionFacet, Source};
 use crate::query::lookup::{Asked, LookupStatus};
 use crate::query::who::{Elsewhere, WhoAnswer};
@@ -72,17 +73,16 @@ fn unseen(answer: &WhoAnswer) -> String {
 
 /// Which tool answers, where the one that was asked has nothing.
 fn of_another_kind(elsewhere: &Elsewhere) -> String {
-    let (what, tool) = match elsewhere.kind {
-        Kind::Calls => ("call it", "who-calls"),
-        Kind::Macroexpands => ("expand it as a macro", "who-macroexpands"),
-        Kind::Binds => ("bind it as a variable", "who-binds"),
-        Kind::References => ("read it as a variable", "who-references"),
-        Kind::Sets => ("assign it as a variable", "who-sets"),
-        Kind::Specializes => ("specialize on it as a class", "who-specializes"),
+    let (one, several, how, tool) = match elsewhere.kind {
+        Kind::Calls => ("calls", "call", "", "who-calls"),
+        Kind::Macroexpands => ("expands", "expand", " as a macro", "who-macroexpands"),
+        Kind::Binds => ("binds", "bind", " as a variable", "who-binds"),
+        Kind::References => ("reads", "read", " as a variable", "who-references"),
+        Kind::Sets => ("assigns", "assign", " as a variable", "who-sets"),
+        Kind::Specializes => ("specializes on", "specialize on", " as a class", "who-specializes"),
     };
-    let functions =
-        if elsewhere.count == 1 { "1 function" } else { &format!("{} functions", elsewhere.count) };
-    format!("But {functions} {what}: ask {tool}.")
+    let functions = counted(elsewhere.count, &format!("function {one}"), &format!("functions {several}"));
+    format!("But {functions} it{how}: ask {tool}.")
 }
 
 /// describe-symbol: a heading, a line for each thing that the contract names, and below them every facet with its place.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::budget::{fit, length};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Progress, Session, Tool};
+use crate::query::counted;
 use crate::query::find_references::{Definition, References, Request, find_references};
 use crate::query::index_project;
 use steelbank_text::{Control, Pattern, TextIndex};
@@ -143,9 +144,11 @@ fn text(found: &References) -> String {
     }
     let page = &found.pagination;
     let _ = match (page.count == page.total, page.count) {
-        (true, 1) => write!(text, "1 reference"),
-        (true, count) => write!(text, "{count} references"),
-        (false, 0) => write!(text, "{} references, none after the first {}", page.total, page.offset),
+        (true, count) => write!(text, "{}", counted(count, "reference", "references")),
+        (false, 0) => {
+            let total = counted(page.total, "reference", "references");
+            write!(text, "{total}, none after the first {}", page.offset)
+        }
         (false, count) => write!(
             text,
             "references {} to {} of {}; the next page has --offset {}",

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::find_references::{controlled, text_failure};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::query::counted;
 use crate::query::index_project::{Indexed, Request, index_project};
 
 pub(super) fn tool() -> Tool {
@@ -28,8 +29,8 @@ fn index(session: &Session, request: Request, call: &Call) -> Result<Answer, Fai
 
 fn text(indexed: &Indexed) -> String {
     let mut text = format!(
-        "{} files indexed, {} of them read now, {} left out, in {} ms; index of {:.1} MB for {:.1} MB of text",
-        indexed.files_indexed,
+        "{} indexed, {} of them read now, {} left out, in {} ms; index of {:.1} MB for {:.1} MB of text",
+        counted(indexed.files_indexed, "file", "files"),
         indexed.files_updated,
         indexed.files_skipped,
         indexed.duration_ms,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::page::{Page, Paging};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
 use crate::query::control::ALLOWED;
+use crate::query::counted;
 use crate::query::outline::{OutlineRequest, Outlined, Target};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -77,9 +78,16 @@ fn outline(session: &Session, given: Arguments, call: &Call) -> Result<Answer, F
 
 fn text_of(listed: &Listed, unused: bool) -> String {
     let mut text = match (unused, listed.page.total) {
-        (true, 0) => format!("All of {} definitions are used.", listed.looked_at),
-        (true, total) => format!("{total} of {} definitions are used by no other:", listed.looked_at),
-        (false, total) => format!("{total} definitions:"),
+        (true, 0) => match listed.looked_at {
+            1 => "The one definition is used.".to_owned(),
+            several => format!("All of {several} definitions are used."),
+        },
+        (true, total) => format!(
+            "{total} of {} {} used by no other:",
+            counted(listed.looked_at, "definition", "definitions"),
+            if total == 1 { "is" } else { "are" }
+        ),
+        (false, total) => format!("{}:", counted(total, "definition", "definitions")),
     };
     for each in &listed.definitions {
         // Writing to a string cannot fail.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::page::{Page, Paging};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
 use crate::query::control::ALLOWED;
+use crate::query::counted;
 use crate::query::lookup::LookupStatus;
 use crate::query::package_info::{PackageInfo, PackageInfoAnswer, PackageInfoRequest};
 
@@ -80,14 +81,16 @@ fn text(package: &PackageInfo) -> String {
     }
     let _ = write!(
         text,
-        "\n  {} symbols of its own, {} internal; {} exported:",
-        package.own_symbols, package.internal_symbols, package.export_count
+        "\n  {} of its own, {} internal; {} exported:",
+        counted(package.own_symbols, "symbol", "symbols"),
+        package.internal_symbols,
+        package.export_count
     );
     for exported in &package.exports {
         let kinds = if exported.kinds.is_empty() { "nothing".to_owned() } else { exported.kinds.join(", ") };
         let _ = write!(text, "\n    {} [{kinds}]", exported.symbol.name);
         if package.counted {
-            let _ = write!(text, " {} uses elsewhere", exported.uses_elsewhere);
+            let _ = write!(text, " {} elsewhere", counted(exported.uses_elsewhere, "use", "uses"));
         }
     }
     text

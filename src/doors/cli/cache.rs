@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::{Exit, Shell, Trouble, installation};
+use crate::query::counted;
 use crate::snapshot::{self, SnapshotEntry};
 
 #[derive(Debug, Args)]
@@ -74,7 +75,11 @@ impl Cache {
         }
         let mut text = format!("{}\n", cache.display());
         for (name, size) in sizes {
-            text.push_str(&format!("\n  {name:<15} {:>10}  {} files", megabytes(size.bytes), size.files));
+            text.push_str(&format!(
+                "\n  {name:<15} {:>10}  {}",
+                megabytes(size.bytes),
+                counted(size.files, "file", "files")
+            ));
         }
         if !snapshots.is_empty() {
             text.push_str("\n\nSnapshots, at most ");
@@ -136,10 +141,10 @@ fn line(entry: &SnapshotEntry) -> String {
     };
     let how = entry.unfit.as_ref().map_or_else(|| "fresh".to_owned(), |why| format!("not used: {why}"));
     format!(
-        "{} of {root}: {}, {} files, used {age} ago, {how}",
+        "{} of {root}: {}, {}, used {age} ago, {how}",
         entry.systems.join(", "),
         megabytes(entry.bytes),
-        entry.files
+        counted(entry.files, "file", "files")
     )
 }
 

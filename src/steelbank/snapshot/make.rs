@@ -13,6 +13,7 @@ use super::inputs::{Inputs, Told};
 use super::{Key, Layer, Snapshot, store};
 use crate::engine::{Lane, Operation};
 use crate::query::control::Control;
+use crate::query::counted;
 use crate::query::load_system::{ImageContents, LoadStatus};
 use crate::query::read_json;
 use crate::scratch::ScratchError;
@@ -257,7 +258,10 @@ fn try_to_save(builder: Builder, start: &Start, key: &Key, folder: &Path) -> Res
         }
         if !answer.compiled.is_empty() && !start.last {
             // What a load from fasls leaves behind is what it is to be compared with.
-            return Err(Reply::Again(format!("{} files had to be compiled", answer.compiled.len())));
+            return Err(Reply::Again(format!(
+                "{} had to be compiled",
+                counted(answer.compiled.len(), "file", "files")
+            )));
         }
         if before.is_some() && !bank.project().is_loaded(answer.system.as_deref().unwrap_or(system)) {
             partial = Some(answer);
