@@ -105,9 +105,10 @@
                    (let ((true (ignore-errors (probe-file (asdf:component-pathname component)))))
                      (when true
                        (setf (gethash (sb-ext:native-namestring true) files) t))))))
-      (dolist (name (asdf:registered-systems))
+      (dolist (name (registered-names))
         (let ((system (asdf:registered-system name)))
-          (when system
+          ;; While its definition is read, what stands there is none yet.
+          (when (typep system 'asdf:system)
             (walk system)))))
     files))
 
@@ -143,6 +144,7 @@ and load files by itself. Only files that are still what was compiled."
   "Call FUNCTION as a load: quiet, tapped, with its uses recorded whatever the policy. The outcome as a
 property list; FUNCTION's effects before a failure remain."
   (let* ((start (get-internal-real-time))
+         (features (copy-list *features*))
          (sink (make-broadcast-stream))
          (outcome
            (let ((*load-session* session)
@@ -157,10 +159,13 @@ property list; FUNCTION's effects before a failure remain."
              (use-own-cache)
              (unless *noted-serial*
                (setf *noted-serial* (highest-serial)))
+             ;; The load before this one may have been left without its clean-up.
+             (forget-unread-systems)
              (prog1 (load-outcome session function)
+               (forget-unread-systems)
                (note-loaded-code session)))))
+    (keep-features session features)
     (keep-diagnostics session)
-    (forget-unread-systems)
     (append outcome
             (list :duration-ms (round (* 1000 (- (get-internal-real-time) start))
                                       internal-time-units-per-second)
@@ -170,9 +175,17 @@ property list; FUNCTION's effects before a failure remain."
                   :diagnostics (reverse (load-session-diagnostics session))
                   :cautions (reverse (load-session-cautions session))))))
 
+(defun keep-features (session features)
+  "Put FEATURES back, with a word in SESSION, if *FEATURES* is no list with an end any more: nothing could be read."
+  (unless (and (listp *features*)
+               (ignore-errors (list-length *features*)))
+    (setf *features* features)
+    (push "What was loaded left in *FEATURES* what is no proper list; it is again what it was before."
+          (load-session-cautions session))))
+
 (defun forget-unread-systems ()
   "Have ASDF forget the systems whose definitions were left in the middle: it would trip over them for ever."
-  (dolist (name (asdf:registered-systems))
+  (dolist (name (registered-names))
     (unless (typep (asdf:registered-system name) 'asdf:system)
       (asdf:clear-system name))))
 

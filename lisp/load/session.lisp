@@ -89,3 +89,11 @@
     ;; Not after a non-local exit: it may have left the load, and then this is the file that did.
     (multiple-value-prog1 (funcall function)
       (setf (load-session-file session) before))))
+
+;;; Systems
+
+(defun registered-names ()
+  "The names of the systems that ASDF has registered. ASDF's own list of them is an error if a definition was left in the
+middle."
+  (loop for name being the hash-keys of asdf/system-registry:*registered-systems*
+        collect name))

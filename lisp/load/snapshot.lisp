@@ -77,7 +77,7 @@ environment. Else NIL.")
                  (t (let ((path (ignore-errors (asdf:component-pathname component))))
                       (when path
                         (push (sb-ext:native-namestring path) files)))))))
-      (dolist (name (asdf:registered-systems))
+      (dolist (name (registered-names))
         (let ((system (asdf:registered-system name)))
           (when (and system (asdf:component-loaded-p system))
             (let ((definition (asdf:system-source-file system)))

@@ -87,7 +87,7 @@ The outcome as of LOAD-SYSTEM, of the step that failed, or of the last. :STEP na
 (defun known-systems ()
   "The systems that ASDF knows and somebody's file defines: for each a property list of :NAME, :ASD, :LOADED and, if it
 is below the project's root, :FILES."
-  (loop for name in (asdf:registered-systems)
+  (loop for name in (registered-names)
         for system = (asdf:registered-system name)
         ;; While a definition is read, and after it was not, a name without a system stands there.
         for asd = (and (typep system 'asdf:system) (asdf:system-source-file system))
