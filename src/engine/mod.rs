@@ -41,7 +41,7 @@ pub use answers::{
 pub use image::{Contribs, Core, Image, ImageError, RuntimeLibrary};
 pub use lisp::{Lisp, OnLisp, SaveError};
 pub(crate) use map::map_file;
-pub use signals::block_lisp_signals;
+pub use signals::{block_lisp_signals, survive_file_size_limit};
 pub use start::{Settings, StartError};
 pub use steelbank_sys::HEAP_MEGABYTES as DEFAULT_HEAP_MEGABYTES;
 pub use ticket::{Interrupt, Progress, Ticket, deadline_after};

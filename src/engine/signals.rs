@@ -32,6 +32,12 @@ pub fn block_lisp_signals() {
     mask(libc::SIG_BLOCK);
 }
 
+/// Has a write beyond the limit on the size of files (`ulimit -f`) fail with an error, where the system would end the process.
+pub fn survive_file_size_limit() {
+    // SAFETY: to ignore a signal is no handler, and the program has no other use for this one.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// Lets them through again: for the thread that becomes Lisp's.
 pub(super) fn unblock_lisp_signals() {
     mask(libc::SIG_UNBLOCK);
@@ -59,6 +65,26 @@ pub(super) fn restore() {
         // SAFETY: the set is whole, and the call changes this thread's mask alone.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };
     }
+}
+
+/// Whether the system gives as many threads: whoever cannot be told an error finds them there.
+pub(super) fn probe_threads(count: usize) -> io::Result<()> {
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Arc::new(std::sync::Mutex::new(held));
+    let mut threads = Vec::new();
+    for _ in 0..count {
+        let held = std::sync::Arc::clone(&held);
+        let probe = std::thread::Builder::new().name("sbcl-probe".into());
+        threads.push(probe.spawn(move || {
+            // Until all are there.
+            let _ = held.lock().map(|held| held.recv());
+        })?);
+    }
+    drop(release);
+    for thread in threads {
+        let _ = thread.join();
+    }
+    Ok(())
 }
 
 /// Starts a thread that gets none of Lisp's signals.

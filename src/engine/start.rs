@@ -83,7 +83,9 @@ pub enum StartError {
         host: u32,
     },
     /// The system refused a thread or a pipe.
-    #[error("cannot make a thread or pipe for SBCL: {0}")]
+    #[error(
+        "cannot make a thread or pipe for SBCL: {0}; does a limit of this process or its user (ulimit -u, ulimit -n) leave no room?"
+    )]
     System(#[from] std::io::Error),
 }
 
@@ -101,6 +103,9 @@ fn advice(reason: &str, megabytes: usize) -> String {
         String::new()
     }
 }
+
+/// The threads that Lisp makes while it starts, and cannot start without: the finalizer's, the supervisor's, one for work.
+const LISPS_OWN_THREADS: usize = 3;
 
 static STARTED: AtomicBool = AtomicBool::new(false);
 
@@ -159,6 +164,7 @@ fn launch(
         host::announce_death(0, "Lisp's toplevel function returned");
     })?;
     let shared = Shared::new(settings)?;
+    signals::probe_threads(LISPS_OWN_THREADS)?;
     if let Ok(executable) = CString::new(executable.into_os_string().into_encoded_bytes()) {
         // SAFETY: the argument is NUL-terminated, and the function copies it.
         unsafe { (runtime.set_executable)(executable.as_ptr()) };

@@ -56,9 +56,10 @@ impl fmt::Display for LoadError {
         match self {
             Self::Open { path, source } => write!(
                 f,
-                "cannot load SBCL's runtime from {}: {source}; run ./bootstrap and build again, or point \
-                 STEELBANK_HOME to a folder with libsteelbank-sbcl.so and steelbank.core",
-                path.display()
+                "cannot load SBCL's runtime from {}: {}; {}",
+                path.display(),
+                said(source),
+                advice(&said(source))
             ),
             Self::Symbol { path, symbol } => write!(
                 f,
@@ -74,6 +75,20 @@ impl fmt::Display for LoadError {
             ),
         }
     }
+}
+
+/// What the dynamic linker said.
+fn said(error: &libloading::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+/// What may help, as far as those words tell.
+fn advice(said: &str) -> &'static str {
+    let full = ["Error 24", "Too many open files", "Cannot allocate memory", "failed to map", "Error 12"];
+    if full.iter().any(|words| said.contains(words)) {
+        return "the process may open no more files, or has no more address space: raise its limits (ulimit -n, ulimit -v)";
+    }
+    "run ./bootstrap and build again, or point STEELBANK_HOME to a folder with libsteelbank-sbcl.so and steelbank.core"
 }
 
 impl std::error::Error for LoadError {

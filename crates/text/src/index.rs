@@ -7,7 +7,7 @@ use crate::language::Language;
 use crate::store::manifest::{Manifest, Place, Skipped};
 use crate::store::pages::PageError;
 use crate::store::snapshot::Snapshot;
-use crate::tree::Tree;
+use crate::tree::{Root, Tree};
 use crate::update::Update;
 use crate::watch::Watch;
 use parking_lot::Mutex;
@@ -239,9 +239,14 @@ impl TextIndex {
 
     /// Follows the root when another folder stands at its path. The old folder's watches tell nothing of the new one.
     fn refresh_root(&self) -> Result<(), TextError> {
-        if self.tree.refresh()? {
+        let root = self.tree.refresh()?;
+        if root != Root::Same {
             let mut watch = self.watch.lock();
-            if watch.is_some() {
+            if let Some(before) = watch.take() {
+                if root == Root::Lost {
+                    // Without its descriptors it can neither tell nor be ended.
+                    std::mem::forget(before);
+                }
                 *watch = Watch::new(self.tree.path());
             }
         }

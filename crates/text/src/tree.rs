@@ -34,6 +34,17 @@ pub(crate) struct Tree {
     root: Mutex<Arc<Folder>>,
 }
 
+/// What became of the root since it was looked at last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Root {
+    /// Nothing.
+    Same,
+    /// Another folder stands at its path.
+    Another,
+    /// Its descriptor was closed by code of this process, and others may have been, too.
+    Lost,
+}
+
 /// A folder that is held open, so that its inode number stays its own.
 #[derive(Debug)]
 struct Folder {
@@ -47,6 +58,11 @@ impl Folder {
         let directory = rustix::fs::open(path, flags, Mode::empty())?;
         let stat = rustix::fs::fstat(&directory)?;
         Ok(Folder { directory, identity: (stat.st_dev, stat.st_ino) })
+    }
+
+    /// Whether it is still open. Code in the same process may close every descriptor.
+    fn is_open(&self) -> bool {
+        rustix::fs::fstat(&self.directory).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.identity)
     }
 
     /// Whether it is what stands at `path` now.
@@ -118,16 +134,22 @@ impl Tree {
         Ok(Tree { path, root })
     }
 
-    /// Looks whether the root is still the folder that it was: a checkout may remove it and make it again. Says
-    /// whether another one stands there.
-    pub(crate) fn refresh(&self) -> Result<bool, TextError> {
+    /// Looks whether the root is still the folder that it was: a checkout may remove it and make it again.
+    pub(crate) fn refresh(&self) -> Result<Root, TextError> {
         let failed = |source| TextError::Root { path: self.path.clone(), source };
-        if self.folder().is_at(&self.path).map_err(failed)? {
-            return Ok(false);
+        let before = self.folder();
+        let open = before.is_open();
+        if open && before.is_at(&self.path).map_err(failed)? {
+            return Ok(Root::Same);
         }
         let folder = Folder::open(&self.path).map_err(failed)?;
         *self.root.lock() = Arc::new(folder);
-        Ok(true)
+        if open {
+            return Ok(Root::Another);
+        }
+        // Its number may be somebody else's by now, so it is not closed.
+        std::mem::forget(before);
+        Ok(Root::Lost)
     }
 
     fn folder(&self) -> Arc<Folder> {

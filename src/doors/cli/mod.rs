@@ -302,6 +302,7 @@ fn command_line() -> clap::Command {
 pub fn main() -> ExitCode {
     // Before there are other threads.
     crate::engine::block_lisp_signals();
+    crate::engine::survive_file_size_limit();
     let parsed = command_line().try_get_matches().and_then(|matches| {
         let options = Options::from_arg_matches(&matches)?;
         Ok((matches, options))

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{Exit, PROGRAM, Serve, Shell, Trouble};
-use crate::doors::mcp::{Again, serve_again, take_streams};
+use crate::doors::mcp::{Again, ServeError, serve_again, take_streams};
 use crate::engine::{Origin, adopt_descriptor, execute_again, reap_children};
 use crate::recovery::{Handover, Loaded};
 use crate::tools::{Permissions, Session, Tools};
@@ -62,7 +62,10 @@ impl Serve {
             // What is wrong with the installation is told at once.
             session.bank()?;
             let (shell, session) = (Arc::clone(shell), session.clone());
-            std::thread::spawn(move || prepare(&shell, &session, &loads));
+            std::thread::Builder::new()
+                .name("mcp-prepare".into())
+                .spawn(move || prepare(&shell, &session, &loads))
+                .map_err(ServeError::from)?;
         }
         serve_again(input, output, session, again)?;
         Ok(Exit::Answered)

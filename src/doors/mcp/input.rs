@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
 
+use super::stdio::{Identity, out_of_reach};
+
 /// The longest message that is read, in bytes.
 const LONGEST: usize = 16 << 20;
 /// How much is read at once, in bytes.
@@ -15,6 +17,7 @@ const CHUNK: usize = 64 << 10;
 /// The client's stream.
 pub(super) struct Input {
     stream: OwnedFd,
+    identity: Identity,
     unread: Mutex<Unread>,
     /// Readable once nothing more is to be read.
     halt: OwnedFd,
@@ -57,7 +60,9 @@ impl Input {
     pub(super) fn new(stream: OwnedFd, unread: Vec<u8>) -> io::Result<Self> {
         let unread = Mutex::new(Unread { bytes: unread, ..Unread::default() });
         let halt = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { stream, unread, halt, resumed: Condvar::new() })
+        let halt = out_of_reach(&halt)?;
+        let identity = Identity::of(&stream);
+        Ok(Self { stream, identity, unread, halt, resumed: Condvar::new() })
     }
 
     /// Takes and reads nothing more, until [`Input::resume`]. Returns what was read and not taken.
@@ -76,6 +81,11 @@ impl Input {
         let _ = rustix::io::read(&self.halt, &mut [0; 8]);
         self.unread.lock().halted = false;
         self.resumed.notify_all();
+    }
+
+    /// Whether the stream was closed by code of this process.
+    pub(super) fn is_lost(&self) -> bool {
+        !self.identity.is(&self.stream)
     }
 
     /// The stream's descriptor.
@@ -106,6 +116,9 @@ impl Input {
     pub(super) fn fill(&self) -> io::Result<()> {
         loop {
             self.wait()?;
+            if self.is_lost() {
+                return Err(io::ErrorKind::NotConnected.into());
+            }
             let mut unread = self.unread.lock();
             if unread.halted {
                 while unread.halted {

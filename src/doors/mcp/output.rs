@@ -9,6 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::input::wait;
+use super::stdio::Identity;
 
 /// How much may wait to be read by the client, in bytes.
 const MOST: usize = 64 << 20;
@@ -18,6 +19,7 @@ const MOST_BESIDE_NEWS: usize = 256 << 10;
 /// The client's stream.
 pub(super) struct Output {
     stream: OwnedFd,
+    identity: Identity,
     waiting: Mutex<Waiting>,
     /// Somebody has written, or writing has failed.
     written: Condvar,
@@ -45,12 +47,23 @@ impl Waiting {
 
 impl Output {
     pub(super) fn new(stream: OwnedFd) -> Self {
-        Self { stream, waiting: Mutex::default(), written: Condvar::new(), news: Condvar::new() }
+        Self {
+            identity: Identity::of(&stream),
+            stream,
+            waiting: Mutex::default(),
+            written: Condvar::new(),
+            news: Condvar::new(),
+        }
     }
 
     /// The stream's descriptor.
     pub(super) fn stream(&self) -> &OwnedFd {
         &self.stream
+    }
+
+    /// Whether the stream was closed by code of this process.
+    pub(super) fn is_lost(&self) -> bool {
+        !self.identity.is(&self.stream)
     }
 
     /// Whether as much waits as may.
@@ -127,6 +140,9 @@ impl Output {
     }
 
     fn write(&self, mut lines: &[u8]) -> io::Result<()> {
+        if self.is_lost() {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
         while !lines.is_empty() {
             match rustix::io::write(&self.stream, lines) {
                 Ok(written) => lines = &lines[written..],

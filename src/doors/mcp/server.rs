@@ -46,8 +46,15 @@ const GRACE: Duration = Duration::from_millis(800);
 #[non_exhaustive]
 pub enum ServeError {
     /// The system refused a thread or a descriptor.
-    #[error("cannot set up the protocol's streams: {0}")]
+    #[error(
+        "cannot set up the protocol's streams and threads: {0}; does a limit of this process (ulimit -a) leave no room?"
+    )]
     System(#[from] io::Error),
+    /// Code that was loaded has closed the client's streams, or put others in their place.
+    #[error(
+        "code that was loaded has closed the streams to the client, so nothing more can be heard or answered"
+    )]
+    StreamsLost,
 }
 
 /// Serves the process's standard input and output until the client leaves. From now on, descriptor 0 is empty, and what
@@ -136,6 +143,9 @@ pub fn serve_again(
     thread("mcp-read", |server| server.lead(0))?;
     server.end.wait();
     server.leave();
+    if server.input.is_lost() || server.output.is_lost() {
+        return Err(ServeError::StreamsLost);
+    }
     Ok(())
 }
 

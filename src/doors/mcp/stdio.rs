@@ -4,24 +4,45 @@
 //! to private copies first, 0 becomes empty, and 1 becomes another standard error.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::fcntl_dupfd_cloexec;
 
+/// What tells a stream from another that has taken its number: code that runs in the process may close any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity(Option<(u64, u64)>);
+
+impl Identity {
+    pub(super) fn of(stream: &impl AsFd) -> Self {
+        Self(rustix::fs::fstat(stream).ok().map(|stat| (stat.st_dev, stat.st_ino)))
+    }
+
+    /// Whether `stream` is still that one.
+    pub(super) fn is(self, stream: &impl AsFd) -> bool {
+        self.0.is_some() && Self::of(stream) == self
+    }
+}
+
 /// The least number of a private copy: beyond what code closes that closes "all" descriptors. Where the system allows no
 /// such number, the least above the standard ones.
 const HIGH: i32 = 900;
+
+/// A copy of `stream` by a number that such code leaves alone.
+///
+/// # Errors
+/// The system has no descriptor left.
+pub(super) fn out_of_reach(stream: &impl AsFd) -> io::Result<OwnedFd> {
+    Ok(fcntl_dupfd_cloexec(stream, HIGH).or_else(|_| fcntl_dupfd_cloexec(stream, 3))?)
+}
 
 /// Takes the standard streams away from the process. Returns them for the protocol: to read from, and to write to.
 ///
 /// # Errors
 /// The system has no descriptor left, or no /dev/null.
 pub(in crate::doors) fn take() -> io::Result<(OwnedFd, OwnedFd)> {
-    let input = fcntl_dupfd_cloexec(rustix::stdio::stdin(), HIGH)
-        .or_else(|_| fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3))?;
-    let output = fcntl_dupfd_cloexec(rustix::stdio::stdout(), HIGH)
-        .or_else(|_| fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3))?;
+    let input = out_of_reach(&rustix::stdio::stdin())?;
+    let output = out_of_reach(&rustix::stdio::stdout())?;
     let null = rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;

@@ -36,6 +36,15 @@ impl From<io::Error> for PageError {
     }
 }
 
+/// The least number of a descriptor that code does not close that closes "all" of them.
+const HIGH: i32 = 900;
+
+/// The file by another number, where the system allows that: this one stays open for long, in a process that runs anybody's
+/// code.
+fn out_of_reach(file: File) -> File {
+    rustix::io::fcntl_dupfd_cloexec(&file, HIGH).map_or(file, File::from)
+}
+
 /// Writes a file of `body` and `table` at `path`, whole or not at all.
 pub(crate) fn write(path: &Path, body: &[&[u8]], table: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
@@ -83,7 +92,7 @@ fn write_to(path: &Path, body: &[&[u8]], table: &[u8]) -> io::Result<()> {
 impl Pages {
     /// Opens the file and gives its table.
     pub(crate) fn open(path: &Path) -> Result<(Pages, Vec<u8>), PageError> {
-        let file = File::open(path)?;
+        let file = out_of_reach(File::open(path)?);
         let total = file.metadata()?.len();
         let mut trailer = [0; TRAILER as usize];
         file.read_exact_at(&mut trailer, total.checked_sub(TRAILER).ok_or(PageError::Damaged)?)?;
