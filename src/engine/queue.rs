@@ -35,6 +35,8 @@ pub(super) struct LaneState {
     /// Raised when the lane's thread is given up; a thread serves while it is what it was when it came.
     pub(super) generation: u64,
     pub(super) thread: LaneThread,
+    /// How many threads in a row were given up, and none between them ended a job.
+    pub(super) given_up: u32,
     /// What every job is answered since Lisp is gone.
     closed: Option<LispError>,
     /// Whether the thread is to end, so that the core can be saved.
@@ -74,6 +76,7 @@ impl LaneQueue {
             running: None,
             generation: 0,
             thread,
+            given_up: 0,
             closed: None,
             ending: false,
         };
@@ -161,6 +164,7 @@ impl Queue {
         self.lane(lane).with(|state| {
             if state.generation == generation {
                 state.running = None;
+                state.given_up = 0;
             }
         });
         self.completed.fetch_add(1, Ordering::Relaxed);

@@ -162,7 +162,7 @@ impl Shared {
 
     fn look(&self, patience: &mut Patience) {
         let now = Instant::now();
-        let mut undone = !self.queue.orders.is_empty();
+        let (mut undone, mut hopeless) = (!self.queue.orders.is_empty(), false);
         for lane in Lane::ALL {
             let (verdict, thread) = self.queue.lane(lane).with(|state| (judge(state, now), state.thread));
             for (ledger, error) in verdict.ended {
@@ -179,6 +179,8 @@ impl Shared {
                 ));
                 self.queue.orders.give(Order::StartThread(lane));
             }
+            // Work may be what it is; but questions are ours, and two that cannot be stopped wait for what is never let go.
+            hopeless |= verdict.hopeless && lane == Lane::Query;
             undone |= thread == LaneThread::Ordered;
             if let Some(next) = verdict.next {
                 self.queue.alarm.look_by(next);
@@ -191,6 +193,12 @@ impl Shared {
         }
         if patience.is_over(undone, now) {
             self.die(0, "it does not react: its garbage collector or its supervisor hangs");
+        }
+        if hopeless {
+            self.die(
+                0,
+                "it does not react: questions wait for a lock that work which could not be stopped holds",
+            );
         }
     }
 

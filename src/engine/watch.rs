@@ -17,6 +17,8 @@ pub(super) const GRACE: Duration = Duration::from_millis(250);
 pub(super) const TAKEOVER: Duration = Duration::from_secs(1);
 /// How often a job that does not stop is interrupted again: its clean-up forms may loop as well.
 pub(super) const REPEAT: Duration = Duration::from_millis(100);
+/// So many threads of a lane given up in a row tell that no other will fare better.
+const HOPELESS: u32 = 2;
 /// How long Lisp may leave an order undone before it counts as dead: its collector or its supervisor hangs.
 const REACTION: Duration = Duration::from_secs(20);
 /// The most time that counts between two looks: a process that was stopped has not waited.
@@ -112,6 +114,8 @@ pub(super) struct Verdict {
     pub(super) interrupt: Option<u64>,
     /// The lane's thread was given up: it needs another.
     pub(super) taken_over: bool,
+    /// The thread before it was given up, too, and nothing was done on this one: what the first one holds, all need.
+    pub(super) hopeless: bool,
     /// When to look again.
     pub(super) next: Option<Instant>,
 }
@@ -133,6 +137,8 @@ pub(super) fn judge(state: &mut LaneState, now: Instant) -> Verdict {
         verdict.next = Some(verdict.next.map_or(again, |next| next.min(again)));
         if verdict.taken_over {
             state.generation += 1;
+            state.given_up += 1;
+            verdict.hopeless = state.given_up >= HOPELESS;
             state.running = None;
             state.thread = LaneThread::Ordered;
         }

@@ -45,6 +45,9 @@ pub struct Restart {
     pub why: String,
     /// What was loaded before, and is loaded again.
     pub loaded_again: Vec<String>,
+    /// What is not loaded again, as Lisp has died of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
 }
 
 impl Restart {
@@ -53,10 +56,16 @@ impl Restart {
             [] => "Nothing had been loaded".to_owned(),
             loads => format!("Loaded again: {}", loads.join(", ")),
         };
+        let left_out = match self.left_out.as_slice() {
+            [] => String::new(),
+            loads => {
+                format!(" Not loaded again, as Lisp died twice while it was loaded: {}.", loads.join(", "))
+            }
+        };
         let (hour, minute, second) = (self.at / 3600 % 24, self.at / 60 % 60, self.at % 60);
         format!(
             "Lisp was started again at {hour:02}:{minute:02}:{second:02} UTC: {}. {again}; what was evaluated by hand, or \
-             set by code that ran, is lost.",
+             set by code that ran, is lost.{left_out}",
             self.why.trim_end_matches('.')
         )
     }
@@ -102,6 +111,12 @@ pub struct Handover {
     pub deaths: Vec<u64>,
     /// The restarts so far, oldest first.
     pub restarts: Vec<Restart>,
+    /// What was being loaded when Lisp died.
+    #[serde(default)]
+    pub suspects: Vec<Loaded>,
+    /// What was being loaded when Lisp died twice, and is not loaded again.
+    #[serde(default)]
+    pub deadly: Vec<Loaded>,
     /// What was read and not yet answered.
     #[serde(skip)]
     pub unread: Vec<u8>,
@@ -147,6 +162,10 @@ pub struct Recovery {
     causes: Sender<Cause>,
     caused: Mutex<Option<Receiver<Cause>>>,
     loads: Mutex<Vec<Loaded>>,
+    /// What is being loaded.
+    begun: Mutex<Vec<Loaded>>,
+    suspects: Mutex<Vec<Loaded>>,
+    deadly: Mutex<Vec<Loaded>>,
     deaths: Mutex<Vec<u64>>,
     restarts: Mutex<Vec<Restart>>,
     notes: AtomicUsize,
@@ -160,6 +179,9 @@ impl Default for Recovery {
             causes,
             caused: Mutex::new(Some(caused)),
             loads: Mutex::default(),
+            begun: Mutex::default(),
+            suspects: Mutex::default(),
+            deadly: Mutex::default(),
             deaths: Mutex::default(),
             restarts: Mutex::default(),
             notes: AtomicUsize::new(0),
@@ -193,6 +215,8 @@ impl Recovery {
         *self.restarts.lock() = handover.restarts.clone();
         // Also if this image ends before it has loaded them.
         *self.loads.lock() = handover.loads.clone();
+        self.suspects.lock().clone_from(&handover.suspects);
+        self.deadly.lock().clone_from(&handover.deadly);
         self.notes.store(NOTES, Ordering::SeqCst);
     }
 
@@ -201,8 +225,29 @@ impl Recovery {
         self.state.load(Ordering::SeqCst) != UNARMED && self.causes.send(cause).is_ok()
     }
 
+    /// Notes that a load begins: if Lisp dies of it twice, it is not begun again by itself.
+    pub fn note_begun(&self, load: &Loaded) {
+        self.begun.lock().push(load.clone());
+    }
+
+    /// Notes that a load has ended, and Lisp lives.
+    pub fn note_ended(&self, load: &Loaded) {
+        let mut begun = self.begun.lock();
+        if let Some(at) = begun.iter().position(|other| other == load) {
+            begun.swap_remove(at);
+        }
+    }
+
+    /// Whether Lisp has died of this load, and it is not to be begun again without being asked for.
+    pub fn is_deadly(&self, load: &Loaded) -> bool {
+        self.deadly.lock().contains(load)
+    }
+
     /// Notes what was loaded whole.
     pub fn note_loaded(&self, loaded: Loaded) {
+        for list in [&self.suspects, &self.deadly] {
+            list.lock().retain(|other| *other != loaded);
+        }
         let mut loads = self.loads.lock();
         loads.retain(|other| *other != loaded);
         loads.push(loaded);
@@ -235,18 +280,22 @@ impl Recovery {
                 "restart-lisp was called".to_owned()
             }
         };
-        let loads = self.loads.lock().clone();
+        let (mut suspects, mut deadly) = (self.suspects.lock().clone(), self.deadly.lock().clone());
+        if matches!(cause, Cause::Died(_)) {
+            let begun = self.begun.lock().clone();
+            deadly.extend(begun.iter().filter(|load| suspects.contains(load)).cloned());
+            suspects = begun;
+        }
+        let mut loads = self.loads.lock().clone();
+        loads.retain(|load| !deadly.contains(load));
         let mut restarts = self.restarts.lock().clone();
         let number = restarts.last().map_or(0, |last| last.number) + 1;
-        restarts.push(Restart {
-            number,
-            at: now,
-            why,
-            loaded_again: loads.iter().map(Loaded::to_string).collect(),
-        });
+        let names = |loads: &[Loaded]| loads.iter().map(Loaded::to_string).collect();
+        let (loaded_again, left_out) = (names(&loads), names(&deadly));
+        restarts.push(Restart { number, at: now, why, loaded_again, left_out });
         let surplus = restarts.len().saturating_sub(KEPT);
         restarts.drain(..surplus);
-        Some(Handover { loads, deaths: deaths.clone(), restarts, ..Handover::default() })
+        Some(Handover { loads, suspects, deadly, deaths: deaths.clone(), restarts, ..Handover::default() })
     }
 
     /// The restarts so far, oldest first.
@@ -305,7 +354,10 @@ mod tests {
                 at: 3661,
                 why: "it had died".into(),
                 loaded_again: vec!["a".into()],
+                left_out: Vec::new(),
             }],
+            suspects: vec![Loaded::System("s".into())],
+            deadly: vec![Loaded::File("/d.lisp".into())],
             unread: b"{\"id\":1}\n{\"half".to_vec(),
         };
         assert_eq!(Handover::read(handover.write().unwrap()).unwrap(), handover);

@@ -34,6 +34,9 @@ pub(super) fn tool() -> Tool {
 
 fn load(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
-    let outcome = session.bank()?.load_file(&given.path, &control, Some(listener(call)));
-    loaded(session, Order::File(given.path), outcome, given.detail)
+    let order = Order::File(given.path.clone());
+    let bank = session.bank()?;
+    session.recovery().note_begun(&order);
+    let outcome = bank.load_file(&given.path, &control, Some(listener(call)));
+    loaded(session, order, outcome, given.detail)
 }

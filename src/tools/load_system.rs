@@ -11,6 +11,7 @@ use super::arguments::Timeout;
 use super::session::Load;
 use super::{About, Answer, Call, Effect, Failure, Outcome, Progress, Session, Tool};
 use crate::LoadListener;
+use crate::engine::LispError;
 use crate::query;
 use crate::query::load_system::{
     Diagnostic, LoadAnswer, LoadFailure, LoadNews, LoadStatus, Severity, SystemOutcome,
@@ -47,16 +48,18 @@ pub(super) fn tool() -> Tool {
 }
 
 fn load(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+    let order = given.system.clone().map_or(Order::Project, Order::System);
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     let (bank, listener) = (session.bank()?, Some(listener(call)));
+    session.recovery().note_begun(&order);
     match &given.system {
         Some(system) => {
             let outcome = bank.load_system(system, given.force, &control, listener);
-            loaded(session, Order::System(system.clone()), outcome, given.detail)
+            loaded(session, order, outcome, given.detail)
         }
         None => {
             let outcome = bank.load_project(given.force, &control, listener);
-            loaded(session, Order::Project, outcome, given.detail)
+            loaded(session, order, outcome, given.detail)
         }
     }
 }
@@ -76,6 +79,9 @@ pub(super) fn loaded(
         Order::Project => "the project".to_owned(),
     };
     session.note_load(Load { name, loaded, outcome: line });
+    if !matches!(&outcome, Err(query::Error::Lisp(LispError::Dead { .. }))) {
+        session.recovery().note_ended(&what);
+    }
     if loaded {
         session.recovery().note_loaded(what);
     }

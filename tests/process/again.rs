@@ -402,3 +402,43 @@ fn a_running_load_is_told_that_lisp_was_started_again() {
     drop(server.client);
     assert_eq!(ends(server.child).code(), Some(0));
 }
+
+#[test]
+fn what_kills_lisp_twice_is_not_loaded_again_by_itself() {
+    let mut server = start("deadly", &[]);
+    let client = &mut server.client;
+    let path = server.folder.0.join("moody.lisp");
+    let load = |client: &mut Client| {
+        let call = json!({ "name": "load-file", "arguments": { "path": "moody.lisp" } });
+        client.request("tools/call", call)
+    };
+    std::fs::write(&path, "(list 1)").unwrap();
+    assert_eq!(load(client)["result"]["structuredContent"]["status"], "loaded");
+    // It was loaded, so it is loaded again; but now Lisp dies of it.
+    std::fs::write(&path, LOSE).unwrap();
+    load(client);
+    comes_back(client);
+    let told = loop {
+        let restarts = client.call("status", json!({}))["structuredContent"]["restarts"].clone();
+        if restarts.as_array().is_some_and(|restarts| restarts.len() == 2) {
+            break restarts;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    comes_back(client);
+    assert_eq!(told[0]["loaded_again"], json!(["good.lisp", "moody.lisp"]), "{told}");
+    assert_eq!(
+        (&told[1]["loaded_again"], &told[1]["left_out"]),
+        (&json!(["good.lisp"]), &json!(["moody.lisp"]))
+    );
+    let status = client.text("status", json!({}));
+    assert!(
+        status.contains("Not loaded again, as Lisp died twice while it was loaded: moody.lisp."),
+        "{status}"
+    );
+    // Whoever corrects it and asks has it again.
+    std::fs::write(&path, "(list 2)").unwrap();
+    assert_eq!(load(client)["result"]["structuredContent"]["status"], "loaded");
+    drop(server.client);
+    assert_eq!(ends(server.child).code(), Some(0));
+}

@@ -281,6 +281,27 @@ fn a_thread_that_lets_no_collection_begin() {
     });
 }
 
+/// Work that never ends holds what the printer and CLOS wait for: then no question is answered, and that is Lisp's end.
+#[test]
+fn a_lock_that_is_never_let_go() {
+    in_own_process("death::a_lock_that_is_never_let_go", || {
+        let bank = Steelbank::builder().start().unwrap();
+        let ask = |lane, form| {
+            let control = Control::new(Duration::from_secs(2));
+            EvaluateRequest::new(form).answer(bank.lisp(), lane, &control).unwrap_err()
+        };
+        ask(Lane::Work, "(sb-c::with-world-lock () (sb-sys:without-interrupts (loop)))");
+        let since = std::time::Instant::now();
+        while !matches!(bank.status().state, State::Dead { .. }) {
+            assert!(since.elapsed() < Duration::from_secs(60), "{:?}", bank.status());
+            ask(Lane::Query, "(sb-sys:without-interrupts (sb-c::with-world-lock () 1))");
+        }
+        let State::Dead { reason } = bank.status().state else { unreachable!() };
+        assert!(reason.contains("questions wait for a lock"), "{reason}");
+        assert!(bank.who_calls("mapcar", "CL").unwrap().count > 300);
+    });
+}
+
 /// Runs the test called `name` as a child that ends by itself, with the signal `signal`.
 fn ends_by(name: &str, signal: i32, body: impl FnOnce()) {
     use std::os::unix::process::ExitStatusExt;

@@ -16,6 +16,7 @@ mod examples;
 mod fixtures;
 mod hermetic;
 mod hostile;
+mod limits;
 mod one_file;
 mod program;
 mod readme;
@@ -23,6 +24,7 @@ mod rename;
 mod rename_libraries;
 #[path = "../renames/mod.rs"]
 mod renames;
+mod rerun;
 mod second;
 mod serve;
 mod setup;

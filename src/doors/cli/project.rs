@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::output::Output;
 use super::{Exit, Trouble, call, installation};
 use crate::ProjectSettings;
+use crate::recovery::Loaded;
 use crate::tools::{Failure, Object, Outcome, ProjectRoot, Session, Tools};
 
 /// Which project, and what of it is loaded first.
@@ -63,6 +64,12 @@ impl ProjectOptions {
         let tools = Tools::all();
         let mut all = true;
         for system in &self.systems {
+            let order = if system == AUTO { Loaded::Project } else { Loaded::System(system.clone()) };
+            if session.recovery().is_deadly(&order) {
+                // Lisp has died of it, and status tells.
+                all = false;
+                continue;
+            }
             let tool = tools.get("load-system").map_err(Failure::Engine)?;
             let mut arguments =
                 Object::from_iter([("timeout_seconds".to_owned(), Value::from(SYSTEM_SECONDS))]);

@@ -159,7 +159,7 @@ impl Snapshot {
     pub(crate) fn choose(key: &Key) -> (Option<Self>, Option<String>) {
         let why = match Self::find(key) {
             Ok(whole) if whole.changed.is_empty() => return (Some(whole), None),
-            Ok(whole) => format!("{} files have changed", whole.changed.len()),
+            Ok(whole) => crate::query::counted(whole.changed.len(), "file has changed", "files have changed"),
             Err(why) => why,
         };
         let mut parts = Layer::PARTS.into_iter().filter_map(|layer| Self::find_fresh(&key.of(layer)));

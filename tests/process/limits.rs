@@ -1,0 +1,174 @@
+//! Low limits, no user, no home, no project: a sentence that says what is missing, or an answer.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output, Stdio};
+
+use crate::program::{Folder, STEELBANK, said};
+
+/// A number that no user has.
+const NOBODY: u32 = 12_347;
+
+/// Runs the program under `sh`, after `limits`, with `input`.
+fn under(limits: &str, arguments: &str, folder: &Folder, user: Option<u32>, input: Stdio) -> Output {
+    use std::os::unix::process::CommandExt;
+    let path = if user.is_some() { copied(folder) } else { STEELBANK.to_owned() };
+    let mut command = Command::new("bash");
+    command.args(["-c", &format!("{limits}\nexec '{path}' {arguments}")]);
+    command.current_dir(&folder.0).env("STEELBANK_CACHE", folder.0.join("cache")).stdin(input);
+    command.env("RUST_BACKTRACE", "0");
+    if let Some(user) = user {
+        command.env_remove("STEELBANK_CACHE").env_remove("HOME").env_remove("XDG_CACHE_HOME");
+        command.uid(user).gid(user);
+    }
+    command.output().unwrap()
+}
+
+/// The program where every user can run it.
+fn copied(folder: &Folder) -> String {
+    let path = folder.0.join("steelbank");
+    if !path.exists() {
+        fs::copy(STEELBANK, &path).unwrap();
+        for path in [&folder.0, &path] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+    path.display().to_string()
+}
+
+/// That the program answered, or that it said in words of its own what is missing, and ended by itself.
+fn answered_or_said(what: &str, output: &Output) -> bool {
+    let (text, errors, code) = said(output);
+    assert_eq!(output.status.signal(), None, "{what}: {errors}");
+    assert!(!errors.contains("panicked") && !errors.contains("Unhandled"), "{what}: {errors}");
+    match code {
+        Some(0) => assert!(text.contains("COMMON-LISP::CAR [FUNCTION]"), "{what}: {text} {errors}"),
+        Some(3) => assert!(errors.contains("steelbank: "), "{what}: {text} {errors}"),
+        _ => panic!("{what}: {code:?} {text} {errors}"),
+    }
+    code == Some(0)
+}
+
+#[test]
+fn low_limits_give_an_answer_or_a_sentence() {
+    let folder = Folder::new("limits");
+    let run = |limits: &str| {
+        let output = under(limits, "describe-symbol car", &folder, None, Stdio::null());
+        (answered_or_said(limits, &output), said(&output).1)
+    };
+    for megabytes in [200, 256, 512, 1000, 1500, 2000, 2500] {
+        let (answered, errors) = run(&format!("ulimit -v {}", megabytes * 1000));
+        assert!(
+            !answered && (errors.contains("--dynamic-space-size") || errors.contains("ulimit -v")),
+            "{errors}"
+        );
+    }
+    for descriptors in [4, 5, 6, 8, 12] {
+        let (answered, errors) = run(&format!("ulimit -n {descriptors}"));
+        assert!(
+            answered || errors.contains("open no more files") || errors.contains("open files"),
+            "{errors}"
+        );
+        assert!(!errors.contains("bootstrap"), "{errors}");
+    }
+    for blocks in [0, 1, 100] {
+        let (answered, errors) = run(&format!("ulimit -f {blocks}"));
+        assert!(answered || errors.contains("File too large"), "{errors}");
+    }
+    for other in ["ulimit -s 256", "ulimit -l 0", "ulimit -d 100000", "ulimit -t 60"] {
+        run(other);
+    }
+}
+
+/// The threads of a user are counted, but for the superuser, whose tests become another's.
+#[test]
+fn too_few_threads_give_an_answer_or_a_sentence() {
+    let folder = Folder::new("threads");
+    // SAFETY: the call only returns a number.
+    let user = (unsafe { libc::geteuid() } == 0).then_some(NOBODY);
+    if user.is_none() {
+        // The user's other processes are counted too, so that no number says how many are left: one is surely too few.
+        let output = under("ulimit -u 1", "describe-symbol car", &folder, None, Stdio::null());
+        assert!(!answered_or_said("ulimit -u 1", &output));
+        return;
+    }
+    let requests = folder.0.join("requests");
+    let text = [
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"describe-symbol","arguments":{"name":"car"}}}"#,
+        r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"who-calls","arguments":{"name":"cl:mapcar"}}}"#,
+        r#"{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"load-system","arguments":{"system":"uiop","timeout_seconds":5}}}"#,
+    ];
+    fs::write(&requests, text.join("\n")).unwrap();
+    for threads in 0..16 {
+        let limits = format!("ulimit -u {threads}");
+        let output = under(&limits, "describe-symbol car", &folder, user, Stdio::null());
+        let answered = answered_or_said(&limits, &output);
+        assert!(answered || said(&output).1.contains("ulimit"), "{limits}: {}", said(&output).1);
+        assert!(answered || threads < 12, "{limits}: {}", said(&output).1);
+        let input = Stdio::from(fs::File::open(&requests).unwrap());
+        let output = under(&limits, "serve", &folder, user, input);
+        let (text, errors, code) = said(&output);
+        assert_eq!(output.status.signal(), None, "{limits}: {errors}");
+        assert!(!errors.contains("panicked") && !errors.contains("Unhandled"), "{limits}: {errors}");
+        match code {
+            // Every request has its answer, or an error of its own.
+            Some(0) => assert_eq!(text.lines().count(), 4, "{limits}: {text} {errors}"),
+            code => assert!(code == Some(3) && errors.contains("ulimit"), "{limits}: {code:?} {errors}"),
+        }
+    }
+}
+
+#[test]
+fn a_user_that_the_system_does_not_know_is_served() {
+    // SAFETY: the call only returns a number.
+    let user = (unsafe { libc::geteuid() } == 0).then_some(NOBODY);
+    let folder = Folder::new("unknown-user");
+    let output = under("unset HOME", "describe-symbol car", &folder, user, Stdio::null());
+    assert!(answered_or_said("no HOME", &output));
+    for home in ["", "relative/home", "/nowhere/at/all", "/dev/null"] {
+        let limits = format!("export HOME='{home}'");
+        let output = under(&limits, "describe-symbol car", &folder, user, Stdio::null());
+        assert!(answered_or_said(&limits, &output), "{home}");
+        let output = under(&limits, "call load-system '{\"system\":\"uiop\"}'", &folder, user, Stdio::null());
+        let (text, errors, code) = said(&output);
+        assert!(
+            matches!(code, Some(0 | 3)) && !(text.clone() + &errors).is_empty(),
+            "{home}: {text} {errors}"
+        );
+        assert!(!errors.contains("panicked"), "{errors}");
+    }
+}
+
+#[test]
+fn without_proc_the_sentence_is_to_mount_it() {
+    let script = format!(
+        "umount -l /proc 2>/dev/null || mount -t tmpfs none /proc && exec '{STEELBANK}' describe-symbol car"
+    );
+    let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).stdin(Stdio::null()).output();
+    let Ok(output) = output else { return };
+    let (_, errors, code) = said(&output);
+    if errors.contains("unshare") || errors.contains("mount:") {
+        // Only the superuser can take it away.
+        return;
+    }
+    assert_eq!(code, Some(3), "{errors}");
+    assert!(errors.contains("/proc is not mounted") && !errors.contains("bootstrap"), "{errors}");
+}
+
+#[test]
+fn a_project_that_is_no_folder_is_named() {
+    for arguments in [&["list-systems"][..], &["find-references", "x"], &["serve"]] {
+        let output = Command::new(STEELBANK)
+            .args(["--project", "/nowhere/my-project"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let (text, errors, code) = said(&output);
+        assert_eq!((text.as_str(), code), ("", Some(2)), "{errors}");
+        assert!(errors.contains("--project /nowhere/my-project is no folder"), "{errors}");
+    }
+}
