@@ -17,7 +17,7 @@ use crate::source::tap::sidecar::fnv_1a;
 const MOST: usize = 20;
 /// How much the old texts of a project take at most, in bytes. The newest edit is kept however long it is.
 const MOST_BYTES: u64 = 64 << 20;
-const MANIFEST: &str = "manifest.json";
+const MANIFEST: &str = "undo-1.json";
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Manifest {

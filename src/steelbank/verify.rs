@@ -15,6 +15,7 @@ use crate::query::control::Control;
 use crate::query::designator::Designator;
 use crate::query::evaluate::EvaluateRequest;
 use crate::query::load_system::{LoadAnswer, LoadStatus};
+use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::rename::{
     Answer, ConflictKind, Places, PlacesRequest, Recorded, Request, Said, Scope, Tested, Traces,
     TracesRequest, Verified, Written, compare,
@@ -196,6 +197,7 @@ impl Steelbank {
                 named: record.current,
             })
             .collect();
+        traces.symbols = index.loaded_symbols();
         traces.loaded = self.project().loaded().into_iter().map(|(path, _)| path).collect();
         for system in &request.tests {
             let form = format!("(asdf:test-system {system:?})");
@@ -284,17 +286,21 @@ impl Steelbank {
         planned: &dyn Fn(&str, &str) -> Result<Answer, Error>,
     ) -> Result<Vec<String>, Error> {
         let shown = |path: &str, line: u32, column: u32| format!("{path}:{line}:{column}");
-        let found = if request.scope == Scope::Narrow {
+        let found: Result<Vec<String>, Error> = if request.scope == Scope::Narrow {
             let asked = code_find_references::Request {
                 limit: usize::MAX,
                 ..code_find_references::Request::new(request.old.as_str())
             };
-            self.code_find_references(&asked).map(|found| {
+            self.code_find_references(&asked).and_then(|found| {
                 let refs = found.refs.iter().flat_map(|found| {
                     let columns = found.columns.iter().chain(&found.approximate_columns);
                     columns.map(|&column| shown(&found.path, found.line.unwrap_or(0), column))
                 });
-                refs.collect()
+                let defined = self.find_definition(&request.old, DEFAULT_PACKAGE, &Control::default())?;
+                let defined = defined.definitions.iter().filter(|found| found.kind != "declaration");
+                let defined = defined
+                    .map(|found| shown(&found.path, found.line.unwrap_or(0), found.column.unwrap_or(0)));
+                Ok(refs.chain(defined).collect())
             })
         } else {
             planned(&request.old, &request.old_name).map(|plan| {

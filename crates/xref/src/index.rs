@@ -281,6 +281,25 @@ impl Index {
         found
     }
 
+    /// The packages that were made after the base was saved, each with a symbol that is present in it, as it is printed, and
+    /// whether it is exported.
+    pub fn loaded_symbols(&self) -> Vec<(String, String, bool)> {
+        let segment = self.newest();
+        if !self.has_delta() {
+            return Vec::new();
+        }
+        let symbols = (0..segment.symbols()).flat_map(|symbol| {
+            let text = self.printed(segment, symbol);
+            let made = |package| segment.package(package, PackageColumn::Baseline) == NONE;
+            segment.presents(symbol).filter(move |(package, _)| made(*package)).map(
+                move |(package, external)| {
+                    (self.package_name(Package(package)).into_owned(), text.clone(), external)
+                },
+            )
+        });
+        symbols.collect()
+    }
+
     /// The symbol in `row` of `segment` as it is printed, qualified.
     fn printed(&self, segment: &Segment, row: u32) -> String {
         let text = Some(segment.symbol(row, BakedSymbolColumn::Printed)).filter(|text| *text != NONE);

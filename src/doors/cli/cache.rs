@@ -35,15 +35,18 @@ enum What {
     Text,
     /// What scratch images have left behind
     Scratch,
+    /// Texts from before renames, for taking them back
+    Undo,
 }
 
 impl What {
-    const EACH: [(Self, &str, &[&str]); 5] = [
+    const EACH: [(Self, &str, &[&str]); 6] = [
         (Self::Snapshots, "snapshots", &["projects/snapshots"]),
         (Self::Fasls, "fasls", &["projects/fasls", "projects/files"]),
         (Self::Sidecars, "sidecars", &["projects/taps"]),
         (Self::Text, "text indexes", &["text"]),
         (Self::Scratch, "scratch images", &["projects/scratch"]),
+        (Self::Undo, "undo", &["projects/undo"]),
     ];
 }
 

@@ -15,7 +15,7 @@ Asking never defines, interns, loads or runs anything, except that printing a va
 
 For the user's own project: load-system loads it, which runs its code; list-systems shows what there is to load. Then \
 code-find-references lists every use of a symbol by line and column, with how sure that is (exact, approximate, or via \
-a macro), and find-definition its definitions. find_references finds names in the text of any source tree, in many \
+a macro), and find-definition its definitions. rename renames a symbol everywhere and verifies that. find_references finds names in the text of any source tree, in many \
 languages, without loading anything.
 
 A name that does not exist is an ordinary answer that says so. Long lists are cut at `limit`, and say so. If Lisp has \

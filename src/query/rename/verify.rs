@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use steelbank_reader::{Dialect, Features, LispText};
 
 use super::makers;
 use super::plan::{Answer, Scope};
@@ -52,6 +53,8 @@ pub(crate) struct Traces {
     pub(crate) said: Vec<Said>,
     pub(crate) records: Vec<Recorded>,
     pub(crate) tests: Vec<Tested>,
+    /// The symbols of the packages that were made or changed: package, symbol, whether it is exported.
+    pub(crate) symbols: Vec<(String, String, bool)>,
     /// How many files were compiled.
     pub(crate) compiled: usize,
     /// The files that were loaded.
@@ -136,6 +139,8 @@ pub enum DifferenceKind {
     Diagnostic,
     /// A cross reference.
     Reference,
+    /// A symbol of a package, or an export.
+    Symbol,
     /// The outcome of a test.
     Test,
 }
@@ -206,6 +211,13 @@ pub(crate) fn compare(
     let mut found = Vec::new();
     let mut add = |kind, message| found.push(Difference { kind, message });
     failures(&names, before, after, &mut |message| add(DifferenceKind::Load, message));
+    for (file, edit) in plan.files.iter().flat_map(|file| file.edits.iter().map(move |edit| (file, edit))) {
+        if !names.has(&edit.old) {
+            let message =
+                format!("{}:{}:{}: {} is not {}.", file.path, edit.line, edit.column, edit.old, plan.symbol);
+            add(DifferenceKind::Edit, message);
+        }
+    }
     if let Some(places) = &after.places {
         compare_places(plan, written, places, &mut add);
     }
@@ -226,6 +238,9 @@ pub(crate) fn compare(
         add(DifferenceKind::Reference, reference);
     }
     verified.made = made;
+    for symbol in symbols(&names, before, after) {
+        add(DifferenceKind::Symbol, symbol);
+    }
     for (first, second) in before.tests.iter().zip(&after.tests) {
         if let Some(message) = names.test(first, second) {
             add(DifferenceKind::Test, message);
@@ -369,6 +384,35 @@ fn references(
     (gone.chain(new.iter().map(|line| say(Change::New, line))).collect(), made)
 }
 
+/// The symbols and exports that differ.
+fn symbols(names: &Renamed, before: &Traces, after: &Traces) -> Vec<String> {
+    let line = |(package, symbol, external): &(String, String, bool),
+                symbol_text: &dyn Fn(&str) -> String| {
+        (package.clone(), symbol_text(symbol), *external)
+    };
+    // Locals may keep the old name, and so may words of LOOP. Other names come and go with what the compiler keeps.
+    let other = |line: &(String, String, bool)| {
+        line.2 || (!names.is_own(&line.1) && names.neutral_text(&line.1) != line.1)
+    };
+    let expected = before.symbols.iter().map(|symbol| line(symbol, &|text| names.replaced_text(text)));
+    let found = after.symbols.iter().map(|symbol| line(symbol, &plain_text));
+    let (mut gone, mut new) = (Vec::new(), Vec::new());
+    for (change, line) in changes(expected.filter(other).collect(), found.filter(other).collect()) {
+        if change == Change::Gone { gone.push(line) } else { new.push(line) }
+    }
+    gone.retain(|(package, symbol, external)| {
+        let Some(made) = names.made(symbol) else { return true };
+        let at = new.iter().position(|line| *line == (package.clone(), made.clone(), *external));
+        at.map(|at| new.swap_remove(at)).is_none()
+    });
+    let say = |change: Change, (package, symbol, external): &(String, String, bool)| {
+        let what = if *external { "exports" } else { "has" };
+        format!("{}: package {package} {what} {symbol}", change.word())
+    };
+    let gone = gone.iter().map(|line| say(Change::Gone, line));
+    gone.chain(new.iter().map(|line| say(Change::New, line))).collect()
+}
+
 /// A cross reference as it is compared.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Line {
@@ -440,6 +484,22 @@ impl Renamed {
         let symbol = plain(&plan.symbol);
         let (_, old) = parts(&symbol);
         Self { whole, old: old.to_owned(), new: plan.new_name.clone() }
+    }
+
+    /// Whether a printed symbol is the renamed one, before or after.
+    fn is_own(&self, symbol: &str) -> bool {
+        self.whole.iter().any(|(old, new)| old == symbol || new == symbol)
+    }
+
+    /// Whether `written`, an edit's old text, reads as one of the renamed names.
+    fn has(&self, written: &str) -> bool {
+        let read = LispText::read(written.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
+        self.whole.keys().any(|symbol| {
+            let (_, name) = parts(symbol);
+            // In a string, it stands as it is.
+            written.replace('\\', "") == name
+                || matches!(read.tokens(), [token] if token.is_named(written.as_bytes(), name))
+        })
     }
 
     /// A printed name of before as it must be after.

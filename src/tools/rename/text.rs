@@ -63,11 +63,10 @@ fn verification(verified: &Verified) -> String {
         counted(verified.diagnostics, "diagnostic"),
         verified.systems.join(", ")
     );
-    let seconds = verified.duration_ms as f64 / 1000.0;
     let mut text = match verified.same {
-        true => format!("Verified in {seconds:.1} s: {compared} are the same but for the name."),
+        true => format!("Verified: {compared} are the same but for the name."),
         false => format!(
-            "Not the same ({compared} were compared in {seconds:.1} s); {}:",
+            "Not the same ({compared} were compared); {}:",
             counted(verified.differences_total, "difference")
         ),
     };
