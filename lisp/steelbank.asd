@@ -39,6 +39,10 @@
                (:file "try/trial")
                (:file "try/evaluate")
                (:file "try/inspect")
+               (:file "try/tests")
+               (:file "try/frameworks")
+               (:file "try/disassemble")
+               (:file "try/notes")
                (:file "operations"))
   :in-order-to ((asdf:test-op (asdf:test-op "steelbank/tests"))))
 

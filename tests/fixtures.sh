@@ -112,4 +112,12 @@ if [ ! -d "$folder/lisp" ]; then
   done_with lisp
 fi
 
+# Beside them, so that what is measured on all libraries stays what it was.
+if [ ! -d "$folder/frameworks" ]; then
+  debs "$work/more" cl-fiasco
+  mkdir -p "$work/frameworks"
+  cp -RL "$work/more/usr/share/common-lisp/source/." "$work/frameworks"
+  done_with frameworks
+fi
+
 echo "$folder"

@@ -137,8 +137,13 @@ pub struct Resolved {
 }
 
 impl Resolved {
+    /// What the list around the symbol said: `SETF`, `CAS` or `COMPILER-MACRO`.
+    pub(super) fn head(&self) -> Option<&'static str> {
+        self.function_name.head()
+    }
+
     /// Whether a definition is of what was asked for, and not merely of the same symbol.
-    fn accepts(&self, definition: &ImageDefinition) -> bool {
+    pub(super) fn accepts(&self, definition: &ImageDefinition) -> bool {
         let names = |list: &str| {
             let name = definition.name.strip_prefix("(METHOD ").unwrap_or(&definition.name);
             name.starts_with(list)

@@ -3,8 +3,10 @@
 use super::Steelbank;
 use crate::query::Error;
 use crate::query::apropos::{AproposAnswer, AproposRequest};
+use crate::query::compiler_notes::{CompilerNotes, CompilerNotesRequest};
 use crate::query::context::Context;
 use crate::query::control::Control;
+use crate::query::disassemble::{DisassembleRequest, Disassembly};
 use crate::query::macroexpand::{MacroexpandAnswer, MacroexpandRequest};
 use crate::query::package_info::{PackageInfoAnswer, PackageInfoRequest};
 use crate::query::question::Question;
@@ -47,6 +49,26 @@ impl Steelbank {
         request: &PackageInfoRequest,
         control: &Control,
     ) -> Result<PackageInfoAnswer, Error> {
+        self.ask(request, control)
+    }
+
+    /// The machine code of a function.
+    ///
+    /// # Errors
+    /// There is no such symbol, or Lisp cannot answer.
+    pub fn disassemble(&self, request: &DisassembleRequest, control: &Control) -> Result<Disassembly, Error> {
+        self.ask(request, control)
+    }
+
+    /// What the compiler says of one definition, which stays as it is. Runs the macros that it uses.
+    ///
+    /// # Errors
+    /// There is no such symbol, or Lisp cannot answer.
+    pub fn compiler_notes(
+        &self,
+        request: &CompilerNotesRequest,
+        control: &Control,
+    ) -> Result<CompilerNotes, Error> {
         self.ask(request, control)
     }
 

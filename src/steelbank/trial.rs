@@ -4,13 +4,17 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use super::load::LoadListener;
 use super::scratch::{ScratchAnswer, ScratchError, ScratchNews};
 use crate::Steelbank;
+use crate::engine::deadline_after;
 use crate::query::Error;
 use crate::query::control::Control;
 use crate::query::evaluation::{Evaluation, EvaluationRequest};
 use crate::query::inspect::{InspectRequest, Inspection, Subject};
+use crate::query::load_system::LoadStatus;
 use crate::query::question::Question;
+use crate::query::run_tests::{RunTestsRequest, TestRun, TestSystems, run_test_op};
 
 impl Steelbank {
     /// Evaluates forms, tells how that went, and brings the index up to date. This runs the code.
@@ -30,6 +34,95 @@ impl Steelbank {
             Subject::Expression(_) => self.refreshing(|| request.answer(&self.context(), control)),
             Subject::Handle(_) => request.answer(&self.context(), control),
         }
+    }
+
+    /// Loads what testing a system needs and runs its tests, one by one: those of the frameworks that are recognised, or
+    /// else its test-op. `news` hears of each test before it runs. This runs the project's code.
+    ///
+    /// # Errors
+    /// It was called off, or no system is named and none is loaded. What a test does is its result.
+    pub fn run_tests(
+        &self,
+        request: &RunTestsRequest,
+        control: &Control,
+        listener: Option<LoadListener>,
+        mut news: impl FnMut(&str, usize, usize),
+    ) -> Result<TestRun, Error> {
+        let begun = Instant::now();
+        let deadline = deadline_after(control.allowed());
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let names = match &request.system {
+            Some(system) => vec![system.clone()],
+            None => self.loaded_systems(),
+        };
+        let mut run = TestRun::default();
+        let mut known = Vec::new();
+        for name in &names {
+            let found = self.load_tests(name, control, deadline, listener.as_ref(), &mut run)?;
+            let Some(found) = found else { return Ok(run.finished(begun.elapsed())) };
+            let mut tests = found.tests(&self.context(), &control.until(deadline))?;
+            // A system that is asked for by name, and has no named tests, has its test-op.
+            if tests.is_empty() && request.tests.is_empty() && request.lines.is_none() {
+                let allowed = left();
+                news(name, 0, 0);
+                run.tests.push(run_test_op(&self.context(), name, allowed, control)?);
+            }
+            run.systems.extend(found.systems.into_iter().map(|system| system.name));
+            known.append(&mut tests);
+        }
+        run.systems.dedup();
+        known.retain(|test| test.is_wanted(request));
+        known.dedup_by(|one, other| one.not_run() == other.not_run());
+        let total = known.len();
+        let mut died = false;
+        for (number, test) in known.iter().enumerate() {
+            let allowed = request.each.min(left());
+            if died || allowed.is_zero() {
+                run.tests.push(test.not_run());
+                continue;
+            }
+            let result = test.not_run();
+            news(&result.name, number, total);
+            let result = test.run(&self.context(), allowed, control)?;
+            died = result.status == "died";
+            run.tests.push(result);
+        }
+        if !died {
+            self.refresh()?;
+        }
+        Ok(run.finished(begun.elapsed()))
+    }
+
+    /// Loads `name` and the systems that its tests are in. None: one of them does not load, which `run` tells.
+    fn load_tests(
+        &self,
+        name: &str,
+        control: &Control,
+        deadline: Instant,
+        listener: Option<&LoadListener>,
+        run: &mut TestRun,
+    ) -> Result<Option<TestSystems>, Error> {
+        let mut load = |name: &str| -> Result<bool, Error> {
+            let answer = self.load_system(name, false, &control.until(deadline), listener.cloned())?;
+            if answer.status == LoadStatus::Loaded {
+                return Ok(true);
+            }
+            let why = answer.failure.map(|failure| failure.message).unwrap_or_default();
+            run.not_loaded = Some(format!("The system {name} does not load: {why}"));
+            Ok(false)
+        };
+        if !load(name)? {
+            return Ok(None);
+        }
+        let Some(found) = TestSystems::find(&self.context(), name, &control.until(deadline))? else {
+            return Ok(None);
+        };
+        for system in found.systems.iter().filter(|system| system.name != name) {
+            if !load(&system.name)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(found))
     }
 
     /// Calls `tool` with `arguments` in a scratch image in which the systems are loaded that are loaded here. The image is

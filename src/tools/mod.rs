@@ -20,7 +20,9 @@ mod check;
 mod check_index_status;
 mod check_structure;
 mod code_find_references;
+mod compiler_notes;
 mod describe_symbol;
+mod disassemble;
 mod edit_definition;
 mod evaluate;
 mod find_definition;
@@ -37,6 +39,7 @@ mod package_info;
 mod reload;
 mod rename;
 mod restart_lisp;
+mod run_tests;
 mod status;
 mod who;
 
@@ -58,7 +61,9 @@ const LIST: &[fn() -> Tool] = &[
     check_index_status::tool,
     check_structure::tool,
     code_find_references::tool,
+    compiler_notes::tool,
     describe_symbol::tool,
+    disassemble::tool,
     edit_definition::tool,
     evaluate::tool,
     find_definition::tool,
@@ -75,6 +80,7 @@ const LIST: &[fn() -> Tool] = &[
     reload::tool,
     rename::tool,
     restart_lisp::tool,
+    run_tests::tool,
     status::tool,
     who::binds,
     who::calls,

@@ -1,0 +1,59 @@
+;;;; compiler-notes: what SBCL says when one definition is compiled. It is compiled inside of a function that is never called, so
+;;;; that nothing is defined and what the image has stays.
+
+(in-package :steelbank)
+
+(defun file-policy (forms)
+  "The policy of a file with FORMS, its DECLAIMs: the image's, as they change it."
+  (let ((policy sb-c::*policy*))
+    (dolist (form forms policy)
+      (dolist (specifier (rest form))
+        (when (typep specifier '(cons (eql optimize)))
+          (setf policy (sb-c::process-optimize-decl specifier policy)))))))
+
+(defun note-severity (condition)
+  "What CONDITION is: note, style-warning, warning or error."
+  (if (typep condition 'sb-ext:compiler-note) "note" (severity condition)))
+
+(defun note-text (condition)
+  "What CONDITION says, as the compiler would print it."
+  (bounded-text (let ((*print-pretty* t) (*print-right-margin* 100))
+                  (handler-case (princ-to-string condition)
+                    (serious-condition () (condition-text condition))))
+                2000))
+
+(defun notes-of (form policy)
+  "What the compiler says of FORM with POLICY, as objects with the numbers of the sub-forms. FORM is not evaluated."
+  (let ((notes '()) (seen (make-hash-table :test 'equal)))
+    (flet ((note (condition)
+             (let* ((severity (note-severity condition))
+                    (number (getf (compiler-position) :number))
+                    (text (note-text condition))
+                    (key (list severity number text)))
+               (when (and severity (not (gethash key seen)))
+                 (setf (gethash key seen) t)
+                 ;; The function around it is number 0.
+                 (push (object "severity" severity "message" text "number" (and number (max 0 (1- number)))) notes))
+               (muffle condition))))
+      (let ((*error-output* (make-broadcast-stream))
+            (sb-c::*policy* policy))
+        (with-compilation-unit (:override t)
+          (unwind-protect
+               (handler-bind ((sb-ext:compiler-note #'note)
+                              (sb-c:compiler-error #'note)
+                              (warning #'note))
+                 (compile nil `(lambda () ,form)))
+            (setf sb-c::*undefined-warnings* '())))))
+    (nreverse notes)))
+
+(define-question "compiler-notes" (package text declaims)
+  "What the compiler says of the form TEXT, read in PACKAGE, with the policy of the forms DECLAIMS."
+  (let* ((*package* (package-named package))
+         (form (read-from-string text))
+         (policy (let ((*read-eval* nil))
+                   (file-policy (with-input-from-string (stream declaims)
+                                  (loop with end = (list nil)
+                                        for form = (read stream nil end)
+                                        until (eq form end)
+                                        collect form))))))
+    (object "notes" (notes-of form policy))))

@@ -1,0 +1,166 @@
+;;;; run-tests: what the frameworks know of tests, and one test run, whatever it does. frameworks.lisp has what differs.
+
+(in-package :steelbank)
+
+(defstruct framework
+  "A test framework: its name, the package that it is known by, a function that lists its tests as conses of a name and a
+function or NIL, and one that runs the test of a name and returns assertions."
+  (name "" :type string)
+  (package "" :type string)
+  (list nil :type symbol)
+  (run nil :type symbol))
+
+(defvar *frameworks* '()
+  "The frameworks that are recognised.")
+
+(defstruct assertion
+  "What came of one assertion: STATUS is :PASSED, :FAILED, :ERROR or :SKIPPED. EXPECTED and ACTUAL are lists of the value, or
+empty if the framework does not tell it."
+  (status :passed :type keyword)
+  (form nil)
+  (expected '() :type list)
+  (actual '() :type list)
+  (message nil :type (or null string)))
+
+(defun known-framework (name)
+  "The framework called NAME, or NIL."
+  (find name *frameworks* :key #'framework-name :test #'string=))
+
+(defun its (package name)
+  "The symbol called NAME of PACKAGE, which is a framework's. Nothing is interned."
+  (or (let ((package (find-package package)))
+        (and package (find-symbol name package)))
+      (error "The test framework has no ~a::~a: it is of another version than the one that is known here." package name)))
+
+(defun call-its (package name &rest arguments)
+  "What the function called NAME of PACKAGE returns of ARGUMENTS."
+  (apply (its package name) arguments))
+
+(defun its-slot (object name)
+  "The value of the slot of OBJECT that is called NAME, in whatever package; NIL if there is none."
+  (let ((slot (find name (sb-mop:class-slots (class-of object))
+                    :key #'sb-mop:slot-definition-name :test #'string=)))
+    (and slot
+         (slot-boundp object (sb-mop:slot-definition-name slot))
+         (slot-value object (sb-mop:slot-definition-name slot)))))
+
+(defun is-a (object package name)
+  "True if OBJECT is of the class called NAME of PACKAGE."
+  (typep object (its package name)))
+
+(defun assertion-text (value package limit)
+  "VALUE as it is told of an assertion."
+  (if (stringp value)
+      (bounded-text (prin1-to-string value) limit)
+      (values (printed-value value package limit :length 50 :level 8))))
+
+(defun assertion-json (assertion package)
+  "ASSERTION, which did not pass, as an object. Names are written as in PACKAGE."
+  (object "status" (string-downcase (assertion-status assertion))
+          "form" (and (assertion-form assertion) (assertion-text (assertion-form assertion) package 400))
+          "expected" (and (assertion-expected assertion)
+                          (assertion-text (first (assertion-expected assertion)) package 400))
+          "actual" (and (assertion-actual assertion) (assertion-text (first (assertion-actual assertion)) package 400))
+          "message" (and (assertion-message assertion) (bounded-text (assertion-message assertion) 600))))
+
+(defun test-status (outcome assertions)
+  "What became of a test with OUTCOME, of its trial, and ASSERTIONS."
+  (flet ((any (status) (find status assertions :key #'assertion-status)))
+    (cond ((string= (getf outcome :status) "stopped") "timed-out")
+          ((getf outcome :condition) "error")
+          ((any :error) "error")
+          ((any :failed) "failed")
+          ((and (any :skipped) (not (any :passed))) "skipped")
+          (t "passed"))))
+
+(defun call-as-test (function package)
+  "Call FUNCTION, which returns assertions, as a trial. What the host is told of it."
+  (let* ((trial (make-trial))
+         (start (get-internal-real-time))
+         (outcome (handler-bind ((warning (lambda (condition)
+                                            (when (typep condition 'style-warning)
+                                              (muffle condition)))))
+                    (trial-outcome trial function)))
+         (time (- (get-internal-real-time) start))
+         (assertions (first (getf outcome :values))))
+    (object "status" (test-status outcome assertions)
+            "microseconds" (round (* 1000000 time) internal-time-units-per-second)
+            "passed" (count :passed assertions :key #'assertion-status)
+            "assertions" (loop for assertion in (remove :passed assertions :key #'assertion-status)
+                               repeat 50
+                               collect (assertion-json assertion package))
+            "failure" (trial-failure trial outcome))))
+
+(define-question "list-tests" ()
+  "The tests of all recognised frameworks that are loaded."
+  (loop for framework in *frameworks*
+        when (find-package (framework-package framework))
+          nconc (loop for (name) in (funcall (framework-list framework))
+                      collect (object "framework" (framework-name framework)
+                                      "test" (name-text name)
+                                      "name" (if (symbolp name) (symbol-name name) (princ-to-string name))
+                                      "package" (and (symbolp name) (symbol-package name)
+                                                     (package-name (symbol-package name)))))))
+
+(define-question "run-test" (framework test)
+  "Run the TEST, by its printed name, of FRAMEWORK."
+  (let* ((framework (or (known-framework framework) (error "No framework is called ~a." framework)))
+         (known (find test (funcall (framework-list framework)) :key (lambda (entry) (name-text (first entry)))
+                                                                :test #'string=))
+         (name (first known)))
+    (unless known
+      (error "There is no test ~a." test))
+    (let ((package (or (and (symbolp name) (symbol-package name)) *package*)))
+      (call-as-test (lambda ()
+                      (let ((*package* package))
+                        (funcall (framework-run framework) name)))
+                    package))))
+
+;;; Systems
+
+(defun test-dependencies (system)
+  "The names of the systems that SYSTEM's test-op loads or tests, as far as they are systems of the same definition."
+  (let ((primary (asdf:primary-system-name system)))
+    (remove-duplicates
+     (append
+      ;; Many test-ops name the system that they test in code.
+      (loop for suffix in '("/test" "/tests" "-test" "-tests")
+            for name = (concatenate 'string primary suffix)
+            when (asdf:find-system name nil)
+              collect name)
+      (loop for (nil . components) in (append (asdf:component-depends-on 'asdf:test-op system)
+                                              (asdf:component-depends-on 'asdf:load-op system))
+            nconc (loop for component in components
+                        for name = (typecase component
+                                     (string component)
+                                     (symbol (string-downcase component))
+                                     (asdf:system (asdf:component-name component)))
+                        when (and name
+                                  (asdf:find-system name nil)
+                                  (or (string= (asdf:primary-system-name name) primary)
+                                      (search "test" name :test #'char-equal)))
+                          collect name)))
+     :test #'string=)))
+
+(define-question "test-systems" (name)
+  "The systems that belong to testing the system NAME, that one first, with the files of each."
+  (let ((name (known-system name)))
+    (if (null name)
+        (object "status" "unknown")
+        (let ((names '()))
+          (labels ((visit (name)
+                     (unless (member name names :test #'string=)
+                       (push name names)
+                       (mapc #'visit (test-dependencies (asdf:find-system name))))))
+            (visit name))
+          (object "status" "found"
+                  "systems" (loop for name in (nreverse names)
+                                  collect (object "name" name
+                                                  "files" (loop for component in (system-files (asdf:find-system name))
+                                                                for file = (source-file-of component)
+                                                                when file collect file))))))))
+
+(define-question "run-test-op" (system)
+  "Perform SYSTEM's test-op. The assertions of frameworks without named tests are told one by one."
+  (call-as-test (lambda () (call-with-assertions-noted (lambda () (asdf:test-system system))))
+                (find-package :common-lisp-user)))

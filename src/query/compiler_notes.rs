@@ -1,0 +1,188 @@
+//! compiler-notes: what SBCL says when one definition is compiled, by line. The image's definition stays.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use steelbank_reader::{Dialect, Features, LispText};
+
+use super::Error;
+use super::context::Context;
+use super::control::Control;
+use super::find_definition::{ImageDefinition, ImageDefinitions, ImageSource, resolve};
+use super::question::Question;
+use super::read_json;
+use crate::engine::{Lane, Operation};
+
+/// The question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompilerNotesRequest {
+    /// The name, as [`super::designator`] reads it.
+    pub name: String,
+    /// The package in which the name is looked up.
+    pub package: String,
+}
+
+/// The answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CompilerNotes {
+    /// The symbol.
+    pub symbol: String,
+    /// The definitions that were compiled.
+    pub definitions: Vec<NotedDefinition>,
+    /// What the compiler says, in the order of the text.
+    pub notes: Vec<CompilerNote>,
+}
+
+/// A definition, and whether it could be compiled.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NotedDefinition {
+    /// Its name.
+    pub name: String,
+    /// `function`, `macro`, `method` or `compiler-macro`.
+    pub kind: String,
+    /// `file:line:column`.
+    pub place: String,
+    /// Why it was not compiled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<String>,
+}
+
+/// What the compiler says of a form.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct CompilerNote {
+    /// `file:line:column` of the form.
+    pub place: String,
+    /// `note`, `style-warning`, `warning` or `error`.
+    pub severity: String,
+    /// What it says.
+    pub message: String,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    #[serde(default)]
+    notes: Vec<ToldNote>,
+}
+
+#[derive(Deserialize)]
+struct ToldNote {
+    severity: String,
+    message: String,
+    number: Option<u32>,
+}
+
+/// The definitions that have code of their own.
+const KINDS: [&str; 4] = ["function", "macro", "method", "compiler-macro"];
+
+impl Question for CompilerNotesRequest {
+    type Answer = CompilerNotes;
+
+    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<CompilerNotes, Error> {
+        let resolved = resolve(&context.index, context.project, &self.name, &self.package)?;
+        let (name, home) = (resolved.sought.name.clone(), resolved.sought.package.clone());
+        let ticket = context.lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
+            on_lisp.call(Operation::FindDefinitions, &[&name, &home])
+        });
+        let image: ImageDefinitions = read_json(&control.wait(ticket)?.octets)?;
+        let mut answer = CompilerNotes {
+            symbol: format!("{}::{}", resolved.sought.package, resolved.sought.name),
+            ..CompilerNotes::default()
+        };
+        let wanted = image
+            .definitions
+            .iter()
+            .filter(|definition| KINDS.contains(&definition.kind.as_str()) && resolved.accepts(definition));
+        for definition in wanted {
+            for source in &definition.sources {
+                control.check()?;
+                let mut noted = NotedDefinition {
+                    name: definition.name.clone(),
+                    kind: definition.kind.clone(),
+                    place: String::new(),
+                    skipped: None,
+                };
+                match compile(context, definition, source, &mut noted, control) {
+                    Ok(notes) => answer.notes.extend(notes),
+                    Err(Trouble::Skipped(why)) => noted.skipped = Some(why),
+                    Err(Trouble::Failed(error)) => return Err(error),
+                }
+                if !answer.definitions.contains(&noted) {
+                    answer.definitions.push(noted);
+                }
+            }
+        }
+        Ok(answer)
+    }
+}
+
+enum Trouble {
+    Skipped(String),
+    Failed(Error),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+fn skipped<T>(why: impl Into<String>) -> Result<T, Trouble> {
+    Err(Trouble::Skipped(why.into()))
+}
+
+/// Has the top-level form of `source` compiled, and tells what was said of it.
+fn compile(
+    context: &Context<'_>,
+    definition: &ImageDefinition,
+    source: &ImageSource,
+    noted: &mut NotedDefinition,
+    control: &Control,
+) -> Result<Vec<CompilerNote>, Trouble> {
+    let path = Path::new(&source.file);
+    let shown = context.project.shown(path);
+    noted.place.clone_from(&shown);
+    let (Some(&form), true) = (source.form_path.first(), path.is_absolute()) else {
+        return skipped(format!("The source of {} is not a file that was loaded.", definition.name));
+    };
+    let date = source.write_date.or_else(|| context.project.loaded_date(path));
+    let Some(file) = date.and_then(|date| context.project.positions(path, date).ok()) else {
+        return skipped(format!("{shown} cannot be read."));
+    };
+    if !file.is_fresh() || context.project.has_changed(path) {
+        return skipped(format!("{shown} has changed since it was loaded; reload it first."));
+    }
+    let Ok(octets) = std::fs::read(path) else { return skipped(format!("{shown} cannot be read.")) };
+    let text = LispText::read(&octets, Dialect::CommonLisp, &Features::sbcl());
+    let begins = file.form_place(form, 0).map(|place| place.line);
+    let lines = steelbank_reader::lines::Lines::new(&octets);
+    let top = text.toplevel().iter().find(|top| Some(lines.position(&octets, top.span.start).0) == begins);
+    let Some(top) = top else { return skipped("Its form was not found in the text.") };
+    noted.place = context.places().of_form(path, date, Some(form), source.form_number);
+    let before = text.toplevel().iter().take_while(|other| other.span.start < top.span.start);
+    let declaims: Vec<String> = before
+        .filter(|other| {
+            let head = other.form.and_then(|form| text.form(form)).and_then(|form| text.head(form));
+            head.is_some_and(|head| head.is_named(&octets, "DECLAIM"))
+        })
+        .map(|other| String::from_utf8_lossy(&octets[other.span.range()]).into_owned())
+        .collect();
+    let arguments = vec![
+        top.package.as_deref().unwrap_or("COMMON-LISP-USER").to_owned(),
+        String::from_utf8_lossy(&octets[top.span.range()]).into_owned(),
+        declaims.join("\n"),
+    ];
+    let (told, _): (Told, _) = context.ask_on(Lane::Work, "compiler-notes", arguments, control)?;
+    let mut notes: Vec<(u32, u32, CompilerNote)> = told
+        .notes
+        .into_iter()
+        .map(|note| {
+            let place = file.form_place(form, note.number.unwrap_or(0));
+            let (line, column) = place.map_or((0, 0), |place| (place.line, place.column));
+            let place = format!("{shown}:{line}:{column}");
+            (line, column, CompilerNote { place, severity: note.severity, message: note.message })
+        })
+        .collect();
+    notes.sort();
+    Ok(notes.into_iter().map(|(_, _, note)| note).collect())
+}

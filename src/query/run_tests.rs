@@ -1,0 +1,348 @@
+//! run-tests: the tests of a system, each run by itself. What a test does costs that test.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use steelbank_reader::lines::Lines;
+use steelbank_reader::{Datum, Dialect, Features, LispText};
+
+use super::Error;
+use super::context::Context;
+use super::control::Control;
+use super::lookup::find_package;
+use super::trial::{self, ToldFailure, TrialFailure};
+use crate::engine::{CallError, Lane, LispError};
+
+/// The question.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RunTestsRequest {
+    /// The system whose tests are meant; none: those that are loaded.
+    pub system: Option<String>,
+    /// The names of the tests to run, with or without package, in any case; empty: all.
+    pub tests: Vec<String>,
+    /// Only tests in whose forms one of these lines stands, if given: `file:line`, as answers show them.
+    pub lines: Option<Vec<(String, u32)>>,
+    /// How long one test may take.
+    pub each: Duration,
+}
+
+/// The answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TestRun {
+    /// The systems that were looked at.
+    pub systems: Vec<String>,
+    /// How many tests ended how: `passed`, `failed`, `error`, `skipped`, `timed-out`, `died`, `not-run`.
+    pub counts: BTreeMap<String, usize>,
+    /// The tests; those that did not pass come first.
+    pub tests: Vec<TestResult>,
+    /// Why the systems are not loaded, so that no test ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_loaded: Option<String>,
+    /// How long all took, in milliseconds.
+    pub duration_ms: u64,
+}
+
+/// What became of a test.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TestResult {
+    /// Its name; or `test-op` of a system whose tests have none.
+    pub name: String,
+    /// The framework; `asdf` for a test-op.
+    pub framework: String,
+    /// `passed`, `failed`, `error`, `skipped`, `timed-out`, `died` or `not-run`; `done` of a test-op that returned and made
+    /// no assertions that are known: its output says how it went.
+    pub status: String,
+    /// How long it took, in milliseconds.
+    #[serde(default)]
+    pub ms: u64,
+    /// `file:line:column` of its definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// How many assertions passed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub passed: u64,
+    /// The assertions that did not pass.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assertions: Vec<AssertionResult>,
+    /// What ended it before its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<TrialFailure>,
+    /// What it wrote, unless it passed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output: String,
+}
+
+/// An assertion that did not pass.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AssertionResult {
+    /// `failed`, `error` or `skipped`.
+    pub status: String,
+    /// The form that was asserted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<String>,
+    /// The value that was expected, if the framework tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected: Option<String>,
+    /// The value that came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actual: Option<String>,
+    /// What the framework says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A test as Lisp lists it.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct KnownTest {
+    framework: String,
+    test: String,
+    name: String,
+    package: Option<String>,
+    #[serde(skip)]
+    place: Option<Place>,
+}
+
+/// Where a test is defined.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    path: String,
+    line: u32,
+    column: u32,
+    last: u32,
+}
+
+/// The systems that belong to testing one.
+#[derive(Debug, Deserialize)]
+pub(crate) struct TestSystems {
+    status: String,
+    #[serde(default)]
+    pub(crate) systems: Vec<TestSystem>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct TestSystem {
+    pub(crate) name: String,
+    #[serde(default)]
+    files: Vec<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct ToldTest {
+    status: String,
+    #[serde(default)]
+    microseconds: u64,
+    #[serde(default)]
+    passed: u64,
+    #[serde(default)]
+    assertions: Vec<AssertionResult>,
+    failure: Option<ToldFailure>,
+    #[serde(skip)]
+    output: String,
+}
+
+/// The most characters of a test's output that are told.
+const OUTPUT: usize = 2_000;
+
+impl TestRun {
+    /// The run, which took `duration`, with its counts, and what did not pass in front.
+    pub(crate) fn finished(mut self, duration: Duration) -> Self {
+        self.tests.sort_by_key(|test| test.status == "passed");
+        for test in &self.tests {
+            *self.counts.entry(test.status.clone()).or_default() += 1;
+        }
+        self.duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        self
+    }
+}
+
+impl TestSystems {
+    /// The systems that testing `name` needs; none if ASDF does not know it.
+    pub(crate) fn find(context: &Context<'_>, name: &str, control: &Control) -> Result<Option<Self>, Error> {
+        let (told, _): (Self, _) =
+            context.ask_on(Lane::Work, "test-systems", vec![name.to_owned()], control)?;
+        Ok((told.status == "found").then_some(told))
+    }
+
+    /// The tests of recognised frameworks that belong to the systems: their names' packages are those of the files.
+    pub(crate) fn tests(&self, context: &Context<'_>, control: &Control) -> Result<Vec<KnownTest>, Error> {
+        let (all, _): (Vec<KnownTest>, _) = context.ask_on(Lane::Work, "list-tests", Vec::new(), control)?;
+        let mut packages = BTreeSet::new();
+        let mut places: BTreeMap<(String, String), Place> = BTreeMap::new();
+        for path in self.systems.iter().flat_map(|system| &system.files) {
+            read_file(context, path, &mut packages, &mut places);
+        }
+        let own = |test: &KnownTest| test.package.as_ref().is_none_or(|package| packages.contains(package));
+        let mut tests: Vec<KnownTest> = all.into_iter().filter(own).collect();
+        for test in &mut tests {
+            let name = test.name.to_uppercase();
+            test.place = match &test.package {
+                Some(package) => places.get(&(package.clone(), name)).cloned(),
+                None => places.iter().find(|((_, other), _)| *other == name).map(|(_, place)| place.clone()),
+            };
+        }
+        // Parachute's tests are named by strings; RT's too. Those that no file of the systems has belong to others.
+        tests.retain(|test| test.package.is_some() || test.place.is_some());
+        Ok(tests)
+    }
+}
+
+/// Notes the packages of the file at `path`, and its top-level forms that define tests, by package and name.
+fn read_file(
+    context: &Context<'_>,
+    path: &Path,
+    packages: &mut BTreeSet<String>,
+    places: &mut BTreeMap<(String, String), Place>,
+) {
+    let Ok(octets) = std::fs::read(path) else { return };
+    let text = LispText::read(&octets, Dialect::CommonLisp, &Features::sbcl());
+    let lines = Lines::new(&octets);
+    let index = &context.index;
+    for top in text.toplevel() {
+        let Some(package) = top.package.as_deref().and_then(|name| find_package(index, name)) else {
+            continue;
+        };
+        let package = index.package_name(package).into_owned();
+        packages.insert(package.clone());
+        let Some(form) = top.form else { continue };
+        let mut elements = text.elements(form);
+        let head = match elements.next() {
+            Some(Datum::Token(head)) => text.tokens()[head].symbol(&octets).name.to_uppercase(),
+            _ => continue,
+        };
+        if !head.contains("TEST") {
+            continue;
+        }
+        // (test name …) or (test (name :suite …) …)
+        let named = match elements.next() {
+            Some(Datum::Form(inner)) => text.elements(inner).next(),
+            other => other,
+        };
+        let Some(Datum::Token(name)) = named else { continue };
+        let name = text.tokens()[name].symbol(&octets).name.trim_matches('"').to_uppercase();
+        let (line, column) = lines.position(&octets, top.span.start);
+        let last = lines.line(top.span.end.saturating_sub(1));
+        let place = Place { path: context.project.shown(path), line, column, last };
+        places.entry((package, name)).or_insert(place);
+    }
+}
+
+impl KnownTest {
+    /// Whether it is among those that the request names.
+    pub(crate) fn is_wanted(&self, request: &RunTestsRequest) -> bool {
+        let named = request.tests.is_empty()
+            || request.tests.iter().any(|wanted| {
+                let bare = wanted.rsplit(':').next().unwrap_or(wanted).trim_matches('|');
+                let whole = !wanted.contains(':')
+                    || self.test.replace("::", ":").eq_ignore_ascii_case(&wanted.replace("::", ":"))
+                    || self.package.as_deref().is_some_and(|package| {
+                        wanted.split(':').next().is_some_and(|prefix| prefix.eq_ignore_ascii_case(package))
+                    });
+                whole && self.name.eq_ignore_ascii_case(bare)
+            });
+        let touched = request.lines.as_ref().is_none_or(|lines| {
+            self.place.as_ref().is_some_and(|place| {
+                lines
+                    .iter()
+                    .any(|(path, line)| *path == place.path && (place.line..=place.last).contains(line))
+            })
+        });
+        named && touched
+    }
+
+    /// The result of a test that was not run.
+    pub(crate) fn not_run(&self) -> TestResult {
+        TestResult {
+            name: self.test.clone(),
+            framework: self.framework.clone(),
+            status: "not-run".to_owned(),
+            place: self.place.as_ref().map(|place| format!("{}:{}:{}", place.path, place.line, place.column)),
+            ..TestResult::default()
+        }
+    }
+
+    /// Runs it, for at most `allowed`.
+    ///
+    /// # Errors
+    /// The call was taken back. That the test does not end, or ends Lisp, is its result.
+    pub(crate) fn run(
+        &self,
+        context: &Context<'_>,
+        allowed: Duration,
+        control: &Control,
+    ) -> Result<TestResult, Error> {
+        let arguments = vec!["run-test".to_owned(), self.framework.clone(), self.test.clone()];
+        run(context, self.not_run(), arguments, allowed, control)
+    }
+}
+
+/// Performs `system`'s test-op, for at most `allowed`: for tests that are in no recognised framework.
+pub(crate) fn run_test_op(
+    context: &Context<'_>,
+    system: &str,
+    allowed: Duration,
+    control: &Control,
+) -> Result<TestResult, Error> {
+    let result = TestResult {
+        name: format!("test-op of {system}"),
+        framework: "asdf".to_owned(),
+        ..TestResult::default()
+    };
+    run(context, result, vec!["run-test-op".to_owned(), system.to_owned()], allowed, control)
+}
+
+fn run(
+    context: &Context<'_>,
+    mut result: TestResult,
+    arguments: Vec<String>,
+    allowed: Duration,
+    control: &Control,
+) -> Result<TestResult, Error> {
+    let is_op = result.framework == "asdf";
+    let ticket = context.lisp.submit(Lane::Work, allowed, None, move |on_lisp| {
+        on_lisp.grant(trial::PATIENCE + trial::GRACE);
+        let (question, arguments) = arguments.split_first().ok_or(CallError::Interrupted)?;
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let (mut told, answer) = trial::ask::<ToldTest>(on_lisp, allowed, question, &arguments)?;
+        told.output = answer.output;
+        if let Some(failure) = &mut told.failure {
+            failure.complete(on_lisp, "COMMON-LISP-USER");
+        }
+        Ok(told)
+    });
+    let told = match control.wait(ticket) {
+        Ok(told) => told,
+        Err(LispError::Cancelled) => return Err(LispError::Cancelled.into()),
+        Err(error) => {
+            let report = error.to_string();
+            let (status, kind) = match &error {
+                LispError::Dead { .. } => ("died", "died"),
+                LispError::DeadlinePassed { .. } => ("timed-out", "interrupted"),
+                _ => ("error", "error"),
+            };
+            result.status = status.to_owned();
+            result.ms = u64::try_from(allowed.as_millis()).unwrap_or(u64::MAX);
+            result.failure = Some(TrialFailure { kind: kind.to_owned(), report, ..TrialFailure::default() });
+            return Ok(result);
+        }
+    };
+    result.ms = told.microseconds / 1000;
+    result.passed = told.passed;
+    result.assertions = told.assertions;
+    let mut places = context.places();
+    result.failure = told.failure.map(|failure| failure.placed(&mut places, None));
+    result.output = match told.status.as_str() {
+        "passed" if !is_op => String::new(),
+        _ => told.output.chars().take(OUTPUT).collect(),
+    };
+    let silent = is_op && told.status == "passed" && told.passed == 0;
+    result.status = if silent { "done".to_owned() } else { told.status };
+    Ok(result)
+}

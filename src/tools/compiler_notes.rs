@@ -1,0 +1,53 @@
+//! The tool compiler-notes: what the compiler says of one definition.
+
+use std::fmt::Write as _;
+
+use super::arguments::SymbolName;
+use super::missing::{Found, of_error, resolve};
+use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::query::compiler_notes::{CompilerNotes, CompilerNotesRequest};
+use crate::query::control::ALLOWED;
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "compiler-notes",
+        title: "Tell what the compiler says of a definition",
+        description: "Compiles one definition of a loaded file once more, without replacing it, and lists SBCL's optimisation \
+            notes and warnings by line: what it could not optimise, and why. Runs the macros that it uses.",
+        effect: Effect::Runs,
+    };
+    Tool::new::<SymbolName, Found<CompilerNotes>>(about, notes).of_image()
+}
+
+fn notes(session: &Session, given: SymbolName, call: &Call) -> Result<Answer, Failure> {
+    let bank = session.bank()?;
+    let symbol = resolve(bank, given);
+    let request = CompilerNotesRequest { name: symbol.name, package: symbol.package };
+    let answer = match bank.compiler_notes(&request, &call.control(ALLOWED)) {
+        Ok(answer) => answer,
+        Err(error) => return of_error(bank, error, Outcome::NotFound),
+    };
+    let outcome = if answer.definitions.is_empty() { Outcome::NotFound } else { Outcome::Answered };
+    Answer::new(text(&answer), &Found::yes(answer), outcome)
+}
+
+fn text(answer: &CompilerNotes) -> String {
+    if answer.definitions.is_empty() {
+        return format!("{} is no function or macro that was loaded from a file.", answer.symbol);
+    }
+    let mut text = String::new();
+    for definition in &answer.definitions {
+        let skipped =
+            definition.skipped.as_deref().map(|why| format!(" (not compiled: {why})")).unwrap_or_default();
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}: {} {}{skipped}", definition.place, definition.kind, definition.name);
+    }
+    if answer.notes.is_empty() {
+        text.push_str("\nThe compiler says nothing.");
+    }
+    for note in &answer.notes {
+        let _ =
+            write!(text, "\n  {}: {}: {}", note.place, note.severity, note.message.replace('\n', "\n      "));
+    }
+    text
+}

@@ -1,0 +1,37 @@
+//! The tool disassemble: a function's machine code.
+
+use super::arguments::SymbolName;
+use super::missing::{Found, of_error, resolve};
+use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::query::control::ALLOWED;
+use crate::query::disassemble::{DisassembleRequest, Disassembly};
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "disassemble",
+        title: "Disassemble a function",
+        description: "Shows the machine code of a function, macro, setf function, compiler macro, or of the methods of a \
+            generic function, as SBCL disassembles it, with size and number of instructions.",
+        effect: Effect::Reads,
+    };
+    Tool::new::<SymbolName, Found<Disassembly>>(about, disassemble).of_image()
+}
+
+fn disassemble(session: &Session, given: SymbolName, call: &Call) -> Result<Answer, Failure> {
+    let bank = session.bank()?;
+    let symbol = resolve(bank, given);
+    let request = DisassembleRequest { name: symbol.name, package: symbol.package };
+    let answer = match bank.disassemble(&request, &call.control(ALLOWED)) {
+        Ok(answer) => answer,
+        Err(error) => return of_error(bank, error, Outcome::NotFound),
+    };
+    if answer.functions.is_empty() {
+        let text = format!("{} names no function.", answer.symbol);
+        return Answer::new(text, &Found::yes(answer), Outcome::NotFound);
+    }
+    let heading = answer.functions.iter().map(|function| {
+        format!("{}: {} instructions, {} bytes", function.name, function.instructions, function.bytes)
+    });
+    let text = format!("{}\n\n{}", heading.collect::<Vec<_>>().join("\n"), answer.lines.join("\n"));
+    Answer::new(text, &Found::yes(answer), Outcome::Answered)
+}

@@ -1,0 +1,175 @@
+//! The tool run-tests: a system's tests, one by one.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::arguments::Timeout;
+use super::load_system::listener;
+use super::trial::{failure_text, in_scratch};
+use super::{About, Answer, Call, Effect, Failure, Outcome, Progress, Session, Tool};
+use crate::query::control::Control;
+use crate::query::impact::ImpactRequest;
+use crate::query::lookup::DEFAULT_PACKAGE;
+use crate::query::run_tests::{RunTestsRequest, TestResult, TestRun};
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    /// The system whose tests are meant. Left out: those that are loaded.
+    #[serde(default)]
+    system: Option<String>,
+    /// The names of tests; all by default.
+    #[serde(default)]
+    tests: Vec<String>,
+    /// `diff`: only tests that reach what `git diff HEAD` says has changed.
+    #[serde(default)]
+    only_affected_by: Option<Change>,
+    /// Run them in a copy of the image that is thrown away.
+    #[serde(default)]
+    scratch: bool,
+    /// The most seconds for one test.
+    #[serde(default = "one_minute")]
+    #[schemars(range(min = 1, max = 86_400))]
+    test_timeout_seconds: u64,
+    #[serde(flatten)]
+    timeout: Timeout,
+}
+
+/// What may have changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Change {
+    /// The working tree.
+    Diff,
+}
+
+fn one_minute() -> u64 {
+    60
+}
+
+pub(super) fn tool() -> Tool {
+    let about = About {
+        name: "run-tests",
+        title: "Run tests",
+        description: "Loads a system with its tests and runs them, each by itself: FiveAM, Rove, Parachute, prove, Fiasco, \
+            lisp-unit2, RT, ptester, 1AM; else the system's test-op. Answers each test's result, time and place, and of \
+            failed assertions form, expected and actual value. A test that hangs, exits or fills the heap costs that test.",
+        effect: Effect::Runs,
+    };
+    Tool::new::<Arguments, TestRun>(about, run).of_image()
+}
+
+fn run(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+    let bank = session.bank()?;
+    let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
+    if given.system.is_none() && bank.loaded_systems().is_empty() {
+        return Err(Failure::Arguments("No system is loaded: name one with \"system\".".to_owned()));
+    }
+    if given.scratch {
+        let arguments = json!({
+            "system": given.system, "tests": given.tests, "only_affected_by": given.only_affected_by,
+            "test_timeout_seconds": given.test_timeout_seconds,
+        });
+        return in_scratch(session, "run-tests", arguments, &control, call);
+    }
+    let mut request = RunTestsRequest {
+        system: given.system,
+        tests: given.tests,
+        lines: None,
+        each: Duration::from_secs(given.test_timeout_seconds),
+    };
+    if given.only_affected_by.is_some() {
+        // What the tests use is known when they are loaded.
+        let none = RunTestsRequest { lines: Some(Vec::new()), ..request.clone() };
+        let loaded = bank.run_tests(&none, &control, Some(listener(call)), |_, _, _| ())?;
+        if loaded.not_loaded.is_some() {
+            return answer(&loaded);
+        }
+        request.lines = Some(affected(session, &control)?);
+    }
+    let told = call.clone();
+    let run = bank.run_tests(&request, &control, Some(listener(call)), move |name, done, total| {
+        told.report(Progress {
+            what: format!("test {name}"),
+            path: None,
+            done: done as u64,
+            total: (total > 0).then_some(total as u64),
+        });
+    })?;
+    answer(&run)
+}
+
+/// The lines that the working tree's changes reach.
+fn affected(session: &Session, control: &Control) -> Result<Vec<(String, u32)>, Failure> {
+    let request = ImpactRequest {
+        package: DEFAULT_PACKAGE.to_owned(),
+        diff: true,
+        depth: 20,
+        ..ImpactRequest::default()
+    };
+    let impact = session.bank()?.impact(&request, control)?;
+    let used = [&impact.tests, &impact.users, &impact.made_by_macros];
+    let places = used.into_iter().flatten().filter_map(|affected| affected.place.as_deref());
+    let changed = impact.changed.iter().filter_map(|touched| touched.place.as_deref());
+    Ok(places.chain(changed).filter_map(file_and_line).collect())
+}
+
+/// The file and the line of `file:line:column`.
+fn file_and_line(place: &str) -> Option<(String, u32)> {
+    let mut parts = place.rsplitn(3, ':');
+    let (_, line, file) = (parts.next()?, parts.next()?, parts.next()?);
+    Some((file.to_owned(), line.parse().ok()?))
+}
+
+fn answer(run: &TestRun) -> Result<Answer, Failure> {
+    let good = ["passed", "skipped", "done"];
+    let all_passed =
+        run.not_loaded.is_none() && run.tests.iter().all(|test| good.contains(&test.status.as_str()));
+    let outcome = if all_passed { Outcome::Answered } else { Outcome::Failed };
+    Answer::new(text(run), run, outcome)
+}
+
+fn text(run: &TestRun) -> String {
+    if let Some(why) = &run.not_loaded {
+        return why.clone();
+    }
+    if run.tests.is_empty() {
+        return format!("No tests were run. Systems: {}", run.systems.join(", "));
+    }
+    let counts: Vec<String> = run.counts.iter().map(|(status, count)| format!("{count} {status}")).collect();
+    let mut text = format!("{} ({} ms)\n", counts.join(", "), run.duration_ms);
+    for test in &run.tests {
+        text.push_str(&test_text(test));
+    }
+    text
+}
+
+fn test_text(test: &TestResult) -> String {
+    let place = test.place.as_deref().map(|place| format!("{place}: ")).unwrap_or_default();
+    let passed = if test.passed > 0 { format!(", {} assertions passed", test.passed) } else { String::new() };
+    let mut text = format!("\n  {place}{} {} ({} ms{passed})", test.name, test.status, test.ms);
+    for assertion in &test.assertions {
+        let parts =
+            [("", &assertion.form), ("expected ", &assertion.expected), ("actual ", &assertion.actual)];
+        for (what, value) in parts {
+            if let Some(value) = value {
+                // Writing to a string cannot fail.
+                let _ = write!(text, "\n      {what}{}", value.replace('\n', "\n        "));
+            }
+        }
+        if let (Some(message), None) = (&assertion.message, &assertion.actual) {
+            let _ = write!(text, "\n      {}", message.replace('\n', "\n        "));
+        }
+    }
+    if let Some(failure) = &test.failure {
+        let _ = write!(text, "\n      {}", failure_text(failure).replace('\n', "\n      "));
+    }
+    if !test.output.is_empty() {
+        let _ =
+            write!(text, "\n      Output:\n        {}", test.output.trim_end().replace('\n', "\n        "));
+    }
+    text
+}
