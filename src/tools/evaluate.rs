@@ -20,7 +20,7 @@ struct Arguments {
     /// The package to read and print them in.
     #[serde(default = "default_package")]
     package: String,
-    /// Evaluate in a copy of the image that is thrown away afterwards.
+    /// Evaluate in a copy of the image that is thrown away.
     #[serde(default)]
     scratch: bool,
     #[serde(flatten)]
@@ -42,10 +42,9 @@ pub(super) fn tool() -> Tool {
     let about = About {
         name: "evaluate",
         title: "Evaluate Lisp forms",
-        description: "Reads and evaluates Lisp forms in the image, in order. Answers all values of the last, what was \
-            printed, and warnings with their places; of an error the condition, its report, the restarts, and a \
-            backtrace of the user's frames with places and local variables. Values have handles that inspect takes. \
-            Definitions stay, unless scratch is true. Only if the server was started with --allow-eval.",
+        description: "Evaluates Lisp forms in the image, in order. Answers all values of the last, output, and warnings with \
+            places; of an error the condition, its report, restarts, and a backtrace of the user's frames with places and \
+            local variables. Values have handles for inspect. Needs a server started with --allow-eval.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, Shape>(about, evaluate).needs(Permission::Eval).of_image()

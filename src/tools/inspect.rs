@@ -20,7 +20,7 @@ struct Arguments {
     /// Or a handle that evaluate or inspect gave.
     #[serde(default)]
     handle: String,
-    /// Which part of it: the `path` of a part in an earlier answer, as 2/0. Left out: itself.
+    /// Which part of it: a part's `path`, as 2/0.
     #[serde(default)]
     path: String,
     /// The package to read and print in.
@@ -44,9 +44,8 @@ pub(super) fn tool() -> Tool {
     let about = About {
         name: "inspect",
         title: "Inspect an object",
-        description: "Shows what an object is made of: type, printed form, and its parts (elements, keys and values, \
-            slots, closed-over values, …), each with a path that leads on. The object is the value of an expression, or \
-            what a handle of evaluate stands for. Only if the server was started with --allow-eval.",
+        description: "Shows what an object is made of: type, printed form, and parts (elements, keys and values, slots, \
+            closed-over values), each with a path that leads on. Needs a server started with --allow-eval.",
         effect: Effect::Runs,
     };
     Tool::new::<Arguments, Listed>(about, inspect).needs(Permission::Eval).of_image().turns_pages()

@@ -26,6 +26,7 @@ struct Arguments {
     tests: Vec<String>,
     /// `diff`: only tests that reach what `git diff HEAD` says has changed.
     #[serde(default)]
+    #[schemars(with = "String", extend("enum" = ["diff"]))]
     only_affected_by: Option<Change>,
     /// Run them in a copy of the image that is thrown away.
     #[serde(default)]

@@ -18,8 +18,9 @@ pub(super) fn input<T: JsonSchema>() -> Map<String, Value> {
     }
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
         for property in properties.values_mut().filter_map(Value::as_object_mut) {
-            // What may be left out is null for nobody.
-            property.retain(|key, value| key != "default" || !value.is_null());
+            // Nothing, no and none are what is meant by leaving out.
+            let is_nothing = |value: &Value| value.is_null() || value == &json!("") || value == &json!([]);
+            property.retain(|key, value| key != "default" || !is_nothing(value));
         }
     }
     // Structures that are flattened into others cannot say it themselves.
@@ -290,7 +291,7 @@ mod tests {
         let names = json!(["One", "Other"]);
         let expected = json!({
             "choice": { "description": "Which.", "type": "string", "enum": names },
-            "some": { "type": "array", "items": { "type": "string", "enum": names }, "default": [] },
+            "some": { "type": "array", "items": { "type": "string", "enum": names } },
             "other": { "type": "string" },
         });
         assert_eq!(input::<Given>()["properties"], expected);
