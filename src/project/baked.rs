@@ -57,8 +57,8 @@ impl BakedNames {
         let wanted = hash(name);
         let start = self.rows.partition_point(|row| word(row) < wanted);
         let rows =
-            self.rows.get(start..).unwrap_or_default().iter().take_while(move |row| word(*row) == wanted);
-        let rows = rows.filter(move |row| !toplevel || short(*row, 12) == 1);
+            self.rows.get(start..).unwrap_or_default().iter().take_while(move |row| word(row) == wanted);
+        let rows = rows.filter(move |row| !toplevel || short(row, 12) == 1);
         rows.filter_map(|row| self.files.get(short(row, 8) as usize)?.as_ref())
     }
 

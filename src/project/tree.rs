@@ -91,7 +91,12 @@ impl Walk {
                 for name in IGNORE_FILES {
                     let path = folder.join(name);
                     let stamp = Stamp::of_path(&path);
-                    walk.watched.push((path, stamp));
+                    // One that comes into this folder shows in the folder's stamp.
+                    let elsewhere =
+                        path.parent().is_some_and(|parent| parent != folder && folder.join(".git").exists());
+                    if stamp.is_some() || elsewhere {
+                        walk.watched.push((path, stamp));
+                    }
                 }
                 walk.folders.insert(folder);
             } else if kind.is_file() && may_be_lisp(entry.path()) {
@@ -227,6 +232,32 @@ mod tests {
         assert_eq!(names, ["a.lisp", "src/b.cl", "src/inc.txt", "src/systems/own.lisp"]);
         assert!(walk.owns(&root) && walk.owns(&root.join("src")) && !walk.owns(&root.join("vendor")));
         assert!(!walk.is_current(), "what changed a moment ago may change again unseen");
+    }
+
+    #[test]
+    fn a_walk_knows_when_another_would_find_something_else() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        fs::create_dir_all(root.join("src")).unwrap();
+        fs::create_dir_all(root.join(".git/info")).unwrap();
+        let settled = || loop {
+            let walk = Walk::new(&root);
+            if walk.is_current() {
+                return walk;
+            }
+        };
+        for (file, text) in [
+            ("src/.gitignore", "x/\n"),
+            ("src/.gitignore", "other/\n"),
+            (".git/info/exclude", "x/\n"),
+            (".git/info/exclude", "other/\n"),
+            (".gitignore", "x/\n"),
+            ("src/new.lisp", ""),
+        ] {
+            let walk = settled();
+            fs::write(root.join(file), text).unwrap();
+            assert!(!walk.is_current(), "{file}");
+        }
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl Places {
     /// known here.
     pub fn find(&self, file: &str, octets: u32) -> Option<(u32, u32)> {
         let key = key(file.as_bytes(), octets);
-        let at = self.rows.binary_search_by_key(&key, |row| long(row)).ok()?;
+        let at = self.rows.binary_search_by_key(&key, long).ok()?;
         let row = self.rows.get(at)?;
         Some((short(row, 8), short(row, 12)))
     }
