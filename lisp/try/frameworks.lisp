@@ -170,13 +170,16 @@
                                               ((typep reason 'condition) :error)
                                               (t :failed))
                                 :form (its-slot result "FORM")
-                                :actual (and (is "FAILED") (its-slot result "VALUES")
-                                             (list (its-slot result "VALUES")))
                                 :message (cond (reason (report-text (if (typep reason 'condition)
                                                                         reason
                                                                         (princ-to-string reason))))
                                                ((is "FAILED")
-                                                (call-its "ROVE/CORE/RESULT" "ASSERTION-DESCRIPTION" result)))))))))
+                                                (format nil "~a~:{ ~s = ~s~}"
+                                                        (call-its "ROVE/CORE/RESULT" "ASSERTION-DESCRIPTION" result)
+                                                        (remove-if #'constantp
+                                                                   (mapcar #'list (its-slot result "ARGS")
+                                                                           (its-slot result "VALUES"))
+                                                                   :key #'first))))))))))
 
 (define-framework "rove" "ROVE"
     (:tests (loop for suite in (call-its "ROVE/CORE/SUITE/PACKAGE" "ALL-SUITES")
@@ -217,9 +220,17 @@
      :run (name))
   (let ((report (call-its "ORG.SHIRAKUMO.PARACHUTE" "TEST" name
                           :report (its "ORG.SHIRAKUMO.PARACHUTE" "PLAIN") :output (make-broadcast-stream))))
-    (loop for result across (coerce (call-its "ORG.SHIRAKUMO.PARACHUTE" "RESULTS" report) 'vector)
-          for assertion = (parachute-assertion result)
-          when assertion collect assertion)))
+    (let* ((results (coerce (call-its "ORG.SHIRAKUMO.PARACHUTE" "RESULTS" report) 'list))
+           (assertions (remove nil (mapcar #'parachute-assertion results))))
+      (if (and (eq (its-slot report "STATUS") :failed)
+               (notany (lambda (assertion) (eq (assertion-status assertion) :failed)) assertions))
+          ;; An error outside of any assertion fails the test itself.
+          (append assertions
+                  (list (make-assertion :status :error
+                                        :message (find-if #'stringp
+                                                          (mapcar (lambda (result) (its-slot result "DESCRIPTION"))
+                                                                  results)))))
+          assertions))))
 
 ;;; lisp-unit2
 

@@ -27,7 +27,11 @@ pub(super) fn in_scratch(
         ScratchOutcome::NotFound => Outcome::NotFound,
         ScratchOutcome::Failed => Outcome::Failed,
     };
-    Answer::new(answer.text, &answer.structured, outcome)
+    let names_handle = |line: &&str| {
+        line.strip_prefix("  (h").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let text: Vec<&str> = answer.text.lines().filter(|line| !names_handle(line)).collect();
+    Answer::new(text.join("\n"), &answer.structured, outcome)
 }
 
 /// Takes the handles out of `value`.
