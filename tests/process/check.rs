@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use steelbank::query::check::CheckRequest;
 use steelbank::query::control::Control;
 use steelbank::scratch::{Overlay, ScratchError, ScratchOutcome};
+use steelbank::tools::{Call, Permissions, Session, Tools};
 use steelbank::{ProjectSettings, Steelbank};
 
 use crate::child::in_own_process;
@@ -208,4 +209,30 @@ fn a_killed_client_leaves_no_scratch_image_behind() {
     }
     let left = fs::read_dir(folder.0.join("cache/scratch")).unwrap().count();
     assert_eq!(left, 0, "its folder was left behind");
+}
+
+#[test]
+fn code_is_tried_in_a_copy_that_is_thrown_away() {
+    in_own_process("check::code_is_tried_in_a_copy_that_is_thrown_away", || {
+        let folder = Folder::new("tried");
+        let bank = project(&folder.0);
+        assert!(bank.load_system("shop", false, &Control::new(LONG), None).unwrap().failure.is_none());
+        let session = Session::new(bank).allowing(Permissions::ALL);
+        let ask = |tool: &str, arguments: Value| {
+            let arguments = arguments.as_object().unwrap().clone();
+            Tools::all().get(tool).unwrap().call(&session, arguments, &Call::default()).unwrap()
+        };
+        let code = "(defun shop::made-there () (shop::total 1)) (shop::made-there)";
+        let tried = ask("evaluate", json!({ "code": code, "scratch": true }));
+        assert_eq!(tried.structured["values"][0]["text"], "(1 1)", "{}", tried.text);
+        assert!(
+            !tried.structured.to_string().contains("handle") && !tried.text.contains("(h"),
+            "{}",
+            tried.text
+        );
+        let here = ask("evaluate", json!({ "code": "(find-symbol \"MADE-THERE\" :shop)" }));
+        assert_eq!(here.structured["values"][0]["text"], "NIL");
+        let tests = ask("run-tests", json!({ "system": "shop", "scratch": true }));
+        assert_eq!(tests.structured["tests"][0]["status"], "done", "{}", tests.text);
+    });
 }
