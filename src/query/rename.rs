@@ -12,6 +12,7 @@ mod edits;
 mod makers;
 mod parts;
 mod plan;
+mod replaced;
 mod structures;
 mod verify;
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use super::scratch::{ScratchError, ScratchNews};
 use crate::engine::deadline_after;
+use crate::project::TextState;
 use crate::project::write::{self, Replacement};
 use crate::query::Error;
 use crate::query::code_find_references::{self, Error as References};
@@ -300,7 +301,13 @@ impl Steelbank {
                 let defined = defined.definitions.iter().filter(|found| found.kind != "declaration");
                 let defined = defined
                     .map(|found| shown(&found.path, found.line.unwrap_or(0), found.column.unwrap_or(0)));
-                Ok(refs.chain(defined).collect())
+                // Text that is not loaded, or left out; what strings may mean is left where it was.
+                let text =
+                    found.text.iter().filter(|found| !found.possible && found.state != TextState::Named);
+                let text = text.flat_map(|found| {
+                    found.columns.iter().map(|&column| shown(&found.path, found.line, column))
+                });
+                Ok(refs.chain(defined).chain(text).collect())
             })
         } else {
             planned(&request.old, &request.old_name).map(|plan| {

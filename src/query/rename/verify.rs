@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use steelbank_reader::{Dialect, Features, LispText};
 
-use super::makers;
 use super::plan::{Answer, Scope};
+use super::replaced::{Renamed, plain_text};
 use crate::query::load_system::Severity;
 use steelbank_xref::{FunctionKind, Kind};
 
@@ -72,7 +71,7 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    fn text(&self, message: &str) -> String {
+    pub(super) fn text(&self, message: &str) -> String {
         let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
         format!("{} {}{line}: {message}", self.severity.name(), self.path)
     }
@@ -212,7 +211,7 @@ pub(crate) fn compare(
     let mut add = |kind, message| found.push(Difference { kind, message });
     failures(&names, before, after, &mut |message| add(DifferenceKind::Load, message));
     for (file, edit) in plan.files.iter().flat_map(|file| file.edits.iter().map(move |edit| (file, edit))) {
-        if !names.has(&edit.old) {
+        if !names.has(&edit.old) && !names.is_part(edit) {
             let message =
                 format!("{}:{}:{}: {} is not {}.", file.path, edit.line, edit.column, edit.old, plan.symbol);
             add(DifferenceKind::Edit, message);
@@ -460,163 +459,4 @@ fn changes<T: Ord>(mut before: Vec<T>, mut after: Vec<T>) -> Vec<(Change, T)> {
             changes.extend(after.next().filter(|_| order.is_gt()).map(|new| (Change::New, new)));
         }
     }
-}
-
-/// The names of a rename, and texts with them replaced.
-struct Renamed {
-    /// Whole names, printed without bars, and what they become.
-    whole: BTreeMap<String, String>,
-    old: String,
-    new: String,
-}
-
-impl Renamed {
-    fn new(plan: &Answer) -> Self {
-        let mut whole = BTreeMap::new();
-        let mut add = |symbol: &str, new: &str| {
-            let (package, _) = parts(symbol);
-            whole.insert(plain(symbol), format!("{package}{new}"));
-        };
-        add(&plan.symbol, &plan.new_name);
-        for derived in plan.derived.iter().filter(|derived| derived.renamed) {
-            add(&derived.name, &derived.new_name);
-        }
-        let symbol = plain(&plan.symbol);
-        let (_, old) = parts(&symbol);
-        Self { whole, old: old.to_owned(), new: plan.new_name.clone() }
-    }
-
-    /// Whether a printed symbol is the renamed one, before or after.
-    fn is_own(&self, symbol: &str) -> bool {
-        self.whole.iter().any(|(old, new)| old == symbol || new == symbol)
-    }
-
-    /// Whether `written`, an edit's old text, reads as one of the renamed names.
-    fn has(&self, written: &str) -> bool {
-        let read = LispText::read(written.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
-        self.whole.keys().any(|symbol| {
-            let (_, name) = parts(symbol);
-            // In a string, it stands as it is.
-            written.replace('\\', "") == name
-                || matches!(read.tokens(), [token] if token.is_named(written.as_bytes(), name))
-        })
-    }
-
-    /// A printed name of before as it must be after.
-    fn replaced_text(&self, text: &str) -> String {
-        tokens(text, |token| self.whole.get(token).cloned())
-    }
-
-    /// What a name that contains the renamed one may have become.
-    fn made(&self, text: &str) -> Option<String> {
-        let new = tokens(text, |token| {
-            let (package, name) = parts(token);
-            (!self.whole.values().any(|whole| whole == token))
-                .then(|| format!("{package}{}", makers::replaced(name, &self.old, &self.new)))
-        });
-        (new != text).then_some(new)
-    }
-
-    /// A text in which the old name and the new one, and names that contain them, are the same.
-    fn neutral_text(&self, text: &str) -> String {
-        let mut names = [&self.old, &self.new];
-        names.sort_by_key(|name| std::cmp::Reverse(name.len()));
-        let neutral = tokens(text, |token| {
-            let (package, name) = parts(token);
-            let upper = name.to_uppercase();
-            names
-                .iter()
-                .map(|part| makers::replaced(&upper, &part.to_uppercase(), "·"))
-                .find(|replaced| *replaced != upper)
-                .map(|replaced| format!("{package}{replaced}"))
-        });
-        neutral.split_whitespace().collect::<Vec<_>>().join(" ")
-    }
-
-    fn diagnostic(&self, said: &Said) -> String {
-        said.text(&self.neutral_text(&said.message))
-    }
-
-    /// How a test ended otherwise, if it did.
-    fn test(&self, before: &Tested, after: &Tested) -> Option<String> {
-        // Times and counts of random checks differ from run to run.
-        let words = |text: &str| -> Vec<String> {
-            let text = self.neutral_text(text);
-            let words = text.split(' ').filter(|word| !word.contains(|char: char| char.is_ascii_digit()));
-            words.map(str::to_owned).collect()
-        };
-        let error = |tested: &Tested| tested.error.as_deref().map(words);
-        if error(before) != error(after) {
-            let end = |tested: &Tested| tested.error.clone().unwrap_or_else(|| "without an error".to_owned());
-            return Some(format!(
-                "The test of {} ended {} before, and {} after.",
-                before.system,
-                end(before),
-                end(after)
-            ));
-        }
-        let (first, second) = (words(&before.output), words(&after.output));
-        let at = first.iter().zip(&second).take_while(|(first, second)| first == second).count();
-        (first != second).then(|| {
-            let part = |words: &[String]| words[at..(at + 12).min(words.len())].join(" ");
-            format!(
-                "The test of {} wrote \u{201c}{}\u{201d} before, and \u{201c}{}\u{201d} after.",
-                before.system,
-                part(&first),
-                part(&second)
-            )
-        })
-    }
-}
-
-/// The package with its colons, and the name.
-fn parts(symbol: &str) -> (&str, &str) {
-    match symbol.rfind(':') {
-        Some(at) if at + 1 < symbol.len() => symbol.split_at(at + 1),
-        _ => ("", symbol),
-    }
-}
-
-/// A printed symbol without bars and escapes.
-fn plain(symbol: &str) -> String {
-    symbol.replace(['|', '\\'], "")
-}
-
-/// A printed name without bars, and without the numbers of symbols that were made up.
-fn plain_text(text: &str) -> String {
-    tokens(text, |_| None)
-}
-
-/// `text` with each token, without its bars, replaced by what `replace` makes of it. Symbols without a package lose the number at
-/// their end.
-fn tokens(text: &str, replace: impl Fn(&str) -> Option<String>) -> String {
-    let mut made = String::with_capacity(text.len());
-    let mut token = String::new();
-    let mut barred = false;
-    let finish = |token: &mut String, made: &mut String| {
-        if token.is_empty() {
-            return;
-        }
-        match replace(token) {
-            Some(new) => made.push_str(&new),
-            None if token.starts_with("#:") => {
-                made.push_str(token.trim_end_matches(|char: char| char.is_ascii_digit()));
-            }
-            None => made.push_str(token),
-        }
-        token.clear();
-    };
-    for char in text.chars() {
-        match char {
-            '|' => barred = !barred,
-            '\\' => {}
-            _ if !barred && (char.is_whitespace() || "()'\"`,;".contains(char)) => {
-                finish(&mut token, &mut made);
-                made.push(char);
-            }
-            _ => token.push(char),
-        }
-    }
-    finish(&mut token, &mut made);
-    made
 }
