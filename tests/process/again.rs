@@ -54,7 +54,9 @@ fn comes_back(client: &mut Client) -> Value {
         assert!(response["error"].is_null(), "a question is asked again: {response}");
         let described = response["result"].clone();
         let text = described["content"][0]["text"].as_str().unwrap();
-        if text.starts_with("COMMON-LISP-USER::REMEMBERED [FUNCTION]") {
+        // The index hears of what was loaded when the load ends.
+        let mut loading = || client.call("status", json!({}))["structuredContent"]["loading"] == true;
+        if text.starts_with("COMMON-LISP-USER::REMEMBERED [FUNCTION]") && !loading() {
             return described;
         }
         if text.contains("restart-lisp") {
