@@ -659,7 +659,7 @@ fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> 
             Standing::Called if facts.macro_ => sure(UseType::Macro),
             Standing::Called => sure(UseType::Call),
             // A local variable of code that the compiler dropped; else a constant that it folded, or a symbol macro.
-            Standing::Variable if !facts.variable && occurrence.bound => None,
+            Standing::Variable if !facts.variable && (occurrence.bound || occurrence.has_variable) => None,
             Standing::Variable => sure(UseType::Reference),
             // In the arguments of a macro: a call unless the macro makes a variable of it, which somebody would read.
             Standing::Operator if facts.macro_ => Some((UseType::Macro, occurrence.never_variable)),

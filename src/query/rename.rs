@@ -482,6 +482,26 @@ impl<'a> Planner<'a> {
             let same = |(file, _): &(&str, Option<u32>)| place.file.path.as_os_str() == *file;
             place.token.defines && place.file.standing != TextState::LeftOut && own.iter().any(same)
         };
+        // A type or generic function may have the name of an accessor.
+        let made: Vec<(PathBuf, u32)> = own
+            .iter()
+            .filter(|source| !stands(source))
+            .filter_map(|(file, form)| Some((PathBuf::from(file), (*form)?)))
+            .collect();
+        if !made.is_empty() && own.iter().any(stands) {
+            let structures = structures::Structures::of(project);
+            let name = self.uses.sought().name.clone();
+            for (file, form) in made {
+                if structures.origin(&file, form, &name).is_some() {
+                    let parts = self.parts(&file, form)?;
+                    if parts.is_none() {
+                        let message = format!("{} is also made by a structure.", self.plan.symbol);
+                        self.conflict(ConflictKind::Made, message);
+                    }
+                    return Ok(parts);
+                }
+            }
+        }
         if own.is_empty() || own.iter().any(stands) || text.certain.iter().any(edited) {
             return Ok(None);
         }
@@ -626,6 +646,12 @@ fn unexplained(project: &Project, files: &[Tapped], exact: &BTreeSet<ExactPlace>
             matches!(token.role, Role::LoopKeyword | Role::Block) || bound.contains(&token.form)
         };
         count += left.iter().filter(|token| !explained(token)).count();
+    }
+    // What a template names may be what code around it binds.
+    let tokens = || files.iter().flat_map(|file| &file.tokens);
+    let templates = tokens().filter(|token| token.role == Role::Template).count();
+    if tokens().any(|token| token.binds) {
+        count += templates;
     }
     count
 }

@@ -42,8 +42,10 @@ const SYSTEMS: [&str; 20] = [
 const TESTS: [&str; 5] =
     ["split-sequence/tests", "parse-number/tests", "anaphora/test", "iterate/tests", "nibbles/tests"];
 
-/// Names that their library looks up by a string when it is loaded; no reader of code can know that.
-const LOOKED_UP: [&str; 1] = ["TRIVIAL-GRAY-STREAMS::STREAM-FILE-POSITION"];
+/// Names, and packages of them, that are counted and not renamed: plans for some of them break what uses them without a
+/// warning. nibbles makes names from parts in functions that its macros call, iterate compares its words by their names,
+/// and trivial-gray-streams looks names up by strings.
+const LEFT_OUT: [&str; 4] = ["TRIVIAL-GRAY-STREAMS::", "NIBBLES::", "ITERATE::", "ITERATE.TEST::"];
 
 #[test]
 fn renamed_libraries_load_and_test_as_before() {
@@ -71,7 +73,7 @@ fn rename() {
     fs::write(work.join("before.txt"), report(&bank, &work)).unwrap();
     let one_in = std::env::var("STEELBANK_RENAME_ONE_IN").map_or(1, |text| text.parse().unwrap());
     let names = renames::names(&bank, one_in);
-    let table = renames::rename_all(&bank, &names, &LOOKED_UP, &work.join("after"));
+    let table = renames::rename_all(&bank, &names, &LEFT_OUT, &work.join("after"));
     for line in table.to_string().lines() {
         println!("seen: rename: {line}");
     }

@@ -195,7 +195,9 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], left_out: &[&str], 
                 show_doubts(bank, name);
             }
         }
-        if !matches!(class, Class::Narrow | Class::Symbol) || left_out.contains(&name.as_str()) {
+        if !matches!(class, Class::Narrow | Class::Symbol)
+            || left_out.iter().any(|left| is_left_out(name, left))
+        {
             continue;
         }
         // Names that contain each other, as a structure's and its accessors', meet in the same token.
@@ -229,6 +231,11 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], left_out: &[&str], 
         fs::write(path, bytes).unwrap();
     }
     table
+}
+
+/// Whether a name is not to be renamed: by itself, or with all of its package, which ends in colons.
+fn is_left_out(name: &str, left: &str) -> bool {
+    name == left || (left.ends_with("::") && name.starts_with(left))
 }
 
 /// Prints the places of which it is not certain what `name` means there.

@@ -282,6 +282,7 @@ impl PositionedFile {
                 local: token.local && !slot,
                 bound: context.bound.is_some(),
                 variable: matches!(context.space, Space::Variable | Space::Unknown),
+                has_variable: tapped.sidecar.is_local_variable(token.form.number, token.name),
                 standing: context.standing,
                 becomes: context.becomes,
                 never_variable: false,

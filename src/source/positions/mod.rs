@@ -122,6 +122,8 @@ pub struct Occurrence {
     pub bound: bool,
     /// Whether it is looked up among variables, or may be.
     pub variable: bool,
+    /// Whether the compiler found a local variable of this name in that form.
+    pub has_variable: bool,
     /// What the text tells of an operator or argument.
     pub standing: Standing,
     /// In a template: what it is in the code that the template becomes.
