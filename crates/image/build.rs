@@ -2,6 +2,7 @@
 //! into an index, and prepares what feature `embedded` puts into a program. SBCL itself was built by `bootstrap`.
 
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,6 +25,9 @@ fn main() -> Result<()> {
     list(&out, &image, &contribs)?;
     println!("cargo::rustc-env=STEELBANK_BUILT_IMAGE={}", image.display());
     println!("cargo::rustc-env=STEELBANK_BUILT_SBCL={}", sbcl.display());
+    let mut contents = DefaultHasher::new();
+    fs::read(image.join("steelbank.core"))?.hash(&mut contents);
+    println!("cargo::rustc-env=STEELBANK_BUILT_CORE={:016x}", contents.finish());
     Ok(())
 }
 

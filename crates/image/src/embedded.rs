@@ -8,6 +8,8 @@ std::arch::global_asm!(
     ".balign 32768",
     ".globl steelbank_embedded_core",
     "steelbank_embedded_core:",
+    // The compiler sees only this text: without a word that changes with the core, it would keep the old one.
+    concat!("# core ", env!("STEELBANK_BUILT_CORE")),
     concat!(".incbin \"", env!("STEELBANK_BUILT_IMAGE"), "/steelbank.core\""),
     ".popsection",
     options(raw),
