@@ -17,7 +17,8 @@
                        "dynamic_space_octets" (sb-ext:dynamic-space-size)
                        "dynamic_space_used_octets" (sb-kernel:dynamic-usage)
                        "threads" (mapcar #'describe-thread (sb-thread:list-all-threads))
-                       "modules" (sort (mapcar #'string-downcase *modules*) #'string<)
+                       "modules" (sort (remove-duplicates (mapcar #'string-downcase *modules*) :test #'string=)
+                                       #'string<)
                        "background_output" (let ((text (output-text *background-output*)))
                                              (and (plusp (length text)) (copy-seq text))))))
 

@@ -63,6 +63,12 @@
   (let ((session *load-session*)
         (fasl (first (asdf:input-files operation component))))
     (flet ((load-fasl () (funcall function operation component)))
+      ;; The cache outlives its sources.
+      (when (and session
+                 (in-cache-p fasl)
+                 (typep component 'asdf:cl-source-file)
+                 (not (uiop:file-exists-p (asdf:component-pathname component))))
+        (error 'no-such-file :pathname (asdf:component-pathname component)))
       (cond ((null session)
              (load-fasl))
             ((not (and (in-cache-p fasl) (typep component 'asdf:cl-source-file)))

@@ -176,6 +176,8 @@ impl Matcher {
 impl Question for AproposRequest {
     type Answer = AproposAnswer;
 
+    const REPEATABLE: bool = true;
+
     fn answer(&self, context: &Context<'_>, control: &Control) -> Result<AproposAnswer, Error> {
         if let Some(kind) = self.kinds.iter().find(|kind| !KINDS.contains(&kind.as_str())) {
             return Err(AproposError::Kind { kind: kind.clone() }.into());

@@ -354,6 +354,8 @@ fn missing(asked: Asked, status: LookupStatus) -> DescribeSymbolAnswer {
 impl Question for DescribeSymbolRequest {
     type Answer = DescribeSymbolAnswer;
 
+    const REPEATABLE: bool = true;
+
     fn answer(&self, context: &Context<'_>, control: &Control) -> Result<DescribeSymbolAnswer, Error> {
         let index = &context.index;
         let lookup = Lookup::new(index, &self.name, &self.package)?;

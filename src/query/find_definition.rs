@@ -204,6 +204,8 @@ impl Request {
 impl Question for Request {
     type Answer = Answer;
 
+    const REPEATABLE: bool = true;
+
     fn answer(&self, context: &Context<'_>, control: &Control) -> Result<Answer, super::Error> {
         let resolved = resolve(&context.index, context.project, &self.name, &self.package)?;
         let image = ImageDefinitions::ask(context, &resolved.sought, control)?;

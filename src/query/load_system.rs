@@ -6,6 +6,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::nearest;
+
 /// How a load ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -407,23 +409,11 @@ impl LoadAnswer {
     }
 }
 
-/// Whether one name may be a slip of the pen for the other: at most two letters differ, or one holds the other.
+/// Whether one name may be a slip of the pen for the other: few letters differ, or one holds the other.
 fn is_alike(name: &str, given: &str) -> bool {
     let (name, given) = (name.to_lowercase(), given.to_lowercase());
-    if given.len() > 2 && (name.contains(&given) || given.contains(&name)) {
-        return true;
-    }
-    let (name, given): (Vec<char>, Vec<char>) = (name.chars().collect(), given.chars().collect());
-    let mut row: Vec<usize> = (0..=given.len()).collect();
-    for (i, left) in name.iter().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, right) in given.iter().enumerate() {
-            let changed = diagonal + usize::from(left != right);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row.last().is_some_and(|&distance| distance <= 2.min(given.len() / 3))
+    given.len() > 2 && (name.contains(&given) || given.contains(&name))
+        || !nearest::among(&given, [name.as_str()]).is_empty()
 }
 
 /// A piece of news while a system loads.

@@ -146,6 +146,8 @@ fn is_use(counted: &Counted) -> bool {
 impl Question for PackageInfoRequest {
     type Answer = PackageInfoAnswer;
 
+    const REPEATABLE: bool = true;
+
     fn answer(&self, context: &Context<'_>, control: &Control) -> Result<PackageInfoAnswer, Error> {
         let index = &context.index;
         let name = match find_package(index, &self.package) {

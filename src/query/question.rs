@@ -19,6 +19,9 @@ pub trait Question {
     /// What it gets. What does not exist is an answer wherever the answer's type can say so.
     type Answer;
 
+    /// Whether asking twice is as good as asking once: it runs nobody's code.
+    const REPEATABLE: bool = false;
+
     /// The answer. Waits for Lisp no longer than `control` allows; many answers need no Lisp.
     ///
     /// # Errors

@@ -1,6 +1,9 @@
 //! The questions about the image that need nothing but a [`Context`].
 
+use std::time::Duration;
+
 use super::Steelbank;
+use crate::engine::{FaultKind, LispError};
 use crate::query::Error;
 use crate::query::apropos::{AproposAnswer, AproposRequest};
 use crate::query::compiler_notes::{CompilerNotes, CompilerNotesRequest};
@@ -10,6 +13,11 @@ use crate::query::disassemble::{DisassembleRequest, Disassembly};
 use crate::query::macroexpand::{MacroexpandAnswer, MacroexpandRequest};
 use crate::query::package_info::{PackageInfoAnswer, PackageInfoRequest};
 use crate::query::question::Question;
+
+/// How often a question is asked again that found the heap full.
+const RETRIES: usize = 2;
+/// How long it waits before, so that whoever fills it comes to its end.
+const PAUSE: Duration = Duration::from_millis(200);
 
 impl Steelbank {
     /// What questions are asked of, as it is now.
@@ -29,6 +37,16 @@ impl Steelbank {
     /// # Errors
     /// What is asked for cannot be read, Lisp cannot answer, or the question was called off.
     pub fn ask<Q: Question>(&self, question: &Q, control: &Control) -> Result<Q::Answer, Error> {
+        // What fills the heap is another's work, as a rule: it ends with the same fault when it allocates next.
+        for _ in 0..(if Q::REPEATABLE { RETRIES } else { 0 }) {
+            match question.answer(&self.context(), control) {
+                Err(Error::Lisp(LispError::Fault(fault))) if fault.kind == FaultKind::HeapExhausted => {
+                    control.check()?;
+                    std::thread::sleep(PAUSE);
+                }
+                outcome => return outcome,
+            }
+        }
         question.answer(&self.context(), control)
     }
 

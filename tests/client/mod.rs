@@ -97,6 +97,12 @@ impl Client {
         Some(message)
     }
 
+    /// Sends nothing more, and reads until the server, and whoever else has its stream, is gone.
+    pub(crate) fn leave(mut self) {
+        self.input = Box::new(std::io::sink());
+        while self.read().is_some() {}
+    }
+
     /// Waits for the response to a request. Others that come first are kept.
     pub(crate) fn response(&mut self, id: u64) -> Value {
         loop {

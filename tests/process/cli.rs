@@ -135,6 +135,9 @@ fn doctor_checks_what_it_is_made_of() {
     assert!(json["checks"].as_array().unwrap().iter().all(|check| check["holds"] == true), "{json}");
     assert!(json["records"].as_u64().unwrap() > 400_000);
     assert_ne!(json["engine"]["state"], "dead");
+    let modules = json["modules"].as_array().unwrap();
+    assert!(modules.iter().any(|module| module == "asdf"));
+    assert!(modules.windows(2).all(|pair| pair[0] != pair[1]), "{json}");
 }
 
 #[test]

@@ -67,3 +67,39 @@ fn edits_within_a_second_are_seen_by_the_next_process() {
     let (answer, _) = load();
     assert_eq!((answer["status"].as_str(), compiled(&answer)), (Some("loaded"), 0), "{answer}");
 }
+
+#[test]
+fn a_source_that_is_gone_is_not_loaded_from_its_fasl() {
+    let folder = Folder::new("gone");
+    let root = folder.0.join("project");
+    fs::create_dir_all(&root).unwrap();
+    fs::write(
+        root.join("gone.asd"),
+        "(defsystem \"gone\" :serial t :components ((:file \"stays\") (:file \"goes\")))",
+    )
+    .unwrap();
+    fs::write(root.join("stays.lisp"), "(defun cl-user::stays () 1)\n").unwrap();
+    fs::write(root.join("goes.lisp"), "(defun cl-user::goes () (cl-user::stays))\n").unwrap();
+    let load = |system: &str| -> (Value, Option<i32>) {
+        let output = Command::new(STEELBANK)
+            .args(["--no-userinit", "load-system", system, "--json"])
+            .current_dir(&root)
+            .env("STEELBANK_CACHE", folder.0.join("cache"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        (serde_json::from_slice(&output.stdout).unwrap(), output.status.code())
+    };
+    assert_eq!(load("gone").1, Some(0));
+    fs::remove_file(root.join("goes.lisp")).unwrap();
+    for _ in 0..2 {
+        let (answer, code) = load("gone");
+        assert_eq!((answer["status"].as_str(), code), (Some("failed"), Some(3)), "{answer}");
+        let failure = &answer["failure"];
+        assert_eq!(failure["kind"], "file", "{answer}");
+        assert!(failure["message"].as_str().unwrap().contains("goes.lisp"), "{answer}");
+    }
+    // Whoever has two letters the wrong way round is told.
+    let (answer, _) = load("goen");
+    assert_eq!(answer["failure"]["try"][0], "Did you mean gone?", "{answer}");
+}

@@ -90,7 +90,7 @@ fn leave(command: Command, mut input: impl std::io::Write + Send + 'static, mut 
 
 #[test]
 fn signals_end_the_server() {
-    for (name, number) in [("INT", 2), ("TERM", 15)] {
+    for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1), ("ABRT", 6)] {
         let (child, mut client) = serve(server(), Streams::Pipes);
         client.initialize();
         client.text("describe-symbol", json!({ "name": "cl:car" }));
@@ -392,4 +392,20 @@ fn a_server_whose_client_leaves_during_a_load_ends() {
         drop(client);
         assert_eq!(ends(child).code(), Some(0));
     }
+}
+
+#[test]
+fn children_of_lisp_do_not_hold_the_clients_streams() {
+    let folder = Folder::new("children");
+    let code = "(ignore-errors (sb-ext:run-program \"/bin/sleep\" '(\"40\") :wait nil))
+        (when (zerop (sb-alien:alien-funcall (sb-alien:extern-alien \"fork\" (function sb-alien:int))))
+          (sb-alien:alien-funcall (sb-alien:extern-alien \"sleep\" (function sb-alien:unsigned-int sb-alien:unsigned-int)) 40)
+          (sb-alien:alien-funcall (sb-alien:extern-alien \"raise\" (function sb-alien:int sb-alien:int)) 9))";
+    let (child, mut client) = serve(server_over(&folder, "steelbank-forks", code), Streams::Pipes);
+    client.initialize();
+    client.call("load-system", json!({ "system": "steelbank-forks", "timeout_seconds": 20 }));
+    let begun = std::time::Instant::now();
+    client.leave();
+    assert!(begun.elapsed() < std::time::Duration::from_secs(20), "a child keeps the stream open");
+    assert_eq!(ends(child).code(), Some(0));
 }
