@@ -126,7 +126,7 @@ impl Renamed {
 }
 
 /// The package with its colons, and the name.
-fn parts(symbol: &str) -> (&str, &str) {
+pub(super) fn parts(symbol: &str) -> (&str, &str) {
     match symbol.rfind(':') {
         Some(at) if at + 1 < symbol.len() => symbol.split_at(at + 1),
         _ => ("", symbol),

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Answer, Scope};
-use super::replaced::{Renamed, plain_text};
+use super::replaced::{Renamed, parts, plain_text};
 use crate::query::load_system::Severity;
 use steelbank_xref::{FunctionKind, Kind};
 
@@ -391,7 +391,11 @@ fn symbols(names: &Renamed, before: &Traces, after: &Traces) -> Vec<String> {
     };
     // Locals may keep the old name, and so may words of LOOP. Other names come and go with what the compiler keeps.
     let other = |line: &(String, String, bool)| {
-        line.2 || (!names.is_own(&line.1) && names.neutral_text(&line.1) != line.1)
+        line.2
+            || (!names.is_own(&line.1) && {
+                let (_, name) = parts(&line.1);
+                names.neutral_text(name) != name
+            })
     };
     let expected = before.symbols.iter().map(|symbol| line(symbol, &|text| names.replaced_text(text)));
     let found = after.symbols.iter().map(|symbol| line(symbol, &plain_text));
