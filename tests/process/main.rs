@@ -29,4 +29,5 @@ mod second;
 mod serve;
 mod setup;
 mod snapshot;
+mod tasks;
 mod traps;

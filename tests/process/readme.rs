@@ -1,5 +1,5 @@
-//! README's examples are what the program prints, and its picture shows one of them. They run in a copy of
-//! examples/shop. `STEELBANK_BLESS=1` writes what the program prints into README and the picture.
+//! README's examples are what the program prints, and its pictures show two of them. They run in a copy of
+//! examples/shop. `STEELBANK_BLESS=1` writes what the program prints into README and the pictures.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -40,15 +40,19 @@ fn examples_are_what_the_program_prints() {
         }
     }
     assert!(commands >= 3, "README has no examples");
+    let graph = fs::read_to_string(project.join("price.svg")).expect("README's example draws price.svg");
     let picture = root().join("docs/session.svg");
+    let graph_picture = root().join("docs/call-graph.svg");
     let drawn = draw(&first_example(&now));
     if std::env::var_os("STEELBANK_BLESS").is_some() {
         fs::write(&readme, &now).unwrap();
         fs::create_dir_all(picture.parent().unwrap()).unwrap();
         fs::write(&picture, &drawn).unwrap();
+        fs::write(&graph_picture, &graph).unwrap();
     }
     assert_eq!(now, text, "README's examples are not what the program prints: STEELBANK_BLESS=1 writes them");
     assert_eq!(fs::read_to_string(&picture).unwrap(), drawn, "docs/session.svg shows another session");
+    assert_eq!(fs::read_to_string(&graph_picture).unwrap(), graph, "docs/call-graph.svg is another graph");
 }
 
 fn root() -> &'static Path {

@@ -1,6 +1,7 @@
 //! The MCP server's tools from the shell: `tools` lists them, `call` calls one.
 
 use std::io::Read;
+use std::path::Path;
 
 use clap::Args;
 use serde_json::{Map, Value};
@@ -91,6 +92,28 @@ pub(super) fn call(
     let answer = followed(tool, &session, arguments)?;
     let exit = told(shell, &answer, json)?;
     // The answer is right for what was loaded; what was not may hold more.
+    Ok(if complete { exit } else { Exit::Engine })
+}
+
+/// Calls a tool whose answer's text is a drawing, and writes that to `file`.
+pub(super) fn drawn(
+    shell: &Shell,
+    tool: &Tool,
+    arguments: Map<String, Value>,
+    file: &Path,
+    json: bool,
+) -> Result<Exit, Trouble> {
+    let (session, complete) = shell.loaded_session()?;
+    let mut answer = followed(tool, &session, arguments)?;
+    if answer.outcome == Outcome::Answered {
+        std::fs::write(file, &answer.text).map_err(|error| Trouble {
+            exit: Exit::Engine,
+            message: format!("{} cannot be written: {error}.", file.display()),
+        })?;
+        answer.text = format!("Drawn into {}.", file.display());
+        answer.shown = None;
+    }
+    let exit = told(shell, &answer, json)?;
     Ok(if complete { exit } else { Exit::Engine })
 }
 

@@ -1,5 +1,7 @@
 //! A subcommand for each tool, made from the tool's schema: what must be given comes by position, the rest are options.
 
+use std::path::PathBuf;
+
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Map, Value};
@@ -54,13 +56,24 @@ fn with_arguments(tool: Option<&'static Tool>, command: Command) -> Command {
             *required || *name != "system" || BY_POSITION.contains(&(tool.name(), *name))
         })
         .filter_map(|(name, required)| Some(argument(tool, name, properties?.get(name)?, required)));
-    command.args(arguments).args(denied).arg(
+    let drawn = (tool.name() == "call-graph").then(|| {
+        Arg::new(SVG)
+            .long("svg")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .conflicts_with("format")
+            .help("Draw it into a file")
+    });
+    command.args(arguments).args(denied).args(drawn).arg(
         Arg::new(JSON).long("json").action(ArgAction::SetTrue).help("Print the structured answer as JSON"),
     )
 }
 
 /// The option that every tool's subcommand has.
 pub(super) const JSON: &str = "json";
+
+/// The option that draws a call graph into a file.
+pub(super) const SVG: &str = "svg";
 
 fn argument(tool: &Tool, name: &'static str, property: &'static Value, required: bool) -> Arg {
     let text = |key: &str| property.get(key).and_then(Value::as_str);

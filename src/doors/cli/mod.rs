@@ -267,7 +267,12 @@ impl Shell {
                 let answer = call::followed(tool, &session, arguments)?;
                 return call::told(self, &answer, matches.get_flag(commands::JSON));
             }
-            return call::call(self, tool, arguments, matches.get_flag(commands::JSON));
+            let json = matches.get_flag(commands::JSON);
+            if let Ok(Some(file)) = matches.try_get_one::<PathBuf>(commands::SVG) {
+                arguments.insert("format".to_owned(), "svg".into());
+                return call::drawn(self, tool, arguments, file, json);
+            }
+            return call::call(self, tool, arguments, json);
         }
         match Command::from_arg_matches(matches).map_err(|error| wrong_usage(&error))? {
             Command::Index(command) => command.run(self),

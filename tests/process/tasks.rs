@@ -1,0 +1,60 @@
+//! The tasks of examples/tasks, done by an MCP client: so many calls, and so many tokens at most.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::fixtures::lisp_libraries;
+use crate::program::{Folder, STEELBANK, Streams, ends, serve};
+use crate::renames::copy;
+
+/// Tasks, and how many calls each may take.
+const CALLS: [(&str, usize); 5] = [
+    ("dead-code", 1),
+    ("impact-of-a-macro", 1),
+    ("signature-change", 2),
+    ("module-overview", 2),
+    ("rename", 1),
+];
+
+#[test]
+fn tasks_take_few_calls_and_tokens() {
+    let folder = Folder::new("tasks");
+    let project = folder.0.join("cl-ppcre");
+    copy(&lisp_libraries().join("cl-ppcre"), &project);
+    let mut command = Command::new(STEELBANK);
+    command
+        .args(["--no-userinit", "--no-snapshot", "--project"])
+        .arg(&project)
+        .args(["serve", "--allow-edits"])
+        .env("STEELBANK_CACHE", folder.0.join("cache"))
+        .env("CL_SOURCE_REGISTRY", format!("{}//", lisp_libraries().display()));
+    let (child, mut client) = serve(command, Streams::Pipes);
+    client.initialize();
+    client.text("load-system", json!({ "system": "cl-ppcre" }));
+    for (name, most_calls) in CALLS {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("examples/tasks/{name}.json"));
+        let task: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        let calls = task["calls"].as_array().unwrap();
+        assert!(calls.len() <= most_calls, "{name}");
+        let mut tokens = 0;
+        for call in calls {
+            let result = client.call(call["tool"].as_str().unwrap(), call["arguments"].clone());
+            assert_eq!(result["isError"], false, "{name}: {result}");
+            let answer = result["structuredContent"].to_string();
+            for told in call["tells"].as_array().unwrap() {
+                assert!(answer.contains(told.as_str().unwrap()), "{name}: no {told} in {answer}");
+            }
+            tokens += answer.chars().count() / 4;
+        }
+        println!("{name}: {} calls, {tokens} tokens", calls.len());
+        assert!(tokens <= task["most_tokens"].as_u64().unwrap() as usize, "{name}: {tokens} tokens");
+    }
+    // The renamed library loads, and its text does not have the old name any more.
+    let text = fs::read_to_string(project.join("regex-class-util.lisp")).unwrap();
+    assert!(text.contains("(regex-total-length") && !text.contains("(regex-length"), "{text}");
+    drop(client);
+    assert_eq!(ends(child).code(), Some(0));
+}
