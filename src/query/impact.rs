@@ -12,11 +12,11 @@ use steelbank_text::kind::Kind as Defined;
 use steelbank_xref::Kind;
 
 use super::Error;
-use super::code_find_references::UseType;
+use super::code_find_references::{UseType, missing, not_found};
 use super::context::Context;
 use super::control::Control;
 use super::graph::{Node, Users};
-use super::lookup::{Lookup, LookupStatus};
+use super::lookup::Lookup;
 use super::outline::{Known, files_at};
 use super::question::Question;
 use super::use_counts::is_test_path;
@@ -44,20 +44,6 @@ pub enum ImpactError {
     /// Nothing is asked about.
     #[error("Say what changes: names, paths, or diff=true.")]
     Nothing,
-    /// A name that is not found.
-    #[error("Symbol {name} not found in package {package} (status: NIL)")]
-    NoSymbol {
-        /// The name.
-        name: String,
-        /// Where it was looked up.
-        package: String,
-    },
-    /// A package that is not found.
-    #[error("Package {package} not found")]
-    NoPackage {
-        /// The package.
-        package: String,
-    },
     /// git cannot tell.
     #[error("git cannot tell what has changed: {0}")]
     Git(String),
@@ -175,11 +161,8 @@ impl ImpactRequest {
             let symbol = match lookup.found {
                 Ok((symbol, _)) => symbol,
                 Err(status) => {
-                    let package = lookup.asked.package;
-                    return Err(match status {
-                        LookupStatus::NoPackage => ImpactError::NoPackage { package }.into(),
-                        _ => ImpactError::NoSymbol { name: lookup.asked.name, package }.into(),
-                    });
+                    let unseen = missing(index, context.project, &lookup.asked, lookup.package);
+                    return Err(not_found(lookup.asked, status, unseen).into());
                 }
             };
             let home = index.symbol_package(symbol);

@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::arguments::SymbolName;
+use super::missing::{Found, Missing};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
 use crate::query::call_graph::{CallGraphAnswer, CallGraphRequest, Direction};
 use crate::query::control::ALLOWED;
-use crate::render::text;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -70,7 +70,7 @@ pub(super) fn tool() -> Tool {
             a Mermaid, Graphviz or SVG drawing. Use it to see what depends on a function.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, Drawn>(about, graph).of_image()
+    Tool::new::<Arguments, Found<Drawn>>(about, graph).of_image()
 }
 
 fn graph(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
@@ -81,14 +81,10 @@ fn graph(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fai
         depth: given.depth,
         limit: given.limit,
     };
-    let graph = session.bank()?.call_graph(&request, &call.control(ALLOWED))?;
+    let bank = session.bank()?;
+    let graph = bank.call_graph(&request, &call.control(ALLOWED))?;
     if let Some(asked) = &graph.missing {
-        let text = text::missing(asked, graph.status);
-        return Answer::new(
-            text,
-            &Drawn { graph, drawing: None, drawing_left_out: false },
-            Outcome::NotFound,
-        );
+        return Missing::new(&bank.index(), asked, graph.status, None).answer(Outcome::NotFound);
     }
     let drawing = match given.format {
         Format::Json => None,
@@ -105,7 +101,7 @@ fn graph(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fai
         drawn.graph.cycles.clear();
         drawn.drawing = drawn.drawing.filter(|_| !drawing_left_out);
     }
-    Answer::new(text, &drawn, Outcome::Answered)
+    Answer::new(text, &Found::yes(drawn), Outcome::Answered)
 }
 
 /// A picture of the graph.

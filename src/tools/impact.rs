@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::arguments::default_package;
+use super::missing::{Found, of_error};
 use super::page::{Page, Paging};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
 use crate::query::control::ALLOWED;
@@ -57,7 +58,7 @@ pub(super) fn tool() -> Tool {
             who-calls.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, Listed>(about, impact).of_image()
+    Tool::new::<Arguments, Found<Listed>>(about, impact).of_image()
 }
 
 fn impact(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
@@ -68,7 +69,11 @@ fn impact(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fa
         diff: given.diff,
         depth: given.depth,
     };
-    let mut answer = session.bank()?.impact(&request, &call.control(ALLOWED))?;
+    let bank = session.bank()?;
+    let mut answer = match bank.impact(&request, &call.control(ALLOWED)) {
+        Ok(answer) => answer,
+        Err(error) => return of_error(bank, error, Outcome::NotFound),
+    };
     let (users, mut page) = given.paging.cut(std::mem::take(&mut answer.users))?;
     answer.users = users;
     // The other lists share the room that the users leave.
@@ -79,7 +84,7 @@ fn impact(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fa
         page.cursor = Some((given.paging.offset()? + answer.users.len()).to_string());
     }
     let text = text(&answer, &page);
-    Answer::new(text, &Listed { answer, page }, Outcome::Answered)
+    Answer::new(text, &Found::yes(Listed { answer, page }), Outcome::Answered)
 }
 
 fn text(answer: &ImpactAnswer, page: &Page) -> String {

@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::missing::{Found, Missing};
 use super::page::{Page, Paging};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
 use crate::query::control::ALLOWED;
 use crate::query::counted;
-use crate::query::lookup::LookupStatus;
+use crate::query::lookup::{Asked, LookupStatus};
 use crate::query::package_info::{PackageInfo, PackageInfoAnswer, PackageInfoRequest};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -38,23 +39,22 @@ pub(super) fn tool() -> Tool {
             loaded. Use it to learn a library's interface, or before changing one.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, Listed>(about, info).of_image()
+    Tool::new::<Arguments, Found<Listed>>(about, info).of_image()
 }
 
 fn info(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
     let request = PackageInfoRequest::new(&given.package);
-    let mut answer = session.bank()?.package_info(&request, &call.control(ALLOWED))?;
+    let bank = session.bank()?;
+    let mut answer = bank.package_info(&request, &call.control(ALLOWED))?;
     let Some(package) = &mut answer.package else {
-        let text = format!("Package {} not found", given.package.to_uppercase());
-        let page = Page { total: 0, cursor: None };
-        debug_assert_eq!(answer.status, LookupStatus::NoPackage);
-        return Answer::new(text, &Listed { answer, page }, Outcome::NotFound);
+        let asked = Asked { name: String::new(), package: given.package.to_uppercase() };
+        return Missing::new(&bank.index(), &asked, LookupStatus::NoPackage, None).answer(Outcome::NotFound);
     };
     let (exports, page) = given.paging.cut(std::mem::take(&mut package.exports))?;
     package.exports = exports;
     let mut text = text(package);
     text.push_str(&page.rest(package.exports.len()));
-    Answer::new(text, &Listed { answer, page }, Outcome::Answered)
+    Answer::new(text, &Found::yes(Listed { answer, page }), Outcome::Answered)
 }
 
 fn text(package: &PackageInfo) -> String {
