@@ -92,6 +92,10 @@ fn written(
     }
     let external = means(home).is_some_and(|(_, access)| access == Access::External);
     let home = index.package_name(home).to_lowercase();
+    // A keyword names nothing that could be asked about.
+    if home == "keyword" {
+        return None;
+    }
     let documented =
         users || !home.starts_with("sb-") || ["sb-ext", "sb-thread", "sb-mop"].contains(&home.as_str());
     match external {
