@@ -274,10 +274,7 @@ fn broad_questions_need_force() {
     assert_eq!((forced.total_references, forced.references.len()), (6000, 10));
     assert_eq!((forced.references[9].line, forced.references[9].column), (6000, 6));
     let error = world.ask(&Request::new("ab")).unwrap_err().to_string();
-    assert!(
-        error.starts_with("\"ab\" has 1 reference: the pattern has fewer than 3 characters."),
-        "{error}"
-    );
+    assert!(error.starts_with("\"ab\" has 1 reference: the pattern has fewer than 3 characters."), "{error}");
     assert_eq!(world.find("ab").total_references, 1);
     assert_eq!(world.find("e n").total_references, 6000);
     assert!(matches!(world.ask(&Request::new(" ")), Err(Error::EmptyPattern)));
