@@ -377,8 +377,15 @@ const FINDINGS: [Finding; 25] = [
             // It hears of changes again.
             let file = format!("new-{number}.lisp");
             fs::write(world.project().join(&file), "(list (target 1))\n").unwrap();
-            let found = world.client.text("find_references", json!({ "pattern": "target" }));
-            assert!(found.contains(&file), "{found}");
+            // The system tells of it when it comes to that.
+            let written = Instant::now();
+            loop {
+                let found = world.client.text("find_references", json!({ "pattern": "target" }));
+                if found.contains(&file) {
+                    break;
+                }
+                assert!(written.elapsed() < BACK, "{found}");
+            }
             fs::remove_file(world.project().join(&file)).unwrap();
         }
     }),

@@ -40,7 +40,7 @@ impl Lead {
         seat.busy = Some(Instant::now());
         seat.begun += 1;
         if std::mem::take(&mut seat.asleep) {
-            self.wake.notify_one();
+            self.wake.notify_all();
         }
     }
 
