@@ -107,7 +107,7 @@ for era in legacy modern; do
             rename) call "$tool" '{"name": "sample::callee", "new_name": "called"}' 'sample.lisp' ;;
             restart-lisp) call "$tool" '{}' '"isError": false' ;;
             evaluate) call "$tool" '{"code": "(+ 1 2)"}' '3' ;;
-            disassemble) call "$tool" '{"name": "sample::callee"}' 'disassembly for' ;;
+            disassemble) call "$tool" '{"name": "cl:mapcar"}' 'disassembly for' ;;
             compiler-notes) call "$tool" '{"name": "sample::callee"}' '"isError": false' ;;
             run-tests) call "$tool" '{"system": "sample"}' 'test-op of sample' ;;
             inspect) call "$tool" '{"expression": "(list 1 2)"}' '"kind": "list"' ;;
