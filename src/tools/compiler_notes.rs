@@ -27,8 +27,9 @@ fn notes(session: &Session, given: SymbolName, call: &Call) -> Result<Answer, Fa
         Ok(answer) => answer,
         Err(error) => return of_error(bank, error, Outcome::NotFound),
     };
-    let outcome = if answer.definitions.is_empty() { Outcome::NotFound } else { Outcome::Answered };
-    Answer::new(text(&answer), &Found::yes(answer), outcome)
+    let found = !answer.definitions.is_empty();
+    let outcome = if found { Outcome::Answered } else { Outcome::NotFound };
+    Answer::new(text(&answer), &Found { found, answer: Some(answer), missing: None }, outcome)
 }
 
 fn text(answer: &CompilerNotes) -> String {

@@ -27,7 +27,8 @@ fn disassemble(session: &Session, given: SymbolName, call: &Call) -> Result<Answ
     };
     if answer.functions.is_empty() {
         let text = format!("{} names no function.", answer.symbol);
-        return Answer::new(text, &Found::yes(answer), Outcome::NotFound);
+        let nothing = Found { found: false, answer: Some(answer), missing: None };
+        return Answer::new(text, &nothing, Outcome::NotFound);
     }
     let heading = answer.functions.iter().map(|function| {
         format!("{}: {} instructions, {} bytes", function.name, function.instructions, function.bytes)
