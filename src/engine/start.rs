@@ -84,7 +84,7 @@ pub enum StartError {
     },
     /// The system refused a thread or a pipe.
     #[error(
-        "cannot make a thread or pipe for SBCL: {0}; does a limit of this process or its user (ulimit -u, ulimit -n) leave no room?"
+        "cannot make a thread or pipe for SBCL: {0}; does a limit of this process or its user (ulimit -u, ulimit -n, ulimit -v) leave no room?"
     )]
     System(#[from] std::io::Error),
 }
