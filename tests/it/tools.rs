@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -15,6 +15,7 @@ use steelbank_text::{Freshness, TextIndex};
 use crate::child::{in_own_process, in_own_process_with};
 use crate::fixtures::lisp_libraries;
 use crate::project::{folder, load};
+use crate::renames::copy;
 use steelbank::query::load_system::LoadStatus;
 
 /// A session over a copy of a library, as the project.
@@ -125,18 +126,6 @@ fn is_a(value: &Value, kind: &str) -> bool {
         "number" => value.is_number(),
         "null" => value.is_null(),
         _ => false,
-    }
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().flatten() {
-        let (path, target) = (entry.path(), to.join(entry.file_name()));
-        if path.is_dir() {
-            copy(&path, &target);
-        } else if path.extension().is_some_and(|extension| extension != "fasl") {
-            fs::copy(&path, &target).unwrap();
-        }
     }
 }
 

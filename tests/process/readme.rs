@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::program::STEELBANK;
+use crate::renames::copy;
 
 /// A line that stands for any number of lines in an example's output.
 const CUT: &str = "…";
@@ -62,19 +63,7 @@ fn root() -> &'static Path {
 /// The examples' project where nothing beside it can be taken for part of it.
 fn copy_of_the_shop(home: &Path) -> PathBuf {
     let project = home.join("shop");
-    let mut folders = vec![PathBuf::new()];
-    while let Some(folder) = folders.pop() {
-        fs::create_dir_all(project.join(&folder)).unwrap();
-        for entry in fs::read_dir(root().join("examples/shop").join(&folder)).unwrap() {
-            let entry = entry.unwrap();
-            let inside = folder.join(entry.file_name());
-            if entry.file_type().unwrap().is_dir() {
-                folders.push(inside);
-            } else {
-                fs::copy(entry.path(), project.join(inside)).unwrap();
-            }
-        }
-    }
+    copy(&root().join("examples/shop"), &project);
     project
 }
 

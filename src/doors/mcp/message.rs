@@ -97,10 +97,18 @@ fn unread(text: &str, error: Option<serde_json::Error>) -> (Option<Id>, ErrorDat
     }
 }
 
+/// Appends what every message begins with.
+fn begin(line: &mut Vec<u8>, id: Option<&Id>) {
+    line.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
+    if let Some(id) = id {
+        line.extend_from_slice(b",\"id\":");
+        line.extend_from_slice(id.0.as_bytes());
+    }
+}
+
 /// Appends the line that answers `id` with the result that `body` writes.
 pub(super) fn write_result(line: &mut Vec<u8>, id: &Id, body: impl FnOnce(&mut Vec<u8>)) {
-    line.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    line.extend_from_slice(id.0.as_bytes());
+    begin(line, Some(id));
     line.extend_from_slice(b",\"result\":");
     body(line);
     line.extend_from_slice(b"}\n");
@@ -108,11 +116,7 @@ pub(super) fn write_result(line: &mut Vec<u8>, id: &Id, body: impl FnOnce(&mut V
 
 /// Appends the line that answers with an error.
 pub(super) fn write_error(line: &mut Vec<u8>, id: Option<&Id>, refusal: &ErrorData) {
-    line.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
-    if let Some(id) = id {
-        line.extend_from_slice(b",\"id\":");
-        line.extend_from_slice(id.0.as_bytes());
-    }
+    begin(line, id);
     line.extend_from_slice(b",\"error\":");
     write(line, refusal);
     line.extend_from_slice(b"}\n");
@@ -120,11 +124,7 @@ pub(super) fn write_error(line: &mut Vec<u8>, id: Option<&Id>, refusal: &ErrorDa
 
 /// Appends a notification, or with an id a request of ours.
 pub(super) fn write_call<T: Serialize>(line: &mut Vec<u8>, id: Option<&Id>, method: &str, params: &T) {
-    line.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
-    if let Some(id) = id {
-        line.extend_from_slice(b",\"id\":");
-        line.extend_from_slice(id.0.as_bytes());
-    }
+    begin(line, id);
     line.extend_from_slice(b",\"method\":");
     write(line, method);
     line.extend_from_slice(b",\"params\":");
