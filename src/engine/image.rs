@@ -52,12 +52,12 @@ pub enum Contribs {
     None,
 }
 
-/// Why an image cannot be used. The sentences name the file and the remedy.
+/// Why an image cannot be used. The sentences name the file; where the parts come from is the caller's to know.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
     /// A part is not there or not readable.
-    #[error("cannot read {path}: {source}; run ./bootstrap and build again, or point STEELBANK_HOME to a folder with libsteelbank-sbcl.so and steelbank.core", path = path.display())]
+    #[error("cannot read {path}: {source}", path = path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -71,7 +71,7 @@ pub enum ImageError {
         path: PathBuf,
     },
     /// The file is shorter than the core in it.
-    #[error("{path} is cut off: it has {size} octets of at least {expected}; run ./bootstrap and build again, or copy it again", path = path.display())]
+    #[error("{path} is cut off: it has {size} octets of at least {expected}", path = path.display())]
     CutOff {
         /// The file.
         path: PathBuf,

@@ -43,7 +43,7 @@ impl Settings {
     }
 }
 
-/// Why SBCL did not start. The sentences name what was tried and the remedy.
+/// Why SBCL did not start. The sentences name what was tried, and what may help by [`Settings`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -59,7 +59,7 @@ pub enum StartError {
     #[error(transparent)]
     Load(#[from] LoadError),
     /// The runtime ended while it started.
-    #[error("SBCL ended while it started: {reason}{advice}", advice = advice(reason, *megabytes))]
+    #[error("SBCL ended while it started: {reason}{}", self.hint())]
     Died {
         /// What the runtime said.
         reason: String,
@@ -89,19 +89,31 @@ pub enum StartError {
     System(#[from] std::io::Error),
 }
 
-/// What may help against a death at the start, as far as the runtime's words tell.
-fn advice(reason: &str, megabytes: usize) -> String {
-    let said = reason.to_lowercase();
-    if said.contains("core") {
-        " (the core could not be read whole: is the file damaged, or may the process open no more files?)"
-            .into()
-    } else if ["alloc", "memory", "map", "heap", "called exit"].iter().any(|word| said.contains(word)) {
-        format!(
-            " (a heap of {megabytes} MiB was asked for; if there is no address space or memory for it, ask for less: --dynamic-space-size)"
-        )
-    } else {
-        String::new()
+impl StartError {
+    /// Whether it died for want of memory or address space, as far as the runtime's words tell: a smaller
+    /// [`Settings::dynamic_space_size`] may help.
+    pub fn is_for_room(&self) -> bool {
+        let words = ["alloc", "memory", "map", "heap", "called exit"];
+        matches!(self, Self::Died { reason, .. } if !is_about_core(reason) && words.iter().any(|word| reason.to_lowercase().contains(word)))
     }
+
+    /// What to look at first.
+    fn hint(&self) -> String {
+        match self {
+            Self::Died { reason, .. } if is_about_core(reason) => {
+                " (the core could not be read whole: is the file damaged, or may the process open no more files?)"
+                    .to_owned()
+            }
+            Self::Died { megabytes, .. } if self.is_for_room() => format!(
+                " (a heap of {megabytes} MiB was asked for; is there address space and memory for it?)"
+            ),
+            _ => String::new(),
+        }
+    }
+}
+
+fn is_about_core(reason: &str) -> bool {
+    reason.to_lowercase().contains("core")
 }
 
 /// The threads that Lisp makes while it starts, and cannot start without: the finalizer's, the supervisor's, one for work.

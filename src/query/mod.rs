@@ -86,7 +86,7 @@ pub enum Error {
     #[error(transparent)]
     Start(#[from] StartError),
     /// The index of cross references is damaged.
-    #[error("the index of cross references cannot be read ({0}); build steelbank again")]
+    #[error("the index of cross references cannot be read: {0}")]
     Index(String),
     /// The index did not fit what Lisp reported.
     #[error(

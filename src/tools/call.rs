@@ -142,7 +142,7 @@ impl From<Error> for Failure {
             Error::Apropos(error) => Self::Arguments(sentence(&error.to_string())),
             Error::Impact(error) => Self::Arguments(sentence(&error.to_string())),
             Error::Outline(error) => Self::Arguments(sentence(&error.to_string())),
-            other => Self::Engine(sentence(&other.to_string())),
+            other => Self::Engine(super::remedy::with_remedy(&other)),
         }
     }
 }

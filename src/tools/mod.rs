@@ -8,6 +8,7 @@ mod budget;
 mod call;
 mod missing;
 mod page;
+mod remedy;
 mod schema;
 mod session;
 mod tool;

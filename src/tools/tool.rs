@@ -8,11 +8,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::call::{Answer, Call, Failure};
+use super::remedy::with_remedy;
 use super::session::{Permission, Session};
-use super::words::{cut, sentence};
+use super::words::cut;
 use super::{arguments, budget, schema};
 use crate::Steelbank;
 use crate::engine::State;
+use crate::query::Error;
 
 /// What a tool does to its surroundings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -243,7 +245,7 @@ fn not_started(bank: &Steelbank) -> Option<String> {
     if status.start_microseconds.is_some() || !matches!(status.state, State::Dead { .. }) {
         return None;
     }
-    bank.lisp().wait_until_ready().err().map(|error| sentence(&error.to_string()))
+    bank.lisp().wait_until_ready().err().map(|error| with_remedy(&Error::Start(error)))
 }
 
 /// The most characters of an error.

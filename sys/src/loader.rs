@@ -56,10 +56,14 @@ impl fmt::Display for LoadError {
         match self {
             Self::Open { path, source } => write!(
                 f,
-                "cannot load SBCL's runtime from {}: {}; {}",
+                "cannot load SBCL's runtime from {}: {}{}",
                 path.display(),
                 said(source),
-                advice(&said(source))
+                if self.is_limit() {
+                    "; the process may open no more files, or has no more address space"
+                } else {
+                    ""
+                }
             ),
             Self::Symbol { path, symbol } => write!(
                 f,
@@ -82,13 +86,12 @@ fn said(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// What may help, as far as those words tell.
-fn advice(said: &str) -> &'static str {
-    let full = ["Error 24", "Too many open files", "Cannot allocate memory", "failed to map", "Error 12"];
-    if full.iter().any(|words| said.contains(words)) {
-        return "the process may open no more files, or has no more address space: raise its limits (ulimit -n, ulimit -v)";
+impl LoadError {
+    /// Whether a limit of the process is the cause, as far as the dynamic linker's words tell: the library may be sound.
+    pub fn is_limit(&self) -> bool {
+        let full = ["Error 24", "Too many open files", "Cannot allocate memory", "failed to map", "Error 12"];
+        matches!(self, Self::Open { source, .. } if full.iter().any(|words| said(source).contains(words)))
     }
-    "run ./bootstrap and build again, or point STEELBANK_HOME to a folder with libsteelbank-sbcl.so and steelbank.core"
 }
 
 impl std::error::Error for LoadError {

@@ -1,0 +1,59 @@
+//! What the program's user can do about an engine that cannot start: the library's errors know of no program.
+
+use super::words::sentence;
+use crate::engine::{ImageError, StartError};
+use crate::query::Error;
+
+/// The error as a sentence, with what helps who runs the program.
+pub(super) fn with_remedy(error: &Error) -> String {
+    let said = error.to_string();
+    match remedy(error) {
+        Some(remedy) => sentence(&format!("{said}; {remedy}")),
+        None => sentence(&said),
+    }
+}
+
+fn remedy(error: &Error) -> Option<&'static str> {
+    const BUILD: &str = "run ./bootstrap and build again, or point STEELBANK_HOME to a folder with libsteelbank-sbcl.so and steelbank.core";
+    match error {
+        Error::Index(_) => Some("run ./bootstrap and build steelbank again"),
+        Error::Start(StartError::Load(error)) if error.is_limit() => {
+            Some("raise its limits (ulimit -n, ulimit -v)")
+        }
+        Error::Start(
+            StartError::Load(_)
+            | StartError::Image(ImageError::Unreadable { .. } | ImageError::CutOff { .. }),
+        ) => Some(BUILD),
+        Error::Start(error) if error.is_for_room() => Some("--dynamic-space-size asks for less"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_advises_what_the_librarys_errors_do_not_know() {
+        let unreadable = ImageError::Unreadable {
+            path: "steelbank.core".into(),
+            source: std::io::ErrorKind::NotFound.into(),
+        };
+        let died = StartError::Died { reason: "cannot allocate memory".into(), megabytes: 8192 };
+        for (error, advised) in [
+            (Error::Index("no file".into()), "./bootstrap"),
+            (Error::Start(unreadable.into()), "STEELBANK_HOME"),
+            (Error::Start(died), "--dynamic-space-size"),
+        ] {
+            for word in ["bootstrap", "STEELBANK", "--"] {
+                assert!(!error.to_string().contains(word), "{error}");
+            }
+            let told = with_remedy(&error);
+            assert!(
+                told.contains(advised) && told.starts_with(char::is_uppercase) && told.ends_with('.'),
+                "{told}"
+            );
+        }
+        assert_eq!(with_remedy(&Error::SetUp("no init file".into())), "No init file.");
+    }
+}
