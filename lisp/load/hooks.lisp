@@ -13,7 +13,9 @@
   (let ((file (source-file-of component))
         (*loading* (string= what "load")))
     (check-boundary session file)
-    (incf (load-session-done session))
+    (when (< (load-session-total session) (incf (load-session-done session)))
+      ;; Forced and generated files are not in the plan that was counted.
+      (setf (load-session-total session) 0))
     (when (load-session-progress session)
       (funcall (load-session-progress session)
                (load-session-done session) (load-session-total session) what file))

@@ -203,13 +203,15 @@ property list; FUNCTION's effects before a failure remain."
             (when record
               (note-kept-diagnostics session record))))))))
 
-(defun planned-files (system)
-  "How many files loading SYSTEM compiles or loads; 0 when that cannot be told beforehand."
+(defun planned-files (system force)
+  "How many files loading SYSTEM compiles or loads, its own anew if FORCE; 0 when that cannot be told beforehand."
   (or (ignore-errors
        (count-if (lambda (action)
                    (and (typep (cdr action) 'asdf:cl-source-file)
                         (typep (car action) '(or asdf:compile-op asdf:load-op asdf:load-source-op))))
-                 (asdf/plan:plan-actions (asdf:make-plan nil 'asdf:load-op (asdf:find-system system)))))
+                 (asdf/plan:plan-actions
+                  (asdf:make-plan nil 'asdf:load-op (asdf:find-system system)
+                                  :forcing (asdf/forcing:make-forcing :system system :force (and force t))))))
       0))
 
 (defun name-table (names)
@@ -283,7 +285,7 @@ what file) before each file; STOP, without arguments, at each safe point. A prop
                             (asdf:find-system system)))
              (check-loaded-files (asdf:find-system name))
              (when progress
-               (setf (load-session-total session) (planned-files name)))
+               (setf (load-session-total session) (planned-files name force)))
              (handler-bind ((asdf:missing-dependency #'look-for-dependency))
                (asdf:load-system name :force (and force t)))
              (note-kept-diagnostics-of-system session (asdf:find-system name))))

@@ -422,7 +422,7 @@ fn is_alike(name: &str, given: &str) -> bool {
 pub struct LoadNews {
     /// Steps begun.
     pub done: u64,
-    /// Steps in all; 0 if unknown.
+    /// Steps in all, never less than `done`; 0 if unknown.
     #[serde(default)]
     pub total: u64,
     /// `compile` or `load`.

@@ -189,8 +189,7 @@ pub(crate) fn listener(call: &Call) -> LoadListener {
             what: news.what,
             path: Some(news.path).filter(|path| !path.is_empty()),
             done: news.done,
-            // A file that is compiled and not in the plan would make the bar run over.
-            total: Some(news.total).filter(|&total| total >= news.done),
+            total: Some(news.total).filter(|&total| total > 0),
         });
     })
 }

@@ -5,8 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::child::in_own_process;
@@ -15,7 +15,7 @@ use steelbank::query::code_find_references::Request;
 use steelbank::query::control::Control;
 use steelbank::query::load_system::{LoadAnswer, LoadNews, LoadStatus, Severity};
 use steelbank::source::tap::sidecar::sidecar_name;
-use steelbank::{ProjectSettings, Steelbank};
+use steelbank::{LoadRequest, ProjectSettings, Steelbank};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -113,6 +113,13 @@ fn loaded_and_asked() {
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
     assert_eq!(answer.compiled.len(), 2);
     assert_eq!(news.load(Ordering::SeqCst), 4, "each file is compiled and loaded");
+    let forced = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&forced);
+    let request = LoadRequest::system("shop").force().listener(move |news| {
+        heard.lock().unwrap().push((news.done, news.total));
+    });
+    assert_eq!(bank.load(&request, &Control::new(LONG)).unwrap().status, LoadStatus::Loaded);
+    assert_eq!(*forced.lock().unwrap(), [(1, 4), (2, 4), (3, 4), (4, 4)], "though all is loaded already");
 
     let found = bank.code_find_references(&Request::new("shop::price")).unwrap();
     let lines: Vec<_> = found.refs.iter().map(|found| (found.line, found.columns.clone())).collect();

@@ -128,7 +128,7 @@ fn a_long_call_tells_its_progress_to_those_who_ask() {
         json!({ "name": "load-system", "arguments": { "system": "steelbank-progress", "force": true } });
     let mut asking = call.clone();
     asking["_meta"] = json!({ "progressToken": "news" });
-    assert_eq!(client.request("tools/call", asking)["result"]["isError"], false);
+    assert_eq!(client.request("tools/call", asking.clone())["result"]["isError"], false);
     let news: Vec<f64> = client
         .others
         .drain(..)
@@ -140,6 +140,16 @@ fn a_long_call_tells_its_progress_to_those_who_ask() {
         })
         .collect();
     assert!(!news.is_empty() && news.is_sorted(), "{news:?}");
+    // Compiled already, and asked for anew: the plan that ASDF makes then is longer.
+    asking["_meta"] = json!({ "progressToken": "again" });
+    client.request("tools/call", asking);
+    for notification in client.others.drain(..) {
+        let told = &notification["params"];
+        assert!(
+            told["total"].as_f64().is_none_or(|total| told["progress"].as_f64().unwrap() <= total),
+            "{told}"
+        );
+    }
     assert_eq!(client.request("tools/call", call)["result"]["isError"], false);
     assert!(client.others.is_empty(), "nobody asked: {:?}", client.others);
     drop(client);
