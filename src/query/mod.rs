@@ -73,6 +73,14 @@ pub enum Error {
     #[cfg(feature = "text")]
     #[error(transparent)]
     Outline(#[from] outline::OutlineError),
+    /// The request is wrong, or the text cannot be searched.
+    #[cfg(feature = "text")]
+    #[error(transparent)]
+    FindReferences(#[from] find_references::Error),
+    /// The request is wrong, or the text cannot be indexed.
+    #[cfg(feature = "text")]
+    #[error(transparent)]
+    IndexProject(#[from] index_project::Error),
     /// Lisp cannot answer.
     #[error(transparent)]
     Lisp(#[from] LispError),

@@ -11,6 +11,8 @@ mod rename;
 mod requests;
 pub mod scratch;
 pub mod snapshot;
+#[cfg(feature = "text")]
+mod text;
 mod trial;
 mod verify;
 
@@ -252,6 +254,8 @@ impl Builder {
                 sources: SbclSources::new(installation.sources).with_places(places),
                 project: Project::new(self.project),
                 flights: flights::Flights::default(),
+                #[cfg(feature = "text")]
+                text: std::sync::OnceLock::new(),
                 program: self.program,
                 before: Mutex::default(),
                 systems: Mutex::default(),
@@ -313,6 +317,8 @@ struct Inner {
     sources: SbclSources,
     project: Project,
     flights: flights::Flights,
+    #[cfg(feature = "text")]
+    text: std::sync::OnceLock<steelbank_text::TextIndex>,
     program: Option<PathBuf>,
     /// What the project shows when it is loaded as it is, for renames.
     before: Mutex<Option<Arc<verify::Before>>>,

@@ -10,6 +10,7 @@ use super::budget::BUDGET;
 use super::words::sentence;
 use crate::query::Error;
 use crate::query::control::{Cancellation, Control};
+use crate::query::index_project;
 
 /// How far a running call is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,6 +143,14 @@ impl From<Error> for Failure {
             Error::Apropos(error) => Self::Arguments(sentence(&error.to_string())),
             Error::Impact(error) => Self::Arguments(sentence(&error.to_string())),
             Error::Outline(error) => Self::Arguments(sentence(&error.to_string())),
+            Error::FindReferences(error) if error.is_about_the_request() => {
+                Self::Arguments(error.to_string())
+            }
+            Error::FindReferences(error) => Self::Engine(error.to_string()),
+            Error::IndexProject(error @ index_project::Error::Language { .. }) => {
+                Self::Arguments(error.to_string())
+            }
+            Error::IndexProject(error) => Self::Engine(error.to_string()),
             other => Self::Engine(super::remedy::with_remedy(&other)),
         }
     }

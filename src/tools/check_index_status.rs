@@ -1,8 +1,9 @@
 //! The tool check_index_status: how old the index of the project's text is.
 
 use super::arguments::NoArguments;
-use super::find_references::{controlled, text_failure};
+use super::find_references::controlled;
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::query::Error;
 use crate::query::index_project::{IndexStatus, State, check_index_status};
 
 pub(super) fn tool() -> Tool {
@@ -18,7 +19,7 @@ pub(super) fn tool() -> Tool {
 
 fn status(session: &Session, _: NoArguments, call: &Call) -> Result<Answer, Failure> {
     let index = session.text()?;
-    let status = controlled(call, |control| check_index_status(index, control)).map_err(text_failure)?;
+    let status = controlled(call, |control| check_index_status(index, control)).map_err(Error::from)?;
     let name = match status.status {
         State::Fresh => "fresh",
         State::Stale => "stale",

@@ -1,16 +1,13 @@
 //! The tool find_references: a name's definitions and every place where its text occurs, in any source tree.
 
-use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::budget::{fit, length};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Progress, Session, Tool};
-use crate::query::counted;
-use crate::query::find_references::{Definition, References, Request, find_references};
-use crate::query::index_project;
-use steelbank_text::{Control, Pattern, TextIndex};
+use crate::query::find_references::{Definition, References, Request, Resolver, find_references};
+use crate::query::{Error, counted};
+use steelbank_text::Control;
 
 pub(super) fn tool() -> Tool {
     let about = About {
@@ -58,22 +55,12 @@ pub(super) fn controlled<T>(call: &Call, work: impl FnOnce(&Control<'_>) -> T) -
     work(&Control { cancelled: &|| cancellation.is_cancelled(), progress: &progress })
 }
 
-/// Why the index of the project's text cannot answer.
-pub(super) fn text_failure(error: index_project::Error) -> Failure {
-    match error {
-        index_project::Error::Language { .. } => Failure::Arguments(error.to_string()),
-        _ => Failure::Engine(error.to_string()),
-    }
-}
-
 fn references(session: &Session, request: Request, call: &Call) -> Result<Answer, Failure> {
     let index = session.text()?;
-    let resolver = resolver(session, index, &request);
-    let found = controlled(call, |control| find_references(index, &request, Some(&resolver), control));
-    let mut found = found.map_err(|error| match error.is_about_the_request() {
-        true => Failure::Arguments(error.to_string()),
-        false => Failure::Engine(error.to_string()),
-    })?;
+    let resolver = session.started().map(|bank| bank.symbol_resolver(index, &request.pattern));
+    let resolver = resolver.as_ref().map(|resolver| resolver as Resolver<'_>);
+    let found = controlled(call, |control| find_references(index, &request, resolver, control));
+    let mut found = found.map_err(Error::from)?;
     shorten(&mut found, call.budget());
     let nothing = found.total_references == 0 && found.definition.is_none();
     Answer::json(&found, text(&found), if nothing { Outcome::NotFound } else { Outcome::Answered })
@@ -90,26 +77,6 @@ fn shorten(found: &mut References, budget: usize) {
         found.references.truncate(fitting);
         found.pagination.count = fitting as u64;
         found.pagination.has_more = true;
-    }
-}
-
-/// Tells which symbol stands at a place, where an image has loaded the file as it is now.
-fn resolver<'a>(
-    session: &'a Session,
-    index: &'a TextIndex,
-    request: &Request,
-) -> impl Fn(&Path, u32, u32) -> Option<String> + use<'a> {
-    let name = Pattern::new(&request.pattern).and_then(|pattern| pattern.common_lisp_name());
-    let project = session.started().map(|bank| bank.project());
-    let loaded: HashMap<_, _> = match (&name, project) {
-        (Some(_), Some(project)) => project.loaded().into_iter().collect(),
-        _ => HashMap::new(),
-    };
-    move |path, line, column| {
-        let path = index.root().join(path);
-        let file = project?.positions(&path, *loaded.get(&path)?).ok().filter(|file| file.is_fresh())?;
-        let (package, name) = file.symbol_at(name.as_deref()?, line, column)?;
-        Some(format!("{package}::{name}"))
     }
 }
 

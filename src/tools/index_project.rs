@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::find_references::{controlled, text_failure};
+use super::find_references::controlled;
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::query::Error;
 use crate::query::counted;
 use crate::query::index_project::{Indexed, Request, index_project};
 
@@ -22,8 +23,7 @@ pub(super) fn tool() -> Tool {
 
 fn index(session: &Session, request: Request, call: &Call) -> Result<Answer, Failure> {
     let index = session.text()?;
-    let indexed =
-        controlled(call, |control| index_project(index, &request, control)).map_err(text_failure)?;
+    let indexed = controlled(call, |control| index_project(index, &request, control)).map_err(Error::from)?;
     Answer::json(&indexed, text(&indexed), Outcome::Answered)
 }
 

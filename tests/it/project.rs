@@ -13,9 +13,11 @@ use crate::child::in_own_process;
 use steelbank::query::Evidence;
 use steelbank::query::code_find_references::Request;
 use steelbank::query::control::Control;
+use steelbank::query::find_references;
+use steelbank::query::index_project::State;
 use steelbank::query::load_system::{LoadAnswer, LoadNews, LoadStatus, Severity};
 use steelbank::source::tap::sidecar::sidecar_name;
-use steelbank::{LoadRequest, ProjectSettings, Steelbank};
+use steelbank::{Error, LoadRequest, ProjectSettings, Steelbank};
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -125,12 +127,29 @@ fn loaded_and_asked() {
     let lines: Vec<_> = found.refs.iter().map(|found| (found.line, found.columns.clone())).collect();
     assert_eq!(lines, [(Some(3), vec![10]), (Some(4), vec![12])]);
 
+    text(&bank);
     failures(&bank);
     stale(&bank, &root);
     changed_within_a_second(&bank, &root);
     single_files(&bank, &root);
     questions_beside_a_load(&bank);
     fs::remove_dir_all(&root).unwrap();
+}
+
+fn text(bank: &Steelbank) {
+    let control = Control::default();
+    assert_eq!(bank.index_status(&control).unwrap().status, State::Missing);
+    let found = bank.find_references(&find_references::Request::new("price"), &control).unwrap();
+    assert_eq!(found.definition.unwrap().path, "a.lisp");
+    let symbols: Vec<_> = found.references.iter().filter_map(|found| found.symbol.as_deref()).collect();
+    assert!(symbols.contains(&"SHOP::PRICE"), "which symbol it is, for the file is loaded: {symbols:?}");
+    assert_ne!(bank.index_status(&control).unwrap().status, State::Missing);
+    let nothing = bank.find_references(&find_references::Request::new(""), &control);
+    assert!(matches!(nothing, Err(Error::FindReferences(find_references::Error::EmptyPattern))));
+    control.cancellation().cancel();
+    let forced = serde_json::from_str(r#"{"force": true}"#).unwrap();
+    let called_off = bank.index_project(&forced, &control);
+    assert!(called_off.unwrap_err().to_string().contains("cancelled"));
 }
 
 fn failures(bank: &Steelbank) {

@@ -1,0 +1,102 @@
+//! What the project's text tells, loaded or not, with the symbols of the image where it is loaded.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use steelbank_text::{Control as TextControl, Freshness, Pattern, TextError, TextIndex};
+
+use super::Steelbank;
+use crate::query::Error;
+use crate::query::code_find_references::Error as NoReferences;
+use crate::query::control::Control;
+use crate::query::find_references::{self, References, find_references};
+use crate::query::index_project::{self, IndexStatus, Indexed, check_index_status, index_project};
+
+impl Steelbank {
+    /// The index of the project's text, kept in the project's cache and brought up to date by each question. It is opened
+    /// when it is first asked for.
+    ///
+    /// # Errors
+    /// There is no project, or its folder cannot be read.
+    pub fn text_index(&self) -> Result<&TextIndex, Error> {
+        if let Some(index) = self.inner.text.get() {
+            return Ok(index);
+        }
+        let settings = self.project().settings();
+        let root = self.project().root().ok_or(Error::References(NoReferences::NoProject))?;
+        let cache = settings.map(|settings| settings.cache.clone()).unwrap_or_default();
+        let index = TextIndex::open(root, &cache, Freshness::Automatic)?;
+        Ok(self.inner.text.get_or_init(|| index))
+    }
+
+    /// Definitions and uses of a name in the project's text, in any language; names of loaded Lisp files say which symbol
+    /// they are.
+    ///
+    /// # Errors
+    /// The request is wrong or too broad, there is no project, or the question was called off.
+    pub fn find_references(
+        &self,
+        request: &find_references::Request,
+        control: &Control,
+    ) -> Result<References, Error> {
+        let index = self.text_index()?;
+        let resolver = self.symbol_resolver(index, &request.pattern);
+        Ok(within(control, |control| find_references(index, request, Some(&resolver), control))?)
+    }
+
+    /// Builds the index of the project's text, or brings it up to date.
+    ///
+    /// # Errors
+    /// There is no project, the index cannot be written, or the question was called off.
+    pub fn index_project(
+        &self,
+        request: &index_project::Request,
+        control: &Control,
+    ) -> Result<Indexed, Error> {
+        let index = self.text_index()?;
+        Ok(within(control, |control| index_project(index, request, control))?)
+    }
+
+    /// Whether the index of the project's text covers the files as they are. Changes nothing.
+    ///
+    /// # Errors
+    /// There is no project, its folder is gone, or the question was called off.
+    pub fn index_status(&self, control: &Control) -> Result<IndexStatus, Error> {
+        let index = self.text_index()?;
+        Ok(within(control, |control| check_index_status(index, control))?)
+    }
+
+    /// Tells which symbol called `pattern` stands at a place of a file that is loaded as it is.
+    pub(crate) fn symbol_resolver<'a>(
+        &'a self,
+        index: &'a TextIndex,
+        pattern: &str,
+    ) -> impl Fn(&Path, u32, u32) -> Option<String> + use<'a> {
+        let name = Pattern::new(pattern).and_then(|pattern| pattern.common_lisp_name());
+        let loaded: HashMap<_, _> = match name {
+            Some(_) => self.project().loaded().into_iter().collect(),
+            None => HashMap::new(),
+        };
+        move |path, line, column| {
+            let path = index.root().join(path);
+            let file = self.project().positions(&path, *loaded.get(&path)?).ok()?;
+            let (package, name) =
+                file.is_fresh().then(|| file.symbol_at(name.as_deref()?, line, column)).flatten()?;
+            Some(format!("{package}::{name}"))
+        }
+    }
+}
+
+/// Work on the text that ends when the question is called off or its time is over.
+fn within<T>(control: &Control, work: impl FnOnce(&TextControl<'_>) -> T) -> T {
+    let cancellation = control.cancellation();
+    let deadline = crate::engine::deadline_after(control.allowed());
+    let cancelled = || cancellation.is_cancelled() || std::time::Instant::now() >= deadline;
+    work(&TextControl { cancelled: &cancelled, progress: &|_| {} })
+}
+
+impl From<TextError> for Error {
+    fn from(error: TextError) -> Self {
+        Self::IndexProject(error.into())
+    }
+}
