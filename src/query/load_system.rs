@@ -89,13 +89,46 @@ pub struct FormNumber {
     pub number: u32,
 }
 
+/// Why a load stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// A system that another one depends on is not found.
+    MissingDependency,
+    /// A component that another one depends on is not in the system.
+    MissingComponent,
+    /// A system is there in another version than is wanted.
+    VersionMismatch,
+    /// There is no such system.
+    UnknownSystem,
+    /// Systems or components depend on each other.
+    CircularDependency,
+    /// A file of system definitions cannot be read or loaded.
+    SystemDefinition,
+    /// A file does not compile.
+    Compile,
+    /// A file is not there or cannot be read.
+    File,
+    /// Lisp's heap is full.
+    Heap,
+    /// The folder for fasls cannot be written.
+    Cache,
+    /// What was loaded failed when it ran.
+    Load,
+    /// It was called off.
+    Cancelled,
+    /// Its time was over.
+    TimedOut,
+}
+
 /// What stopped a load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct LoadFailure {
-    /// `missing-dependency`, `missing-component`, `version-mismatch`, `unknown-system`, `circular-dependency`,
-    /// `system-definition`, `compile`, `file`, `heap`, `cache`, `load`, `cancelled` or `timed-out`.
-    pub kind: String,
+    /// Why it stopped.
+    #[schemars(with = "String")]
+    pub kind: FailureKind,
     /// The system or component that is missing or of another version, or those in the circle.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
@@ -116,47 +149,47 @@ impl LoadFailure {
     fn advise(&mut self) {
         let name = self.name.as_deref().unwrap_or("it");
         let path = self.path.as_deref().unwrap_or("the file");
-        self.remedies = match self.kind.as_str() {
-            "missing-dependency" => vec![
+        self.remedies = match self.kind {
+            FailureKind::MissingDependency => vec![
                 format!(
                     "Put {name} where ASDF looks: below the project, in a folder of CL_SOURCE_REGISTRY, or in your Quicklisp, ocicl or qlot set-up; then load again."
                 ),
                 "If the set-up is made in your init file, do not pass --no-userinit.".to_owned(),
             ],
-            "missing-component" => {
+            FailureKind::MissingComponent => {
                 vec![format!("Add {name} to the :components, or take it out of :depends-on; then load again.")]
             }
-            "version-mismatch" => vec![
+            FailureKind::VersionMismatch => vec![
                 format!("Put the version of {name} that is wanted where ASDF looks, or ask for another one."),
             ],
-            "cache" => vec![
+            FailureKind::Cache => vec![
                 "Make that folder writable, and room on its disk; or set STEELBANK_CACHE to another folder and \
                  start again."
                     .to_owned(),
             ],
-            "cancelled" => vec!["Load again: what is compiled is kept.".to_owned()],
-            "timed-out" => vec![
+            FailureKind::Cancelled => vec!["Load again: what is compiled is kept.".to_owned()],
+            FailureKind::TimedOut => vec![
                 "Load again with a larger timeout_seconds: what is compiled is kept. If it never ends, correct it."
                     .to_owned(),
             ],
-            "unknown-system" => vec![
+            FailureKind::UnknownSystem => vec![
                 "list-systems shows what the project defines; secondary systems are named primary/secondary."
                     .to_owned(),
                 "If it is not below the project, add its folder to CL_SOURCE_REGISTRY.".to_owned(),
             ],
-            "circular-dependency" => {
+            FailureKind::CircularDependency => {
                 vec!["Take one of these out of the other's :depends-on, and load again.".to_owned()]
             }
-            "system-definition" => vec![format!("Correct {path} and load again.")],
-            "heap" => vec![
+            FailureKind::SystemDefinition => vec![format!("Correct {path} and load again.")],
+            FailureKind::Heap => vec![
                 format!("If {path} asks for that much by mistake, correct it."),
                 "Start again with a larger --dynamic-space-size.".to_owned(),
             ],
-            "file" => vec![format!("Put {path} where it is looked for, or correct what names it; then load again.")],
-            "compile" => vec![format!(
+            FailureKind::File => vec![format!("Put {path} where it is looked for, or correct what names it; then load again.")],
+            FailureKind::Compile => vec![format!(
                 "Correct the errors and warnings of {path} in the diagnostics and load again: what is compiled is kept."
             )],
-            _ => vec![format!(
+            FailureKind::Load => vec![format!(
                 "Correct what {path} does when it is loaded, and load again: what is compiled is kept."
             )],
         };
@@ -294,7 +327,7 @@ impl LoadAnswer {
             LoadTarget::File(path) => (None, Some(path)),
         };
         let failure = LoadFailure {
-            kind: "timed-out".to_owned(),
+            kind: FailureKind::TimedOut,
             name: None,
             required_by: None,
             path: None,

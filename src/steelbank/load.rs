@@ -17,7 +17,7 @@ use crate::query::control::Control;
 use crate::query::find_definition;
 use crate::query::list_systems::{SystemsAnswer, list_systems};
 use crate::query::load_system::{
-    Diagnostic, ImageContents, LoadAnswer, LoadNews, LoadStatus, LoadTarget, SetUp, Severity,
+    Diagnostic, FailureKind, ImageContents, LoadAnswer, LoadNews, LoadStatus, LoadTarget, SetUp, Severity,
 };
 use crate::query::{Error, read_json};
 
@@ -112,7 +112,7 @@ impl Steelbank {
             self.load_target(target, Operation::LoadSystem, arguments, &control, Some(Arc::clone(&listener)))
         };
         let mut answer = run("")?;
-        if answer.failure.as_ref().is_some_and(|failure| failure.kind == "unknown-system") {
+        if answer.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::UnknownSystem) {
             // ASDF finds a system by its file's name; one that stands in a file of another name is the project's all the
             // same.
             match self.definition_of(system, control) {
@@ -233,7 +233,7 @@ impl Steelbank {
         let mut answer =
             self.load_target(target, Operation::LoadFile, vec![absolute.clone()], control, listener)?;
         if let Some(failure) = &mut answer.failure
-            && failure.kind == "file"
+            && failure.kind == FailureKind::File
             && failure.path.as_ref().is_none_or(|path| *path == absolute)
         {
             failure.remedies = self.project().missing_file_advice(given);
@@ -325,7 +325,7 @@ impl Steelbank {
                 return Err(error);
             }
         };
-        if answer.failure.as_ref().is_some_and(|failure| failure.kind == "heap") {
+        if answer.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Heap) {
             self.lisp().note_filled();
         }
         let refreshed = self.refresh_within(REFRESH);

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use steelbank::Steelbank;
 use steelbank::query::code_find_references::Request;
 use steelbank::query::control::Control;
-use steelbank::query::load_system::{LoadAnswer, LoadNews, LoadStatus, Severity};
+use steelbank::query::load_system::{FailureKind, LoadAnswer, LoadNews, LoadStatus, Severity};
 
 use crate::child::in_own_process;
 use crate::project::{folder, load, project};
@@ -245,7 +245,7 @@ fn half_way() {
     let answer = bank.load_file("src/a.lisp", &Control::default(), None).unwrap();
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
     let failure = bank.load_file("a.lisp", &Control::default(), None).unwrap().failure.unwrap();
-    assert_eq!(failure.kind, "file");
+    assert_eq!(failure.kind, FailureKind::File);
     assert_eq!(failure.remedies[0], "Did you mean src/a.lisp?", "{failure:?}");
     assert!(failure.remedies[1].contains("relative to the project"), "{failure:?}");
     // An index that cannot follow costs no load its answer.

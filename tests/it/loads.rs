@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use steelbank::query::code_find_references::Request;
 use steelbank::query::control::Control;
 use steelbank::query::list_systems::SystemEntry;
-use steelbank::query::load_system::{LoadAnswer, LoadFailure, LoadStatus, Severity};
+use steelbank::query::load_system::{FailureKind, LoadAnswer, LoadFailure, LoadStatus, Severity};
 use steelbank::{ProjectSettings, Steelbank};
 
 use crate::child::{in_own_process, in_own_process_with};
@@ -158,7 +158,7 @@ fn damaged_cache() {
         evaluate(&bank, "(asdf:clear-system \"old\")");
         failed(&bank, "old")
     };
-    assert_eq!(failure.kind, "cache", "{failure:?}");
+    assert_eq!(failure.kind, FailureKind::Cache, "{failure:?}");
     assert!(
         failure.message.contains("cache") && failure.remedies[0].contains("STEELBANK_CACHE"),
         "{failure:?}"
@@ -230,7 +230,7 @@ fn ends() {
     // As long as the heap is full, every load that collects garbage says so, wherever it does.
     for name in ["collects", "collects-in-macro", "collects-loading", "collects-compiling"].repeat(2) {
         let (_, failure) = failed(&bank, name);
-        assert_eq!(failure.kind, "heap", "{failure:?}");
+        assert_eq!(failure.kind, FailureKind::Heap, "{failure:?}");
         assert!(failure.message.contains("--dynamic-space-size"), "{name}: {failure:?}");
     }
     evaluate(&bank, "(setf cl-user::*kept* nil)");
@@ -372,7 +372,7 @@ fn no_project() {
     for (path, said) in [("no-such.lisp", "There is no file"), ("", "No file is named"), ("/", "is a folder")]
     {
         let failure = file(path).failure.unwrap();
-        assert_eq!(failure.kind, "file");
+        assert_eq!(failure.kind, FailureKind::File);
         assert!(failure.message.contains(said), "{failure:?}");
     }
     fs::remove_dir_all(&root).unwrap();
@@ -412,31 +412,31 @@ fn names_and_places() {
     define(&root, "warns", &[("warns-file", "(list 1)\n\n(warn \"careful\")\n")]);
     define(&root, "reads-wrong", &[("wrong-file", "(list 1)\n\n#.(error \"at read time\")\n")]);
     let bank = project(&root, &root.join("cache"));
-    let names = |system: &str, kind: &str, parts: &[&str]| {
+    let names = |system: &str, kind: FailureKind, parts: &[&str]| {
         let (answer, failure) = failed(&bank, system);
         assert_eq!(failure.kind, kind, "{failure:?}");
         assert!(parts.iter().all(|part| failure.message.contains(part)), "{failure:?}");
         answer
     };
-    names("tools", "missing-dependency", &["no-such-tool", "which tools depends on"]);
-    names("newer", "version-mismatch", &["w is of version 1.0", "newer depends on version 9.9"]);
-    names("beside", "missing-component", &["zzz", "beside/a"]);
-    names("NO-Such", "unknown-system", &["NO-Such"]);
+    names("tools", FailureKind::MissingDependency, &["no-such-tool", "which tools depends on"]);
+    names("newer", FailureKind::VersionMismatch, &["w is of version 1.0", "newer depends on version 9.9"]);
+    names("beside", FailureKind::MissingComponent, &["zzz", "beside/a"]);
+    names("NO-Such", FailureKind::UnknownSystem, &["NO-Such"]);
     for (given, name) in [("UpPer", "UpPer"), ("W", "w")] {
         let answer = load(&bank, given);
         assert_eq!((answer.status, answer.system.as_deref()), (LoadStatus::Loaded, Some(name)));
     }
-    let unread = names("unread", "system-definition", &["unread.asd"]);
+    let unread = names("unread", FailureKind::SystemDefinition, &["unread.asd"]);
     assert_eq!(lines(&unread, "unread.asd"), [(Severity::ReadError, Some(3))]);
-    let unclosed = names("unclosed", "system-definition", &["unclosed.asd"]);
+    let unclosed = names("unclosed", FailureKind::SystemDefinition, &["unclosed.asd"]);
     assert_eq!(lines(&unclosed, "unclosed.asd"), [(Severity::ReadError, Some(3))]);
-    let raises = names("raises", "system-definition", &["no definition"]);
+    let raises = names("raises", FailureKind::SystemDefinition, &["no definition"]);
     assert_eq!(lines(&raises, "raises.asd"), [(Severity::Error, Some(2))]);
     let (_, after) = failed(&bank, "after");
     assert!(after.path.is_none_or(|path| path.ends_with("after.asd")));
     // From the compiler's own file first, then from the cache.
     for again in [false, true] {
-        let place = lines(&names("fails", "load", &["3 is not of type"]), "fine.lisp");
+        let place = lines(&names("fails", FailureKind::Load, &["3 is not of type"]), "fine.lisp");
         assert_eq!(place, [(Severity::Error, Some(2))], "from the cache: {again}");
         let warns = load(&bank, "warns");
         assert_eq!(lines(&warns, "warns-file.lisp"), [(Severity::Warning, Some(3))], "{again}: {warns:?}");

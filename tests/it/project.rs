@@ -15,7 +15,7 @@ use steelbank::query::code_find_references::Request;
 use steelbank::query::control::Control;
 use steelbank::query::find_references;
 use steelbank::query::index_project::State;
-use steelbank::query::load_system::{LoadAnswer, LoadNews, LoadStatus, Severity};
+use steelbank::query::load_system::{FailureKind, LoadAnswer, LoadNews, LoadStatus, Severity};
 use steelbank::source::tap::sidecar::sidecar_name;
 use steelbank::{Error, LoadRequest, ProjectSettings, Steelbank};
 
@@ -157,7 +157,7 @@ fn failures(bank: &Steelbank) {
         let of = answer.diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity);
         of.map(|diagnostic| (diagnostic.line, diagnostic.column)).collect()
     };
-    let failed = |system: &str, kind: &str, named: &str| {
+    let failed = |system: &str, kind: FailureKind, named: &str| {
         let answer = load(bank, system);
         assert_eq!(answer.status, LoadStatus::Failed, "{answer:?}");
         let failure = answer.failure.clone().unwrap();
@@ -166,20 +166,20 @@ fn failures(bank: &Steelbank) {
         assert!(!failure.remedies.is_empty());
         answer
     };
-    let wrong = failed("shop/wrong", "compile", "wrong.lisp");
+    let wrong = failed("shop/wrong", FailureKind::Compile, "wrong.lisp");
     assert_eq!(places(&wrong, Severity::Error), [(Some(3), Some(5))]);
     assert_eq!(places(&wrong, Severity::StyleWarning), [(Some(2), Some(9))]);
     assert!(places(&wrong, Severity::Warning).contains(&(Some(4), Some(5))), "{wrong:?}");
-    let unread = failed("shop/unread", "compile", "unread.lisp");
+    let unread = failed("shop/unread", FailureKind::Compile, "unread.lisp");
     assert_eq!(places(&unread, Severity::ReadError), [(Some(3), Some(19))]);
-    let open = failed("shop/open", "compile", "open.lisp");
+    let open = failed("shop/open", FailureKind::Compile, "open.lisp");
     assert_eq!(places(&open, Severity::ReadError), [(Some(3), Some(3))]);
-    let runs = failed("shop/runs", "load", "3 is not of type");
+    let runs = failed("shop/runs", FailureKind::Load, "3 is not of type");
     assert_eq!(places(&runs, Severity::Error), [(Some(2), Some(3))]);
-    failed("shop/needs", "missing-dependency", "no-such-library");
-    failed("shop/one", "circular-dependency", "shop/two");
-    failed("no-such-system", "unknown-system", "no-such-system");
-    failed("broken", "system-definition", "broken");
+    failed("shop/needs", FailureKind::MissingDependency, "no-such-library");
+    failed("shop/one", FailureKind::CircularDependency, "shop/two");
+    failed("no-such-system", FailureKind::UnknownSystem, "no-such-system");
+    failed("broken", FailureKind::SystemDefinition, "broken");
     assert_eq!(load(bank, "shop").status, LoadStatus::Loaded, "the image is usable after all that");
 }
 
@@ -269,13 +269,13 @@ fn single_files(bank: &Steelbank, root: &Path) {
 
     let answer = load("wrong.lisp");
     let failure = answer.failure.unwrap();
-    assert_eq!((answer.status, failure.kind.as_str()), (LoadStatus::Failed, "compile"));
+    assert_eq!((answer.status, failure.kind), (LoadStatus::Failed, FailureKind::Compile));
     assert!(
         answer.diagnostics.iter().any(|found| found.severity == Severity::Error && found.line == Some(3))
     );
     let answer = load("no-such-file.lisp");
     let failure = answer.failure.unwrap();
-    assert_eq!((answer.status, failure.kind.as_str()), (LoadStatus::Failed, "file"));
+    assert_eq!((answer.status, failure.kind), (LoadStatus::Failed, FailureKind::File));
     assert!(failure.message.contains("no-such-file.lisp"), "{failure:?}");
 }
 

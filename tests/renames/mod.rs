@@ -13,7 +13,7 @@ use steelbank::Steelbank;
 use steelbank::query::Evidence;
 use steelbank::query::code_find_references::{Reference, Request as References};
 use steelbank::query::control::Control;
-use steelbank::query::load_system::LoadAnswer;
+use steelbank::query::load_system::{FailureKind, LoadAnswer};
 use steelbank::query::rename::{Answer, ConflictKind, Edit, Names, Request, Scope};
 
 /// What is appended to every name that is renamed.
@@ -267,8 +267,8 @@ pub(crate) fn report(bank: &Steelbank, systems: &[String], folders: [&Path; 2]) 
     report
 }
 
-fn failure(answer: &LoadAnswer) -> Option<&str> {
-    answer.failure.as_ref().map(|failure| failure.kind.as_str())
+fn failure(answer: &LoadAnswer) -> Option<FailureKind> {
+    answer.failure.as_ref().map(|failure| failure.kind)
 }
 
 /// A message without the new names' ending, folders, and numbers.
