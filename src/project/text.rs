@@ -369,9 +369,20 @@ impl<'a> Scan<'a> {
         let before = self.text.get(..token.span.start as usize).unwrap_or_default();
         let read = match before.ends_with(b"#?") {
             true => Some(InString::Interpolated),
-            false => self.read_by(token),
+            false => self.read_by(token).or(self.is_qualified_name(token).then_some(InString::All)),
         };
         self.words(token, &Context::Prose, read);
+    }
+
+    /// Whether a string holds a symbol with its package and nothing else: whoever writes that has it read.
+    fn is_qualified_name(&self, token: &Token) -> bool {
+        let inside = self.text.get(token.span.range()).and_then(|text| text.strip_prefix(b"\""));
+        let Some(inside) = inside.and_then(|text| text.strip_suffix(b"\"")) else { return false };
+        let colons = |text: &[u8]| text.iter().take_while(|&&byte| byte == b':').count();
+        let (prefix, rest) = inside.split_at(memchr::memchr(b':', inside).unwrap_or(0));
+        let name = &rest[colons(rest)..];
+        let is_part = |&byte: &u8| is_part_of_name(byte) && byte != b':';
+        !prefix.is_empty() && colons(rest) <= 2 && !name.is_empty() && prefix.iter().chain(name).all(is_part)
     }
 
     /// Which words of a string the operator around it reads.
@@ -444,16 +455,13 @@ impl<'a> Scan<'a> {
         let (start, end) = (token.span.start as usize, token.span.end as usize);
         let Some(inside) = self.text.get(start..end) else { return };
         let package = self.current(token);
-        let is_part = |byte: u8| {
-            byte >= 0x80 || byte.is_ascii_alphanumeric() || b"!$%&*+-./:<=>?@^_~[]".contains(&byte)
-        };
         let mut at = 0;
         while at < inside.len() {
-            if !is_part(inside[at]) {
+            if !is_part_of_name(inside[at]) {
                 at += 1;
                 continue;
             }
-            let length = inside[at..].iter().take_while(|&&byte| is_part(byte)).count();
+            let length = inside[at..].iter().take_while(|&&byte| is_part_of_name(byte)).count();
             let word = at..at + length;
             at += length;
             let text = &inside[word.clone()];
@@ -540,6 +548,11 @@ impl<'a> Scan<'a> {
     }
 }
 
+/// Whether a word may have `byte` in it.
+fn is_part_of_name(byte: u8) -> bool {
+    byte >= 0x80 || byte.is_ascii_alphanumeric() || b"!$%&*+-./:<=>?@^_~[]".contains(&byte)
+}
+
 /// Whether what stands before is `…${` or `…@{` with no closing brace.
 fn is_interpolated(before: &[u8]) -> bool {
     let Some(open) = before.iter().rposition(|&byte| byte == b'{') else { return false };
@@ -564,6 +577,7 @@ mod tests {
 (defun run (x) #+nothing (stop x) (l:go-on \"see lib:run.\" x) (uiop:symbol-call :tests :run))
 (format nil \"~/fmt::pr/ and RUN\" 1) ; run it
 (read-from-string \"(stop 1)\") (find-symbol \"RUN\" :app)
+(q \"app::begin\") (q \"see app::begin\")
 ";
 
     fn tokens() -> FileTokens {
@@ -603,6 +617,7 @@ mod tests {
         let imported = Context::Package { package: "APP".into(), from: Some("OTHER".into()) };
         check("THING", &[("#:thing", imported, true)]);
         check("PR", &[("fmt::pr", Context::Read, true)]);
+        check("BEGIN", &[("app::begin", Context::Read, true), ("app::begin", Context::Prose, true)]);
         check("X", &[("x", Context::Code, true), ("x", Context::Code, false), ("x", Context::Code, true)]);
         check("GO-ON", &[("l:go-on", Context::Code, true)]);
     }

@@ -6,6 +6,7 @@
 //! variables, blocks, slots, quoted data. Which symbol a token is, SBCL's reader has told; so that set is whole also where
 //! roles are in doubt, and replacing all of it leaves the program what it was.
 
+mod cautions;
 mod derived;
 pub(crate) mod diff;
 mod edits;
@@ -265,7 +266,12 @@ impl<'a> Planner<'a> {
                 self.symbol_cautions(&files, &text);
             }
         }
+        self.clause_words(&files);
         self.uses_made(&found);
+        self.uses_without_name(&found, &files);
+        if parts.is_none() && self.plan.conflicts.iter().all(|conflict| conflict.kind != ConflictKind::Made) {
+            self.definitions_made(&image, &files);
+        }
         self.initargs(&files);
         self.symbol_names(&files);
         let mut editor = Editor::new(project, &sought.name, &self.new);
@@ -434,13 +440,15 @@ impl<'a> Planner<'a> {
     /// Whether the symbol stands in the form from which a definition comes, or in the macro that made it there: then it
     /// is not made from parts of names.
     fn stands_in_maker(&self, source: &ImageSource, files: &[Tapped]) -> bool {
-        let project = self.sources.project;
         let Some(&form) = source.form_path.first() else { return false };
         let path = Path::new(&source.file);
         let mut tokens = files.iter().filter(|file| file.path == path).flat_map(|file| &file.tokens);
-        if tokens.any(|token| token.form == form) {
-            return true;
-        }
+        tokens.any(|token| token.form == form) || self.stands_in_template(source, form)
+    }
+
+    /// Whether the symbol stands in the macro that makes a definition in top-level form `form`.
+    fn stands_in_template(&self, source: &ImageSource, form: u32) -> bool {
+        let (project, path) = (self.sources.project, Path::new(&source.file));
         let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
         let expander = file.and_then(|file| file.expander_at(form, source.form_number.unwrap_or(0)));
         expander.is_some_and(|expander| {
@@ -521,90 +529,6 @@ impl<'a> Planner<'a> {
         );
         self.conflict(ConflictKind::Made, message);
         Ok(None)
-    }
-
-    fn symbol_cautions(&mut self, files: &[Tapped], text: &TextTokens) {
-        let keys: usize =
-            files.iter().flat_map(|file| &file.tokens).filter(|token| token.key_parameter).count();
-        self.plan.key_parameters = keys;
-        let iterate_word = makers::is_iterate_word(&self.uses.sought().name);
-        let words =
-            files.iter().flat_map(|file| &file.tokens).filter(|token| token.role == Role::LoopKeyword);
-        if words.count() > 0 && iterate_word {
-            let message = "It is a word of LOOP or ITERATE, which compare names.".to_owned();
-            self.caution(CautionKind::LoopWord, message, Vec::new());
-        }
-        if !text.unreadable.is_empty() {
-            let names = text.unreadable.iter().map(|path| self.sources.project.shown(path)).collect();
-            self.caution(CautionKind::Unread, "Some files could not be searched.".to_owned(), names);
-        }
-    }
-
-    /// Uses that a macro makes, in whose definition the name does not stand either: it makes the name from parts.
-    fn uses_made(&mut self, found: &code_find_references::Answer) {
-        let made = found.refs.iter().filter(|found| found.via_made_from.is_some());
-        let names: BTreeSet<String> = made.filter_map(|found| found.via.clone()).collect();
-        if !names.is_empty() {
-            let message = "Its uses by these operators are made, and the name stands in none of their definitions: it may be made from parts.";
-            self.caution(CautionKind::UseMade, message.to_owned(), names.into_iter().collect());
-        }
-    }
-
-    /// A slot or a component's class, whose keyword is written somewhere.
-    fn initargs(&mut self, files: &[Tapped]) {
-        let project = self.sources.project;
-        let name = self.uses.sought().name.clone();
-        // A structure's slot is a keyword of its constructor.
-        let is_slot = |operator: &str, token: &Token| {
-            (matches!(operator, "DEFSTRUCT" | "PROGN" | "EVAL-WHEN") && token.role == Role::Slot)
-                || (makers::makes_slots(operator) && token.role != Role::Binding)
-        };
-        let slots = files.iter().any(|file| {
-            let Some(date) = project.loaded_date(&file.path) else { return false };
-            let Ok(positioned) = project.positions(&file.path, date) else { return false };
-            let of = |token: &Token| positioned.form_operator(token.form);
-            file.tokens.iter().any(|token| of(token).is_some_and(|operator| is_slot(operator, token)))
-        });
-        // ASDF finds the classes of components by keywords.
-        let is_system = |path: &Path| path.extension().is_some_and(|ending| ending == "asd");
-        let of_system = files.iter().any(|file| is_system(&file.path));
-        if !slots && !of_system {
-            return;
-        }
-        let written = project.texts_naming(&name, Look::All, true).files.iter().any(|file| {
-            (slots || is_system(&file.path))
-                && file.tokens.named(&name).iter().any(|token| {
-                    token.marker == steelbank_reader::Marker::Keyword && token.context == Context::Code
-                })
-        });
-        if written {
-            let message = format!(
-                "The keyword :{} is written, and may be made from it: an initarg, or a component's class in a system definition.",
-                name.to_lowercase()
-            );
-            self.caution(CautionKind::Initarg, message, Vec::new());
-        }
-    }
-
-    /// Quoted names that code turns into strings.
-    fn symbol_names(&mut self, files: &[Tapped]) {
-        let project = self.sources.project;
-        for file in files {
-            let quoted = || file.tokens.iter().filter(|token| token.role == Role::Quoted);
-            if quoted().next().is_none() {
-                continue;
-            }
-            let Some(date) = project.loaded_date(&file.path) else { continue };
-            let Ok(positioned) = project.positions(&file.path, date) else { continue };
-            for token in quoted() {
-                if makers::is_taken_apart(&positioned.line_text(token.place.line), token.place.column) {
-                    let at = format!("{}:{}", project.shown(&file.path), token.place.line);
-                    let message =
-                        "Code makes a string of the name: other names may be made from it.".to_owned();
-                    self.caution(CautionKind::UseMade, message, vec![at]);
-                }
-            }
-        }
     }
 
     fn doubts(&mut self, text: &TextTokens, editor: &mut Editor<'_>) {

@@ -255,6 +255,7 @@ impl Resolver<'_> {
             Context::Comment => None,
             Context::Prose => weaker(token.prefix.as_deref().and_then(named)),
             Context::Read => match (&token.prefix, token.marker) {
+                (Some(prefix), _) if self.is_unknown(prefix, current) => None,
                 (Some(prefix), _) => weaker(named(prefix)),
                 (None, Marker::None) => weaker(self.here(current)),
                 _ => None,

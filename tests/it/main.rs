@@ -25,6 +25,7 @@ mod project;
 mod reload;
 mod rename;
 mod rename_apply;
+mod rename_cautions;
 mod rename_plan;
 #[path = "../renames/mod.rs"]
 mod renames;

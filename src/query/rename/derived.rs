@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use super::cautions::makers_of_uses;
 use super::edits::Editor;
 use super::makers;
 use super::plan::{CautionKind, ConflictKind, Derived};
@@ -10,6 +11,7 @@ use super::structures::Structures;
 use super::{Planner, Tapped, TextTokens};
 use crate::project::FileVersion;
 use crate::query::Error;
+use crate::query::code_find_references::{Request as References, code_find_references};
 use crate::query::designator::FunctionName;
 use crate::query::find_definition::ImageDefinition;
 use crate::query::uses::SymbolUses;
@@ -127,10 +129,17 @@ impl<'a> Planner<'a> {
                 let home =
                     SymbolUses::new(self.sources.index, symbol, FunctionName::Plain).sought().package.clone();
                 let image = (self.sources.definitions)(&old, &home)?;
-                let Some(new) = sources(&image.definitions).find_map(|form| forms.get(&form)) else {
-                    continue;
+                // A file that was compiled and not loaded has made no definitions.
+                let compiled = || {
+                    let mut all = forms.values();
+                    let new =
+                        all.next().filter(|_| image.definitions.is_empty() && home == sought.package)?;
+                    all.all(|other| other == new).then_some(new)
                 };
+                let found = sources(&image.definitions).find_map(|form| forms.get(&form));
+                let Some(new) = found.or_else(compiled) else { continue };
                 explained.insert(symbol);
+                self.uses_made_of(symbol)?;
                 let other = self.other(symbol, &old);
                 if other.is_written() {
                     derived.push(self.along(&other, new.clone(), editor));
@@ -139,6 +148,21 @@ impl<'a> Planner<'a> {
             }
         }
         Ok(unchanged)
+    }
+
+    /// A caution if macros make uses of `symbol`, which changes along, from other parts than the renamed name.
+    fn uses_made_of(&mut self, symbol: Symbol) -> Result<(), Error> {
+        let (index, project) = (self.sources.index, self.sources.project);
+        let name = index.symbol_text(symbol);
+        let asked = References { limit: usize::MAX, project_only: true, ..References::new(name.as_str()) };
+        let found = code_find_references(index, project, self.sources.sbcl, &asked)?;
+        let makers = makers_of_uses(&found);
+        if !makers.is_empty() {
+            let message =
+                format!("It makes {name}, of which these operators make uses, perhaps from other parts.");
+            self.caution(CautionKind::UseMade, message, makers.into_iter().collect());
+        }
+        Ok(())
     }
 
     /// A conflict if a name that is renamed along would be another symbol's.

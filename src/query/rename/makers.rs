@@ -112,6 +112,12 @@ pub(super) fn is_taken_apart(line: &str, column: u32) -> bool {
         || (before.contains("(intern ") && before.ends_with("~a\""))
 }
 
+/// Whether the name at `column` of `line` is quoted.
+pub(super) fn is_quoted(line: &str, column: u32) -> bool {
+    let before: String = line.chars().take(column.saturating_sub(1) as usize).collect();
+    before.ends_with('\'') || before.to_ascii_lowercase().ends_with("(quote ")
+}
+
 /// Whether the name is a word of LOOP or ITERATE.
 pub(super) fn is_iterate_word(name: &str) -> bool {
     const WORDS: [&str; 60] = [

@@ -287,7 +287,7 @@ impl PositionedFile {
                 becomes: context.becomes,
                 never_variable: false,
                 defined: context.defined.filter(|_| matches!(role, Role::Definition | Role::Structure)),
-                definer: (role == Role::Named || token.may_be_defined())
+                definer: (role == Role::Named || token.may_be_defined(&tapped.sidecar))
                     .then(|| tapped.definer(token.form, token.event))
                     .flatten(),
             }
@@ -322,7 +322,8 @@ impl PositionedFile {
                 local: token.local,
                 binds: token.role == Role::Binding || token.context.becomes == Role::Binding,
                 definable: token.role == Role::Named
-                    || (token.may_be_defined() && tapped.definer(token.form, token.event).is_some()),
+                    || (token.may_be_defined(&tapped.sidecar)
+                        && tapped.definer(token.form, token.event).is_some()),
                 key_parameter: token.itself && is_key_parameter(sidecar, token.form, token.event),
             }
         });
@@ -701,13 +702,23 @@ struct Seen<'a> {
 impl Seen<'_> {
     /// Whether it stands where a macro may be given what it defines: `(define name …)`, `(define () ("name" name) …)`,
     /// `(define x (slots (name …)))`.
-    fn may_be_defined(&self) -> bool {
+    fn may_be_defined(&self, sidecar: &Sidecar) -> bool {
         let place = |event: &usize| self.form.events[*event].place;
         let around: Vec<u32> = self.form.ancestors(self.event).take(2).map(|list| place(&list)).collect();
         let own = self.form.events[self.event].place;
         let first = own == 2 || (own == 1 && around.first() == Some(&2));
         // As an operator it is called, but in a list of lists.
         let listed = own >= 2 || (own == 1 && around.get(1).is_some_and(|&place| place > 2));
-        self.itself && matches!(self.role, Role::Argument | Role::Operator) && (first || listed)
+        let is_type = || {
+            let before = self.form.ancestors(self.event).next().zip(own.checked_sub(1));
+            let before = before.and_then(|(list, place)| self.form.child(list, place));
+            before.is_some_and(|before| match self.form.events[before].kind {
+                EventKind::Symbol(name) => {
+                    sidecar.names.get(name as usize).is_some_and(|name| name.is("KEYWORD", "TYPE"))
+                }
+                _ => false,
+            })
+        };
+        self.itself && matches!(self.role, Role::Argument | Role::Operator) && (first || listed) && !is_type()
     }
 }

@@ -5,6 +5,7 @@
 
 mod by_structure;
 mod by_tap;
+mod clauses;
 mod structures;
 
 use std::borrow::Cow;
@@ -20,6 +21,7 @@ use super::tap::operators::Defined;
 use super::tap::roles::Role;
 use super::tap::sidecar::{Event, EventKind, Sidecar, UseKind};
 pub use super::tap::walk::Standing;
+pub use clauses::Clauses;
 pub use structures::{PackageAndName, Prefix, Structure};
 
 /// How sure a place is.

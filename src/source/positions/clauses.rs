@@ -1,0 +1,74 @@
+//! Words of clauses: macros such as ITERATE tell them by their names, so that a symbol and its keyword are the same.
+
+use std::collections::BTreeSet;
+
+use super::structures::PackageAndName;
+use super::{PositionedFile, Reading, Sought};
+use crate::source::tap::sidecar::{EventKind, Name, NameKind, Operator, TopLevelForm};
+
+/// What lists with a word in them start with.
+#[derive(Debug, Default)]
+pub struct Clauses {
+    /// Of the lists with the symbol.
+    pub of_symbol: BTreeSet<PackageAndName>,
+    /// Of the lists with the keyword of its name.
+    pub of_keyword: BTreeSet<PackageAndName>,
+}
+
+impl PositionedFile {
+    /// Adds the clauses, lists that start with no known function nor operator of the standard, in which a token at one
+    /// of `starts`, and the keyword called `name`, stand. From a sidecar only.
+    pub fn add_clauses(&self, name: &str, starts: &BTreeSet<u32>, clauses: &mut Clauses) {
+        let Reading::Tap(tapped) = &self.reading else { return };
+        let sidecar = &tapped.sidecar;
+        let head = |form: &TopLevelForm, event: usize| {
+            let list = form.events[event].parent.filter(|_| form.events[event].place > 1)? as usize;
+            let EventKind::Symbol(name) = form.events[form.child(list, 1)?].kind else { return None };
+            match sidecar.names.get(name as usize)? {
+                found @ Name::Symbol { package, name: text }
+                    if sidecar.kind(name) != NameKind::Function
+                        && found.standard().is_none()
+                        && package != "KEYWORD" =>
+                {
+                    Some((package.clone(), text.clone()))
+                }
+                _ => None,
+            }
+        };
+        for &name in tapped.by_name.get(name).into_iter().flatten() {
+            let keyword =
+                matches!(&sidecar.names[name as usize], Name::Symbol { package, .. } if package == "KEYWORD");
+            for &(form, event) in &tapped.events[name as usize] {
+                let (form, event) = (&sidecar.forms[form as usize], event as usize);
+                if keyword {
+                    clauses.of_keyword.extend(head(form, event));
+                } else if starts.contains(&form.events[event].start) {
+                    clauses.of_symbol.extend(head(form, event));
+                }
+            }
+        }
+    }
+    /// What the lists start with of which a quoted `sought` is an argument; none of the standard's operators. From a
+    /// sidecar only.
+    pub fn given_quoted(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> BTreeSet<PackageAndName> {
+        let Reading::Tap(tapped) = &self.reading else { return BTreeSet::new() };
+        let Some(symbol) = tapped.symbol(sought, means) else { return BTreeSet::new() };
+        let sidecar = &tapped.sidecar;
+        let given = |&(form, event): &(u32, u32)| {
+            let form = &sidecar.forms[form as usize];
+            let quote = form.events[event as usize].parent? as usize;
+            let list =
+                form.events[quote].parent.filter(|_| form.events[quote].operator == Operator::Quote)?;
+            let EventKind::Symbol(name) = form.events[form.child(list as usize, 1)?].kind else {
+                return None;
+            };
+            match sidecar.names.get(name as usize)? {
+                Name::Symbol { package, name } if package != "COMMON-LISP" && package != "KEYWORD" => {
+                    Some((package.clone(), name.clone()))
+                }
+                _ => None,
+            }
+        };
+        tapped.events[symbol as usize].iter().filter_map(given).collect()
+    }
+}
