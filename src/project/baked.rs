@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -172,7 +173,7 @@ impl Project {
                     packages: text.packages.into(),
                     readable: text.readable,
                 };
-                texts.files.insert(file.path, known);
+                texts.files.insert(file.path, Arc::new(known));
             }
         }
         baked.rows = rest.as_chunks().0;

@@ -1,6 +1,8 @@
 //! What is known of the user's project: its root, the files that were loaded, and where their sidecars are.
 
 mod baked;
+mod live;
+mod standings;
 pub(crate) mod systems;
 mod text;
 mod texts;
@@ -18,7 +20,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, RwLock};
@@ -77,6 +79,8 @@ pub struct Project {
     /// How many loads are under way.
     pub(crate) loading: AtomicUsize,
     loaded: RwLock<BTreeMap<PathBuf, u64>>,
+    /// Counts what changes how the image relates to files.
+    loads: AtomicU64,
     image: RwLock<Image>,
     positions: Mutex<Positions>,
     names: Mutex<Names>,
@@ -189,6 +193,13 @@ impl Positions {
         }
     }
 
+    /// Forgets every version of the file at `path`: it may have changed without another stamp.
+    fn forget(&mut self, path: &Path) {
+        let versions: Vec<FileVersion> =
+            self.files.keys().filter(|version| version.path == path).cloned().collect();
+        versions.iter().for_each(|version| self.remove(version));
+    }
+
     fn remove(&mut self, version: &FileVersion) {
         if let Some(known) = self.files.remove(version) {
             self.size -= known.file.size();
@@ -252,6 +263,7 @@ impl Project {
     pub fn note_loaded(&self, files: impl IntoIterator<Item = (PathBuf, u64)>, anew: impl Fn(&Path) -> bool) {
         let (mut loaded, mut names) = (self.loaded.write(), self.names.lock());
         let mut positions = self.positions.lock();
+        self.loads.fetch_add(1, Ordering::AcqRel);
         for (path, written) in files {
             let before = loaded.insert(path.clone(), written);
             if before != Some(written) || anew(&path) || names.gaps.contains_key(&path) {
@@ -282,20 +294,21 @@ impl Project {
     /// The loaded files that are the project's own.
     pub(crate) fn own_loaded_files(&self) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> = self.image.read().contents.keys().cloned().collect();
-        paths.retain(|path| self.contains(path));
+        let own = self.own();
+        paths.retain(|path| own.contains(path));
         paths.sort();
         paths
     }
 
     /// The systems of the project that ASDF knows.
     pub(crate) fn own_systems(&self) -> Vec<(String, ImageSystem)> {
-        self.image_systems().into_iter().filter(|(_, system)| self.contains(&system.asd)).collect()
+        let own = self.own();
+        self.image_systems().into_iter().filter(|(_, system)| own.contains(&system.asd)).collect()
     }
 
     /// Whether any loaded file has changed.
     pub(crate) fn has_changed_files(&self) -> bool {
-        let paths: Vec<PathBuf> = self.image.read().contents.keys().cloned().collect();
-        paths.iter().any(|path| self.contains(path) && self.has_changed(path))
+        self.own_loaded_files().iter().any(|path| self.has_changed(path))
     }
 
     /// Whether the image holds `system`.
@@ -459,6 +472,7 @@ impl Project {
         let overlays: HashMap<PathBuf, PathBuf> = overlays.into_iter().collect();
         self.texts.lock().overlays.clone_from(&overlays);
         *self.overlays.write() = overlays;
+        self.loads.fetch_add(1, Ordering::AcqRel);
     }
 
     /// What the file at `path`, a real path, holds for this image.

@@ -1,7 +1,8 @@
 //! Which files the image does not have as they stand on disk, and which of them name what.
 //!
-//! Asking costs a `stat` for each file and folder of the project. A file is read when it is new or has changed; of
-//! each only the hashes of its names are kept, and of those that were asked about last, all.
+//! Asking costs no more than a look whether something has changed, where the kernel tells of that; else a `stat` for each
+//! file and folder. A file is read when it is new or has changed; of each only the hashes of its names are kept, and of
+//! those that were asked about last, all.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -12,10 +13,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::lines::decode;
 
+use super::live::Live;
+use super::standings::Standings;
 use super::text::{Context, FileTokens, PackageText, TextToken, hash};
 use super::tree::{Walk, is_lisp};
 use super::{Project, Stamp};
-use crate::source::positions::SidecarState;
 
 /// How the image relates to a file's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -73,8 +75,9 @@ const COARSE: Duration = Duration::from_millis(50);
 pub(super) struct Texts {
     /// Files whose text is not what is on disk, and where it is.
     pub(super) overlays: HashMap<PathBuf, PathBuf>,
-    walk: Option<Arc<Walk>>,
-    pub(super) files: HashMap<PathBuf, Known>,
+    pub(super) live: Live,
+    pub(super) standings: Standings,
+    pub(super) files: HashMap<PathBuf, Arc<Known>>,
     /// Files of systems that were asked for, wherever they are.
     pub(super) asked: BTreeSet<PathBuf>,
     /// The loaded files that are known to stand on disk as the image has them, with the write dates of their versions.
@@ -111,31 +114,29 @@ impl Texts {
         self.overlays.get(path).cloned().unwrap_or_else(|| path.to_owned())
     }
 
-    fn walk(&mut self, root: &Path) -> Arc<Walk> {
-        match &self.walk {
-            Some(walk) if walk.is_current() => Arc::clone(walk),
-            _ => {
-                let walk = Arc::new(Walk::new(root));
-                self.walk = Some(Arc::clone(&walk));
-                walk
-            }
-        }
-    }
-
     /// Brings what is known of the file at `path` up to date. None if there is no such file.
-    pub(super) fn known(&mut self, path: &Path) -> Option<&mut Known> {
+    pub(super) fn known(&mut self, path: &Path) -> Option<Arc<Known>> {
         let Some(stamp) = Stamp::of_path(&self.text_of(path)) else {
-            self.files.remove(path);
-            self.forget(path);
+            self.distrust(path);
             return None;
         };
-        let current = self.files.get(path).is_some_and(|known| known.settled && known.stamp == stamp);
-        if !current {
-            self.forget(path);
-            let known = self.read_known(path, stamp);
-            self.files.insert(path.to_path_buf(), known);
+        if let Some(known) = self.files.get(path)
+            && known.settled
+            && known.stamp == stamp
+        {
+            return Some(Arc::clone(known));
         }
-        self.files.get_mut(path)
+        self.forget(path);
+        let known = Arc::new(self.read_known(path, stamp));
+        self.files.insert(path.to_path_buf(), Arc::clone(&known));
+        Some(known)
+    }
+
+    /// Has the file at `path` read again, whatever its stamp says.
+    pub(super) fn distrust(&mut self, path: &Path) {
+        self.files.remove(path);
+        self.seen.remove(path);
+        self.forget(path);
     }
 
     fn read_known(&mut self, path: &Path, stamp: Stamp) -> Known {
@@ -253,18 +254,19 @@ pub enum Look {
 impl Project {
     /// Whether the file at `path` is the project's own: below the root, and no dependency that was put there.
     pub fn contains(&self, path: &Path) -> bool {
-        let Some(root) = self.root() else { return false };
-        if !path.starts_with(root) {
-            return false;
-        }
-        let Some(folder) = path.parent() else { return false };
-        self.texts.lock().walk(root).owns(folder)
+        self.own().contains(path)
+    }
+
+    /// What is the project's own now.
+    pub(crate) fn own(&self) -> Own {
+        let mut texts = self.texts.lock();
+        texts.live.look(self.root());
+        Own { walk: Arc::clone(&texts.live.walk) }
     }
 
     /// The project's own files that may be Lisp, sorted.
     pub fn own_files(&self) -> Vec<PathBuf> {
-        let Some(root) = self.root() else { return Vec::new() };
-        self.texts.lock().walk(root).files.clone()
+        self.own().walk.files.clone()
     }
 
     /// Remembers files of systems that were asked for: those that did not come to be loaded are searched too.
@@ -275,90 +277,63 @@ impl Project {
     /// The files with text that names `name`, in the project or, unless `own_only`, in systems that were asked for.
     pub fn texts_naming(&self, name: &str, look: Look, own_only: bool) -> UnseenTexts {
         let wanted = hash(name);
-        let mut found = UnseenTexts::default();
-        for (path, standing) in self.standings(own_only, &mut found) {
-            let mut texts = self.texts.lock();
-            let Some(known) = texts.known(&path) else { continue };
-            if !known.readable {
-                found.unreadable.push(path);
-                continue;
+        let mut guard = self.look();
+        let texts = &mut *guard;
+        let standings = &texts.standings;
+        let of_interest = |path: &Arc<Path>| {
+            let entry = standings.entries.get(path)?;
+            let (standing, known) = (entry.standing?, entry.known.as_ref()?);
+            (entry.own || !own_only).then(|| (Arc::clone(path), standing, known.stamp))
+        };
+        let unreadable = standings.unreadable.iter().filter_map(of_interest);
+        let mut found = UnseenTexts {
+            unreadable: unreadable.map(|(path, ..)| path.to_path_buf()).collect(),
+            cut: texts.live.walk.cut,
+            files: Vec::new(),
+        };
+        let mut naming: Vec<_> = match look {
+            Look::Unseen => standings.naming(wanted).iter().filter_map(of_interest).collect(),
+            Look::All => {
+                let named = standings.entries.iter().filter(|(_, entry)| {
+                    entry.known.as_ref().is_some_and(|known| known.names.binary_search(&wanted).is_ok())
+                });
+                named.filter_map(|(path, _)| of_interest(path)).collect()
             }
-            let names = if standing == TextState::LeftOut && look == Look::Unseen {
-                &known.left_out
-            } else {
-                &known.names
-            };
-            if names.binary_search(&wanted).is_err() {
-                continue;
-            }
-            let stamp = known.stamp;
+        };
+        naming.sort_unstable_by(|(left, ..), (right, ..)| left.cmp(right));
+        for (path, standing, stamp) in naming {
             if let Some((tokens, text)) = texts.tokens(&path, stamp) {
-                found.files.push(UnseenText { path, standing, tokens, text });
+                found.files.push(UnseenText { path: path.to_path_buf(), standing, tokens, text });
             }
         }
         found
     }
 
     /// The packages that files define whose text the image does not have as it stands.
-    pub fn unseen_packages(&self) -> Vec<PackageText> {
-        let mut packages = Vec::new();
-        for (path, standing) in self.standings(false, &mut UnseenTexts::default()) {
-            if standing != TextState::LeftOut
-                && let Some(known) = self.texts.lock().known(&path)
-            {
-                packages.extend(known.packages.iter().cloned());
-            }
-        }
-        packages
+    pub fn unseen_packages(&self) -> Arc<[PackageText]> {
+        self.look().standings.packages()
     }
 
     /// The project's own files that are not loaded, or changed since, with how the image relates to them.
     pub fn unseen_files(&self) -> Vec<(PathBuf, TextState)> {
-        let mut standings = self.standings(false, &mut UnseenTexts::default());
-        standings.retain(|(_, standing)| *standing != TextState::LeftOut);
-        standings
+        let texts = self.look();
+        let unseen = texts.standings.entries.iter().filter_map(|(path, entry)| {
+            let standing = entry.standing.filter(|standing| *standing != TextState::LeftOut)?;
+            Some((path.to_path_buf(), standing))
+        });
+        unseen.collect()
     }
+}
 
-    /// How the image relates to each file that can be searched.
-    fn standings(&self, own_only: bool, found: &mut UnseenTexts) -> Vec<(PathBuf, TextState)> {
-        let mut paths: BTreeSet<PathBuf> = BTreeSet::new();
-        let loaded = self.loaded.read().clone();
-        let mut texts = self.texts.lock();
-        if let Some(root) = self.root() {
-            let walk = texts.walk(root);
-            found.cut = walk.cut;
-            paths.extend(walk.files.iter().cloned());
-            let own = |path: &&PathBuf| path.parent().is_some_and(|folder| walk.owns(folder));
-            paths.extend(loaded.keys().filter(own).cloned());
-        }
-        if !own_only {
-            paths.extend(texts.asked.iter().cloned());
-        }
-        drop(texts);
-        let standing = |path: PathBuf| match loaded.get(&path) {
-            None => Some((path, TextState::NotLoaded)),
-            Some(&written) => self.standing(&path, written).map(|standing| (path, standing)),
-        };
-        paths.into_iter().filter_map(standing).collect()
-    }
+/// Which files are the project's own, at a moment.
+#[derive(Debug, Clone)]
+pub(crate) struct Own {
+    walk: Arc<Walk>,
+}
 
-    /// How the image relates to a loaded file. None if there is no such file any more.
-    fn standing(&self, path: &Path, written: u64) -> Option<TextState> {
-        let text = self.texts.lock().text_of(path);
-        let stamp = Stamp::of_path(&text)?;
-        if self.texts.lock().seen.get(path) == Some(&(stamp, written)) {
-            return Some(TextState::LeftOut);
-        }
-        let file = self.positions(path, written).ok()?;
-        if !file.is_fresh() {
-            return Some(TextState::Changed);
-        }
-        if file.sidecar_state() != SidecarState::Complete {
-            return Some(TextState::Unrecorded);
-        }
-        if stamp.is_settled() {
-            self.texts.lock().seen.insert(path.to_path_buf(), (stamp, written));
-        }
-        Some(TextState::LeftOut)
+impl Own {
+    /// Whether the file at `path` is.
+    pub(crate) fn contains(&self, path: &Path) -> bool {
+        path.parent().is_some_and(|folder| self.walk.owns(folder))
     }
 }

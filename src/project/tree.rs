@@ -2,14 +2,20 @@
 
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ignore::WalkBuilder;
+use parking_lot::Mutex;
+use steelbank_watch::{Watch, Watched};
 
 use super::Stamp;
 
-/// What says which folders Git ignores.
-const IGNORE_FILES: [&str; 2] = [".gitignore", ".git/info/exclude"];
+/// What says in a folder what Git ignores.
+const IGNORE_FILE: &str = ".gitignore";
+const GIT: &str = ".git";
+/// What decides about a project from above its root.
+pub(super) const OF_NOTE: [&str; 2] = [IGNORE_FILE, GIT];
 /// The most files that are searched. A folder with more is no project.
 const MOST_FILES: usize = 200_000;
 /// A folder that changed so shortly before it was read may change again without a new date.
@@ -57,19 +63,42 @@ pub(super) struct Walk {
     pub(super) files: Vec<PathBuf>,
     /// Whether there were more files than are searched.
     pub(super) cut: bool,
-    /// Folders and ignore files: while these are the same, a walk would find the same.
-    watched: Vec<(PathBuf, Option<Stamp>)>,
+    /// Other folders in which something decides about the project's own.
+    deciding: HashSet<PathBuf>,
+    /// What is to be looked at each time: while it is the same, a walk would find the same.
+    looked_at: Vec<(PathBuf, Option<Stamp>)>,
     /// Whether the stamps tell of every later change.
     settled: bool,
+    /// Whether something came to be watched, so that it may have changed before it was.
+    pub(super) is_new: bool,
+    /// Whether of every folder everything is told.
+    pub(super) is_told: bool,
+}
+
+/// Whether the file at `path` decides, by its name, which files are the project's own.
+pub(super) fn decides(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| [IGNORE_FILE, GIT, "systems.csv", "ocicl.csv"].iter().any(|other| name == *other))
 }
 
 impl Walk {
     /// Walks through the project at `root`, a canonical path. Links are not followed.
     pub(super) fn new(root: &Path) -> Walk {
+        Walk::with(root, None)
+    }
+
+    /// The same, watching every folder. What is not told of is looked at each time.
+    pub(super) fn watched(root: &Path, watch: &mut Watch) -> Walk {
+        Walk::with(root, Some(watch))
+    }
+
+    fn with(root: &Path, mut watch: Option<&mut Watch>) -> Walk {
         let begun = SystemTime::now();
-        let mut walk = Walk::default();
-        walk.watch_ignore_files_above(root);
+        let mut walk = Walk { is_told: true, ..Walk::default() };
+        walk.look_above(root, &mut watch);
         let below = root.to_path_buf();
+        let skipped: Arc<Mutex<Vec<PathBuf>>> = Arc::default();
+        let skip = Arc::clone(&skipped);
         let entries = WalkBuilder::new(root)
             .standard_filters(false)
             .hidden(true)
@@ -80,25 +109,20 @@ impl Walk {
             .filter_entry(move |entry| {
                 let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
                 let relative = entry.path().strip_prefix(&below).unwrap_or(entry.path());
-                !(is_folder && is_vendored(&below, relative))
+                let vendored = is_folder && is_vendored(&below, relative);
+                if vendored {
+                    skip.lock().push(entry.path().to_owned());
+                }
+                !vendored
             })
             .build();
         for entry in entries.flatten() {
             let Some(kind) = entry.file_type() else { continue };
             if kind.is_dir() {
-                let folder = entry.into_path();
-                walk.watched.push((folder.clone(), Stamp::of_path(&folder)));
-                for name in IGNORE_FILES {
-                    let path = folder.join(name);
-                    let stamp = Stamp::of_path(&path);
-                    // One that comes into this folder shows in the folder's stamp.
-                    let elsewhere =
-                        path.parent().is_some_and(|parent| parent != folder && folder.join(".git").exists());
-                    if stamp.is_some() || elsewhere {
-                        walk.watched.push((path, stamp));
-                    }
+                walk.add_folder(entry.into_path(), &mut watch);
+                if !walk.is_told {
+                    return walk;
                 }
-                walk.folders.insert(folder);
             } else if kind.is_file() && may_be_lisp(entry.path()) {
                 if walk.files.len() >= MOST_FILES {
                     walk.cut = true;
@@ -107,16 +131,65 @@ impl Walk {
                 walk.files.push(entry.into_path());
             }
         }
+        for folder in std::mem::take(&mut *skipped.lock()) {
+            // What makes of other folders somebody else's are their names alone.
+            if folder.ends_with("systems") || folder.ends_with("quicklisp") {
+                walk.watch_deciding(&folder, &mut watch);
+            }
+        }
         walk.files.sort_unstable();
-        walk.settled = walk.watched.iter().all(|(_, stamp)| {
+        walk.settled = walk.looked_at.iter().all(|(_, stamp)| {
             stamp.is_none_or(|stamp| stamp.modified.is_some_and(|modified| modified + COARSE < begun))
         });
         walk
     }
 
-    /// Whether another walk would find the same.
+    fn add_folder(&mut self, folder: PathBuf, watch: &mut Option<&mut Watch>) {
+        match watch.as_mut().map(|watch| watch.folder(&folder)) {
+            Some(Watched::Already) => {}
+            Some(Watched::New) => self.is_new = true,
+            // One that nobody can list has no files; that it can be listed later is told.
+            Some(Watched::No) if std::fs::read_dir(&folder).is_err() => self.look_at(folder.clone()),
+            Some(Watched::No) => self.is_told = false,
+            None => self.look_at(folder.clone()),
+        }
+        let ignoring = folder.join(IGNORE_FILE);
+        if ignoring.symlink_metadata().is_ok() && !watch.as_mut().is_some_and(|watch| watch.file(&ignoring)) {
+            self.look_at(ignoring);
+        }
+        if let Some(excluding) = steelbank_watch::exclude_file(&folder) {
+            let is_within = excluding.starts_with(&folder);
+            let told = is_within
+                && excluding.parent().is_some_and(|info| self.watch_deciding(info, watch))
+                && (excluding.symlink_metadata().is_err()
+                    || watch.as_mut().is_some_and(|watch| watch.file(&excluding)));
+            if !told {
+                self.look_at(excluding);
+            }
+        }
+        self.folders.insert(folder);
+    }
+
+    /// Watches a folder that is not the project's own. False if not all that happens in it is told.
+    fn watch_deciding(&mut self, folder: &Path, watch: &mut Option<&mut Watch>) -> bool {
+        let watched = watch.as_mut().map_or(Watched::No, |watch| watch.folder(folder));
+        self.is_new |= watched == Watched::New;
+        if watched == Watched::No {
+            self.look_at(folder.to_owned());
+        } else {
+            self.deciding.insert(folder.to_owned());
+        }
+        watched != Watched::No
+    }
+
+    fn look_at(&mut self, path: PathBuf) {
+        let stamp = Stamp::of_path(&path);
+        self.looked_at.push((path, stamp));
+    }
+
+    /// Whether another walk would find the same, as far as that is not told.
     pub(super) fn is_current(&self) -> bool {
-        self.settled && self.watched.iter().all(|(path, stamp)| Stamp::of_path(path) == *stamp)
+        self.settled && self.looked_at.iter().all(|(path, stamp)| Stamp::of_path(path) == *stamp)
     }
 
     /// Whether files in `folder` are the project's own.
@@ -124,14 +197,26 @@ impl Walk {
         self.folders.contains(folder)
     }
 
-    fn watch_ignore_files_above(&mut self, root: &Path) {
+    /// Whether the walk found the file at `path`.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        self.files.binary_search_by(|file| file.as_path().cmp(path)).is_ok()
+    }
+
+    /// Whether what is in `folder` decides about the project's own, though it is none of it.
+    pub(super) fn decides_in(&self, folder: Option<&Path>) -> bool {
+        folder.is_some_and(|folder| self.deciding.contains(folder))
+    }
+
+    /// Notes what decides from above the root.
+    fn look_above(&mut self, root: &Path, watch: &mut Option<&mut Watch>) {
+        let told = watch.as_mut().is_some_and(|watch| watch.above(root));
         for above in root.ancestors().skip(1) {
-            let path = above.join(IGNORE_FILES[0]);
-            if let Some(stamp) = Stamp::of_path(&path) {
-                self.watched.push((path, Some(stamp)));
+            let (ignoring, git) = (above.join(IGNORE_FILE), above.join(GIT));
+            if !told || ignoring.symlink_metadata().is_ok() {
+                self.look_at(ignoring);
             }
-            if above.join(".git").exists() {
-                break;
+            if !told || git.symlink_metadata().is_ok() {
+                self.look_at(git.join("info/exclude"));
             }
         }
     }
@@ -146,7 +231,7 @@ const NOT_LISP: [&str; 48] = [
 ];
 
 /// Whether a file may hold Lisp, by its name. Its beginning decides, where the ending does not.
-fn may_be_lisp(path: &Path) -> bool {
+pub(super) fn may_be_lisp(path: &Path) -> bool {
     path.extension().is_none_or(|ending| !NOT_LISP.iter().any(|other| ending.eq_ignore_ascii_case(other)))
 }
 

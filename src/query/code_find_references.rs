@@ -59,7 +59,8 @@ pub fn code_find_references(
         return Err(Error::NoProject);
     }
     let uses = SymbolUses::new(index, symbol, lookup.function_name);
-    let wanted = |path: &Path| !request.project_only || project.contains(path);
+    let own = project.own();
+    let wanted = |path: &Path| !request.project_only || own.contains(path);
     let mut recorded = uses.recorded(|path, _| wanted(path));
     // Files whose text names the symbol without any record.
     let name = &uses.sought().name;

@@ -30,6 +30,7 @@ pub(crate) use verify::{
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use edits::Editor;
 pub use makers::Names;
@@ -323,7 +324,7 @@ impl<'a> Planner<'a> {
         let all = self.request.comments || self.request.strings;
         let look = if all { Look::All } else { Look::Unseen };
         let found = project.texts_naming(&target.name, look, true);
-        let packages = if found.files.is_empty() { Vec::new() } else { project.unseen_packages() };
+        let packages = if found.files.is_empty() { Arc::default() } else { project.unseen_packages() };
         let resolver = Resolver { index, packages: &packages, target: &target };
         let mut tokens = TextTokens { unreadable: found.unreadable, ..TextTokens::default() };
         for file in found.files {

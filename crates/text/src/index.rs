@@ -9,7 +9,7 @@ use crate::store::pages::PageError;
 use crate::store::snapshot::Snapshot;
 use crate::tree::{Root, Tree};
 use crate::update::Update;
-use crate::watch::Watch;
+use crate::watch::{Changed, Watch};
 use parking_lot::Mutex;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -122,14 +122,24 @@ impl TextIndex {
 
     /// Waits until something in a watched tree changes, or until the time is up. Says whether something did.
     pub fn wait_for_change(&self, timeout: Duration) -> bool {
-        let signal = self.watch.lock().as_ref().map(Watch::signal);
-        match signal {
-            Some(signal) => signal.wait(timeout),
-            None => {
-                std::thread::sleep(timeout);
-                true
+        let begun = Instant::now();
+        loop {
+            let left = timeout.saturating_sub(begun.elapsed());
+            let (waiter, at_most) = {
+                let mut watch = self.watch.lock();
+                let Some(watch) = watch.as_mut() else { break };
+                if watch.is_dirty(&self.tree) {
+                    return true;
+                }
+                watch.waiter()
+            };
+            if left.is_zero() {
+                return false;
             }
+            waiter.wait(left.min(at_most));
         }
+        std::thread::sleep(timeout.saturating_sub(begun.elapsed()));
+        true
     }
 
     /// The state of the index on disk, without changing it.
@@ -149,7 +159,8 @@ impl TextIndex {
                 return Ok(Status::Missing(format!("the index cannot be read: {error}")));
             }
         };
-        Ok(match snapshot.changes(&self.tree, control)?.count() {
+        let (_, changed) = self.generation();
+        Ok(match snapshot.changes(&self.tree, &changed, control)?.count() {
             0 => Status::Fresh,
             changed => Status::Stale(changed),
         })
@@ -200,7 +211,7 @@ impl TextIndex {
         self.refresh_root()?;
         let known = self.current.lock().clone();
         if let Some(snapshot) = &known
-            && self.watch.lock().as_ref().is_some_and(|watch| !watch.is_dirty())
+            && self.watch.lock().as_mut().is_some_and(|watch| !watch.is_dirty(&self.tree))
         {
             return Ok(Arc::clone(snapshot));
         }
@@ -211,8 +222,8 @@ impl TextIndex {
         let missing = || TextError::Missing { root: self.root().to_owned() };
         match (loaded, self.freshness) {
             (Ok(Some(snapshot)), freshness) => {
-                let generation = self.watch.lock().as_ref().map(Watch::generation);
-                let changes = snapshot.changes(&self.tree, control)?;
+                let (generation, changed) = self.generation();
+                let changes = snapshot.changes(&self.tree, &changed, control)?;
                 match (changes.count(), freshness) {
                     // Folders may have come or gone without a file: then others are to be watched.
                     (0, _) if !changes.walk || freshness == Freshness::Manual => {
@@ -242,11 +253,7 @@ impl TextIndex {
         let root = self.tree.refresh()?;
         if root != Root::Same {
             let mut watch = self.watch.lock();
-            if let Some(before) = watch.take() {
-                if root == Root::Lost {
-                    // Without its descriptors it can neither tell nor be ended.
-                    std::mem::forget(before);
-                }
+            if watch.is_some() {
                 *watch = Watch::new(self.tree.path());
             }
         }
@@ -260,7 +267,7 @@ impl TextIndex {
             // The next question builds it anew. If it cannot be removed, that question says why.
             let _ = std::fs::remove_file(self.manifest_path());
         }
-        if let Some(watch) = self.watch.lock().as_ref() {
+        if let Some(watch) = self.watch.lock().as_mut() {
             watch.mark();
         }
     }
@@ -328,8 +335,8 @@ impl TextIndex {
         let mut manifest = self.load().ok().flatten().map(|old| old.manifest().clone()).unwrap_or_default();
         prepare(&mut manifest);
         manifest.root = self.tree.path().to_owned();
-        let generation = self.watch.lock().as_ref().map(Watch::generation);
-        let update = Update::new(&self.tree, &self.folder, control);
+        let (generation, changed) = self.generation();
+        let update = Update::new(&self.tree, &self.folder, &changed, control);
         let (snapshot, analysed) = update.run(manifest)?;
         let snapshot = Arc::new(snapshot);
         *self.current.lock() = Some(Arc::clone(&snapshot));
@@ -337,10 +344,21 @@ impl TextIndex {
         Ok((snapshot, analysed))
     }
 
-    /// Tells the watch that everything up to `generation` is in the index, and which folders to watch.
+    /// What the watch knows of: how much has happened until now, and what is known to have changed.
+    fn generation(&self) -> (Option<u64>, Changed) {
+        match self.watch.lock().as_mut() {
+            Some(watch) => {
+                let (generation, changed) = watch.generation(&self.tree);
+                (Some(generation), changed)
+            }
+            None => (None, Changed::default()),
+        }
+    }
+
+    /// Tells the watch that everything up to `generation` is in the index, and what to watch.
     fn settle(&self, generation: Option<u64>, snapshot: &Snapshot) {
         if let (Some(watch), Some(generation)) = (self.watch.lock().as_mut(), generation) {
-            watch.settle(generation, &snapshot.manifest().watched);
+            watch.settle(generation, snapshot.manifest(), &self.tree);
         }
     }
 }

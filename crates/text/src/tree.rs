@@ -7,6 +7,7 @@ use crate::store::codec::checksum;
 use ignore::{WalkBuilder, WalkState};
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -80,6 +81,8 @@ pub(crate) struct Stamp {
     pub(crate) signature: u64,
     /// Nanoseconds since 1970.
     modified: i128,
+    /// The same, as nobody can set it.
+    changed: i128,
 }
 
 impl Stamp {
@@ -91,7 +94,7 @@ impl Stamp {
         bytes.extend_from_slice(&changed.to_le_bytes());
         bytes.extend_from_slice(&(stat.st_ino).to_le_bytes());
         bytes.extend_from_slice(&(stat.st_size).to_le_bytes());
-        Stamp { size: stat.st_size as u64, signature: checksum(&bytes), modified }
+        Stamp { size: stat.st_size as u64, signature: checksum(&bytes), modified, changed }
     }
 
     /// Whether it changed within a tick of the clock.
@@ -103,7 +106,7 @@ impl Stamp {
     /// Whether the file changed so recently that its time may not tell of another change.
     pub(crate) fn is_recent(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i128);
-        self.modified > now - COARSE
+        self.modified.max(self.changed) > now - COARSE
     }
 }
 
@@ -168,7 +171,7 @@ impl Tree {
     }
 
     /// The signature of whatever is at `path`, an absolute path or one within the root.
-    fn signature(&self, path: &Path) -> Option<u64> {
+    pub(crate) fn signature(&self, path: &Path) -> Option<u64> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let stat = rustix::fs::statat(&self.folder().directory, path, AtFlags::empty()).ok()?;
         let mut stamp = Stamp::of(&stat);
@@ -182,12 +185,19 @@ impl Tree {
         Some(stamp.signature)
     }
 
+    /// Whether the file at `path`, an absolute path or one within the root, changed a moment ago.
+    pub(crate) fn is_recent(&self, path: &Path) -> bool {
+        let stat = rustix::fs::statat(&self.folder().directory, path, AtFlags::empty());
+        stat.is_ok_and(|stat| Stamp::of(&stat).is_recent())
+    }
+
     /// Whether everything in `watched` is as it was. A list without the root is that of a walk that failed.
     pub(crate) fn is_unchanged(&self, watched: &[(PathBuf, u64)]) -> bool {
         watched.iter().any(|(path, _)| path.as_os_str().is_empty())
             && watched
                 .iter()
                 .all(|(path, signature)| *signature != UNSETTLED && self.signature(path) == Some(*signature))
+            && self.outside(watched).iter().all(|(path, signature)| self.signature(path) == *signature)
     }
 
     /// Reads a file of at most `limit` bytes; of a longer one only the stamp is given, with no text. If the file
@@ -290,10 +300,8 @@ impl Tree {
             let source = Folder::open(&self.path).err().unwrap_or_else(|| io::ErrorKind::NotFound.into());
             return Err(TextError::Root { path: self.path.clone(), source });
         }
-        for above in self.path.ancestors().skip(1) {
-            let files = IGNORE_FILES.iter().map(|name| above.join(name));
-            found.watched.extend(files.filter_map(|path| Some((path.clone(), self.signature(&path)?))));
-        }
+        let above = self.deciding_above().into_iter();
+        found.watched.extend(above.filter_map(|path| Some((path.clone(), self.signature(&path)?))));
         found.files.sort_unstable_by(|left, right| bytes(left).cmp(bytes(right)));
         found.watched.sort_unstable();
         found.failures.sort_unstable();
@@ -303,8 +311,35 @@ impl Tree {
     /// A folder and the files in it that say what to ignore.
     fn watched_in(&self, folder: PathBuf) -> Vec<(PathBuf, u64)> {
         let files = IGNORE_FILES.iter().map(|name| folder.join(name));
-        let paths: Vec<_> = std::iter::once(folder.clone()).chain(files).collect();
+        let paths: Vec<_> =
+            [folder.clone()].into_iter().chain(files).chain(self.excluding(&folder)).collect();
         paths.into_iter().filter_map(|path| Some((path.clone(), self.signature(&path)?))).collect()
+    }
+
+    /// The files that decide about the tree and are not in one of its folders, with the signatures that they have in
+    /// `watched`; none if they were not there.
+    pub(crate) fn outside(&self, watched: &[(PathBuf, u64)]) -> HashMap<PathBuf, Option<u64>> {
+        let known: HashMap<&Path, u64> = watched.iter().map(|(path, each)| (path.as_path(), *each)).collect();
+        let folders = watched.iter().filter(|(path, _)| !path.is_absolute());
+        let excluding = folders.filter_map(|(folder, _)| self.excluding(folder));
+        let all = self.deciding_above().into_iter().chain(excluding);
+        all.map(|path| (path.clone(), known.get(path.as_path()).copied())).collect()
+    }
+
+    /// Where the repository at `folder` says what to ignore.
+    fn excluding(&self, folder: &Path) -> Option<PathBuf> {
+        let path = steelbank_watch::exclude_file(&self.path.join(folder))?;
+        Some(path.strip_prefix(&self.path).map(Path::to_owned).unwrap_or(path))
+    }
+
+    /// Where it may be said, above the root and for all of the user's trees, what to ignore.
+    fn deciding_above(&self) -> Vec<PathBuf> {
+        let above = || self.path.ancestors().skip(1);
+        let files = above().flat_map(|folder| IGNORE_FILES.iter().map(|name| folder.join(name)));
+        files
+            .chain(above().filter_map(steelbank_watch::exclude_file))
+            .chain(ignore::gitignore::gitconfig_excludes_path())
+            .collect()
     }
 
     fn failure(&self, error: &ignore::Error) -> (PathBuf, String) {
@@ -323,7 +358,7 @@ impl Tree {
     }
 }
 
-const IGNORE_FILES: [&str; 3] = [".gitignore", ".ignore", ".git/info/exclude"];
+pub(crate) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
 
 /// A path as the index holds it.
 pub(crate) fn bytes(path: &Path) -> &[u8] {

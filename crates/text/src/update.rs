@@ -11,6 +11,7 @@ use crate::store::manifest::{FileEntry, Manifest, Place, Skipped};
 use crate::store::segment::Builder;
 use crate::store::snapshot::{Snapshot, segment_path};
 use crate::tree::{self, Tree};
+use crate::watch::Changed;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +25,7 @@ const SEGMENTS: usize = 8;
 pub(crate) struct Update<'a> {
     tree: &'a Tree,
     folder: &'a Path,
+    changed: &'a Changed,
     control: &'a Control<'a>,
 }
 
@@ -34,8 +36,14 @@ struct Fresh {
 }
 
 impl<'a> Update<'a> {
-    pub(crate) fn new(tree: &'a Tree, folder: &'a Path, control: &'a Control<'a>) -> Self {
-        Update { tree, folder, control }
+    /// What is in `changed` is read again, whatever its stamp says.
+    pub(crate) fn new(
+        tree: &'a Tree,
+        folder: &'a Path,
+        changed: &'a Changed,
+        control: &'a Control<'a>,
+    ) -> Self {
+        Update { tree, folder, changed, control }
     }
 
     /// Brings `manifest` up to date, and says how many files were analysed.
@@ -53,7 +61,8 @@ impl<'a> Update<'a> {
             let stamp = self.tree.stamp(&path);
             match (entry, stamp) {
                 (Some(entry), Some(stamp))
-                    if !entry.recent && (entry.size, entry.signature) == (stamp.size, stamp.signature) =>
+                    if !(entry.recent || self.changed.files.contains(&path))
+                        && (entry.size, entry.signature) == (stamp.size, stamp.signature) =>
                 {
                     files.push(entry);
                 }

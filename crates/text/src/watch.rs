@@ -1,212 +1,153 @@
 //! Watching the tree, so that a question need not look at every file to know that nothing changed.
 
-use notify::event::{EventKind, ModifyKind};
-use notify::{Event, RecursiveMode, Watcher};
-use parking_lot::{Condvar, Mutex};
+use crate::store::manifest::Manifest;
+use crate::tree::{IGNORE_FILES, Tree};
 use std::collections::{HashMap, HashSet};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use steelbank_watch::{Changes, Waiter, Watched, What};
 
-/// Device and inode: a path may be another folder's later.
-type Identity = (u64, u64);
+/// Kernels from 5.3 to 5.16 tell of a deletion a moment before it happens.
+const PREMATURE: Duration = Duration::from_millis(50);
+/// How often a wait looks at what the kernel does not tell of.
+const LOOK: Duration = Duration::from_secs(1);
 
-/// A watch on the folders that the index covers. Ignored folders are not watched.
+/// A watch on the files that the index covers. Ignored folders are not watched.
+#[derive(Debug)]
 pub(crate) struct Watch {
-    watcher: Box<dyn Watcher + Send>,
+    watch: steelbank_watch::Watch,
     root: PathBuf,
-    signal: Arc<Signal>,
-}
-
-/// What the watcher's thread tells.
-#[derive(Default)]
-pub(crate) struct Signal {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
     /// Goes up with every change.
     seen: u64,
     /// Up to which the index is known to be up to date.
     settled: Option<u64>,
-    /// The folders that are watched.
-    watched: HashMap<PathBuf, Identity>,
-    /// Whether every folder is watched.
-    complete: bool,
+    /// What changed since.
+    changed: Changed,
+    /// When something last came or went.
+    came_or_went: Option<Instant>,
+    /// What the kernel does not tell of, and its signature as the index knows it.
+    looked_at: HashMap<PathBuf, Option<u64>>,
 }
 
-impl std::fmt::Debug for Watch {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let complete = self.signal.state.lock().complete;
-        formatter.debug_struct("Watch").field("root", &self.root).field("complete", &complete).finish()
-    }
-}
-
-impl Signal {
-    fn mark(&self) {
-        self.state.lock().seen += 1;
-        self.changed.notify_all();
-    }
-
-    /// Takes note of what the watcher tells.
-    fn note(&self, event: notify::Result<Event>) {
-        {
-            let mut state = self.state.lock();
-            match event {
-                Ok(event) if event.need_rescan() => state.watched.clear(),
-                // Opening and reading is no change.
-                Ok(event) if event.kind.is_access() => return,
-                Ok(event) => state.forget(&event),
-                Err(_) => state.watched.clear(),
-            }
-        }
-        self.mark();
-    }
-
-    /// Waits until something changes that is not in the index. Says whether something did.
-    pub(crate) fn wait(&self, timeout: Duration) -> bool {
-        let mut state = self.state.lock();
-        if state.settled != Some(state.seen) {
-            return true;
-        }
-        self.changed.wait_for(&mut state, timeout);
-        state.settled != Some(state.seen)
-    }
-}
-
-impl State {
-    /// Forgets the watches that went with a folder: one that is made again at the same path is not watched yet.
-    fn forget(&mut self, event: &Event) {
-        let (removed, renamed) = match event.kind {
-            EventKind::Remove(_) => (true, false),
-            EventKind::Modify(ModifyKind::Name(_)) => (true, true),
-            _ => (false, false),
-        };
-        for path in event.paths.iter().filter(|_| removed) {
-            if self.watched.remove(path).is_some() && renamed {
-                // What is inside moved along, and tells nothing itself.
-                self.watched.retain(|each, _| !each.starts_with(path));
-            }
-        }
-    }
+/// What is known to have changed, whatever its stamp says.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Changed {
+    /// Files that were written to, relative to the root.
+    pub(crate) files: HashSet<PathBuf>,
+    /// Whether there may be other files, or others may be ignored.
+    pub(crate) walk: bool,
 }
 
 impl Watch {
     /// `None` if this system cannot watch.
     pub(crate) fn new(root: &Path) -> Option<Watch> {
-        let signal = Arc::new(Signal::default());
-        let told = Arc::clone(&signal);
-        let watcher = notify::recommended_watcher(move |event| told.note(event)).ok()?;
-        Some(Watch { watcher: Box::new(watcher), root: root.to_owned(), signal })
+        Some(Watch {
+            watch: steelbank_watch::Watch::new().ok()?,
+            root: root.to_owned(),
+            seen: 0,
+            settled: None,
+            changed: Changed::default(),
+            came_or_went: None,
+            looked_at: HashMap::new(),
+        })
     }
 
-    pub(crate) fn signal(&self) -> Arc<Signal> {
-        Arc::clone(&self.signal)
+    /// Takes note of all that happened until now.
+    fn look(&mut self, tree: &Tree) {
+        match self.watch.changes() {
+            Changes::Nothing => {}
+            Changes::Some(changes) => {
+                self.seen += 1;
+                for change in changes {
+                    self.note(&change);
+                }
+            }
+            Changes::Everything => {
+                self.mark();
+                // If there is no other, this one says the same each time.
+                if let Ok(watch) = steelbank_watch::Watch::new() {
+                    self.watch = watch;
+                }
+            }
+        }
+        let other = self.looked_at.iter().filter(|(path, signature)| tree.signature(path) != **signature);
+        let other: Vec<PathBuf> = other.map(|(path, _)| path.clone()).collect();
+        if !other.is_empty() {
+            self.changed.walk = true;
+            self.changed.files.extend(other);
+            self.mark();
+        }
     }
 
-    /// Something changed that the watcher did not see.
-    pub(crate) fn mark(&self) {
-        self.signal.mark();
+    fn note(&mut self, change: &steelbank_watch::Change) {
+        let decides = |path: &Path| IGNORE_FILES.iter().any(|name| path.file_name() == Some(name.as_ref()));
+        if change.what == What::Folder {
+            self.watch.forget(&change.path);
+        }
+        if change.what != What::Contents {
+            self.came_or_went = Some(Instant::now());
+        }
+        self.changed.walk |= change.what != What::Contents || decides(&change.path);
+        if let Ok(path) = change.path.strip_prefix(&self.root) {
+            self.changed.files.insert(path.to_owned());
+        }
+    }
+
+    /// Something changed that the kernel did not tell of.
+    pub(crate) fn mark(&mut self) {
+        self.seen += 1;
+        self.settled = None;
     }
 
     /// Whether something may have changed since the index was brought up to date.
-    pub(crate) fn is_dirty(&self) -> bool {
-        let state = self.signal.state.lock();
-        !state.complete || state.settled != Some(state.seen)
+    pub(crate) fn is_dirty(&mut self, tree: &Tree) -> bool {
+        self.look(tree);
+        self.settled != Some(self.seen)
     }
 
-    /// To be passed to [`Watch::settle`] later.
-    pub(crate) fn generation(&self) -> u64 {
-        self.signal.state.lock().seen
+    /// What happened until now: a number to be passed to [`Watch::settle`] later, and what is known to have changed.
+    pub(crate) fn generation(&mut self, tree: &Tree) -> (u64, Changed) {
+        self.look(tree);
+        (self.seen, self.changed.clone())
     }
 
-    /// The index covers all that happened up to `generation`. What of `watched` is a folder is watched from now on; a
-    /// folder that was not watched before may have changed before it was, so the index is not yet called up to date.
-    pub(crate) fn settle(&mut self, generation: u64, watched: &[(PathBuf, u64)]) {
-        let folders: HashMap<PathBuf, Identity> =
-            watched.iter().filter_map(|(path, _)| identified(self.root.join(path))).collect();
-        let known = self.signal.state.lock().watched.clone();
-        for (gone, _) in known.iter().filter(|(path, identity)| folders.get(*path) != Some(*identity)) {
-            self.signal.state.lock().watched.remove(gone);
-            // It may have been removed already.
-            let _ = self.watcher.unwatch(gone);
-        }
-        let new = folders.iter().filter(|(path, identity)| known.get(*path) != Some(*identity));
-        let mut added = false;
-        let mut failed = HashSet::new();
-        for (path, identity) in new {
-            added = true;
-            // Entered before it is watched, so that its removal is not missed.
-            self.signal.state.lock().watched.insert(path.clone(), *identity);
-            if self.watcher.watch(path, RecursiveMode::NonRecursive).is_err() {
-                self.signal.state.lock().watched.remove(path);
-                failed.insert(path);
+    /// The index covers all that happened up to `generation`. Everything that `manifest` says of the tree is watched from
+    /// now on; a folder that was not watched before may have changed before it was, so the index is not yet called up to date.
+    pub(crate) fn settle(&mut self, generation: u64, manifest: &Manifest, tree: &Tree) {
+        let mut looked_at = tree.outside(&manifest.watched);
+        let mut settled = !looked_at.keys().any(|path| tree.is_recent(path));
+        let within = manifest.watched.iter().filter(|(path, _)| !path.is_absolute());
+        for (path, signature) in within {
+            let full = self.root.join(path);
+            match self.watch.folder(&full) {
+                Watched::Already => {}
+                Watched::New => settled = false,
+                // One of the files that say what to ignore, or a folder that cannot be watched.
+                Watched::No if full.is_dir() => settled = false,
+                Watched::No if self.watch.file(&full) => {}
+                Watched::No => drop(looked_at.insert(path.clone(), Some(*signature))),
             }
         }
-        let mut state = self.signal.state.lock();
-        state.complete = failed.is_empty() && folders.keys().all(|path| state.watched.contains_key(path));
-        state.settled = if added { None } else { Some(generation) };
-    }
-}
-
-/// A folder with its identity; `None` for anything else.
-fn identified(path: PathBuf) -> Option<(PathBuf, Identity)> {
-    let metadata = path.symlink_metadata().ok().filter(std::fs::Metadata::is_dir)?;
-    Some((path, (metadata.dev(), metadata.ino())))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use notify::{Config, EventHandler, WatcherKind};
-
-    /// Watches so many folders, like a system whose limit is reached.
-    #[derive(Debug)]
-    struct Limited(usize);
-
-    impl Watcher for Limited {
-        fn new<F: EventHandler>(_: F, _: Config) -> notify::Result<Self> {
-            Ok(Limited(0))
+        for file in &manifest.files {
+            let full = self.root.join(&file.path);
+            let told = self.watch.is_file_watched(&full)
+                && !self.changed.files.contains(&file.path)
+                && !self.looked_at.contains_key(&file.path);
+            if !told && !self.watch.file(&full) {
+                settled &= !file.recent;
+                looked_at.insert(file.path.clone(), Some(file.signature));
+            }
         }
-
-        fn watch(&mut self, _: &Path, _: RecursiveMode) -> notify::Result<()> {
-            self.0 = self.0.checked_sub(1).ok_or(notify::Error::new(notify::ErrorKind::MaxFilesWatch))?;
-            Ok(())
-        }
-
-        fn unwatch(&mut self, _: &Path) -> notify::Result<()> {
-            Ok(())
-        }
-
-        fn kind() -> WatcherKind {
-            WatcherKind::NullWatcher
+        self.looked_at = looked_at;
+        settled &= self.came_or_went.is_none_or(|then| then.elapsed() > PREMATURE);
+        self.settled = settled.then_some(generation);
+        if self.settled == Some(self.seen) {
+            self.changed = Changed::default();
         }
     }
 
-    #[test]
-    fn a_folder_that_cannot_be_watched_leaves_the_watch_incomplete() {
-        let folder = tempfile::tempdir().unwrap();
-        let names = ["", "a", "b", "c"];
-        names.iter().skip(1).for_each(|name| std::fs::create_dir(folder.path().join(name)).unwrap());
-        let watched: Vec<_> = names.iter().map(|name| (PathBuf::from(name), 1)).collect();
-        let signal = Arc::new(Signal::default());
-        let mut watch = Watch { watcher: Box::new(Limited(2)), root: folder.path().to_owned(), signal };
-        for _ in 0..3 {
-            watch.settle(watch.generation(), &watched);
-            assert!(watch.is_dirty());
-        }
-        // Two folders less are few enough.
-        std::fs::remove_dir(folder.path().join("b")).unwrap();
-        std::fs::remove_dir(folder.path().join("c")).unwrap();
-        let mut watch =
-            Watch { watcher: Box::new(Limited(2)), root: folder.path().to_owned(), signal: watch.signal() };
-        watch.signal.state.lock().watched.clear();
-        watch.settle(watch.generation(), &watched);
-        assert!(watch.is_dirty(), "what was not watched before may have changed before it was");
-        watch.settle(watch.generation(), &watched);
-        assert!(!watch.is_dirty());
+    /// What a thread can wait with for a change, and how long at most: what the kernel does not tell of is to be looked at.
+    pub(crate) fn waiter(&self) -> (Waiter, Duration) {
+        (self.watch.waiter(), if self.looked_at.is_empty() { Duration::MAX } else { LOOK })
     }
 }

@@ -4,10 +4,11 @@ use crate::control::Control;
 use crate::error::TextError;
 use crate::language::Language;
 use crate::parallel::parallel;
-use crate::store::manifest::{Manifest, Place};
+use crate::store::manifest::{Manifest, Place, Skipped};
 use crate::store::pages::PageError;
 use crate::store::segment::Segment;
 use crate::tree::Tree;
+use crate::watch::Changed;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,11 +76,17 @@ impl Snapshot {
         self.segments.iter().map(|segment| &**segment).zip(self.files.iter().map(Vec::as_slice))
     }
 
-    /// What has changed in the tree since.
-    pub(crate) fn changes(&self, tree: &Tree, control: &Control<'_>) -> Result<Changes, TextError> {
-        let mut changes = Changes { files: changed_files(&self.manifest, tree), ..Changes::default() };
+    /// What has changed in the tree since. What is in `changed` is looked at, whatever its stamp says.
+    pub(crate) fn changes(
+        &self,
+        tree: &Tree,
+        changed: &Changed,
+        control: &Control<'_>,
+    ) -> Result<Changes, TextError> {
+        let mut changes =
+            Changes { files: changed_files(&self.manifest, tree, changed), ..Changes::default() };
         control.check()?;
-        if !tree.is_unchanged(&self.manifest.watched) {
+        if changed.walk || !tree.is_unchanged(&self.manifest.watched) {
             let walk = tree.walk(control)?;
             let known = |path: &PathBuf| {
                 let files = &self.manifest.files;
@@ -108,12 +115,12 @@ impl Snapshot {
 const SHARE: usize = 256;
 
 /// Which files of the manifest are not as they were.
-fn changed_files(manifest: &Manifest, tree: &Tree) -> Vec<usize> {
+fn changed_files(manifest: &Manifest, tree: &Tree, known: &Changed) -> Vec<usize> {
     let changed = |index: usize| {
         let file = &manifest.files[index];
         match tree.stamp(&file.path) {
             Some(stamp) if stamp.size == file.size && stamp.signature == file.signature => {
-                file.recent && is_rewritten(file, tree)
+                (file.recent || known.files.contains(&file.path)) && is_rewritten(file, tree)
             }
             _ => true,
         }
@@ -130,6 +137,10 @@ fn changed_files(manifest: &Manifest, tree: &Tree) -> Vec<usize> {
 /// Whether a file whose time is too young to tell has another text.
 fn is_rewritten(file: &crate::store::manifest::FileEntry, tree: &Tree) -> bool {
     match file.place {
+        Place::Skipped(Skipped::Binary) => {
+            let text = tree.read(&file.path, crate::limits::HUGE);
+            text.is_ok_and(|read| memchr::memchr(0, &read.text).is_none())
+        }
         Place::Skipped(_) => false,
         Place::Segment(..) => {
             let text = tree.read(&file.path, crate::limits::HUGE);

@@ -1,0 +1,82 @@
+//! An index that watches its tree answers as one that looks at everything, whatever happened a moment before.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use steelbank_text::{Control, Freshness, Globs, Pattern, Search, TextIndex};
+use steelbank_watch::operations::{begin, operate};
+
+fn places(index: &TextIndex) -> Result<Vec<(String, u32, u32, String)>, String> {
+    let search = Search {
+        pattern: Pattern::new("sought").unwrap(),
+        kind: None,
+        language: None,
+        globs: Globs::new(&[], &[]).unwrap(),
+        offset: 0,
+        limit: u64::MAX,
+        bound: u64::MAX,
+    };
+    let answer = index.search(&search, &Control::none()).map_err(|error| error.to_string())?;
+    let place = |found: steelbank_text::Found| {
+        (found.path.display().to_string(), found.line, found.column, found.preview)
+    };
+    Ok(answer.references.into_iter().map(place).collect())
+}
+
+fn open(root: &Path, cache: &Path) -> TextIndex {
+    TextIndex::open(root, cache, Freshness::Automatic).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_watched_answers_as_what_is_read_anew(
+        operations in prop::collection::vec(any::<(u8, u8, u8)>(), 1..24),
+        settled in any::<bool>(),
+    ) {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        let root = begin(&home).unwrap();
+        let watched = open(&root, &home.join("cache"));
+        prop_assert!(watched.watch());
+        places(&watched).unwrap();
+        if settled {
+            // Lets the watch come to be relied on.
+            std::thread::sleep(Duration::from_millis(60));
+            places(&watched).unwrap();
+            prop_assert!(!watched.wait_for_change(Duration::ZERO));
+        }
+        let mut done = Vec::new();
+        for (number, operation) in operations.into_iter().enumerate() {
+            done.push(operate(&home, operation));
+            let found = places(&watched);
+            let expected = places(&open(&root, &home.join(format!("fresh-{number}"))));
+            prop_assert_eq!(found, expected, "after {:#?}", done);
+        }
+    }
+}
+
+#[test]
+fn what_was_written_just_before_a_question_is_in_its_answer() {
+    let home = tempfile::tempdir().unwrap();
+    let root = begin(home.path()).unwrap();
+    let index = open(&root, &home.path().join("cache"));
+    assert!(index.watch());
+    for round in 0..300 {
+        let file = root.join(["new.lisp", "a/new.lisp"][round % 2]);
+        let count = 1 + round % 3;
+        fs::write(&file, "(sought x)\n".repeat(count)).unwrap();
+        let of_file = |places: Vec<(String, u32, u32, String)>| {
+            places.iter().filter(|place| root.join(&place.0) == file).count()
+        };
+        assert_eq!(of_file(places(&index).unwrap()), count, "round {round}");
+        if round % 7 == 0 {
+            fs::remove_file(&file).unwrap();
+            assert_eq!(of_file(places(&index).unwrap()), 0, "round {round}");
+        }
+    }
+}

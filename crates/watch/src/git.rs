@@ -1,0 +1,43 @@
+//! What decides outside of a folder about what Git ignores in it.
+
+use std::path::{Path, PathBuf};
+
+/// Where the repository whose working tree is `folder` says what to ignore in it: the file need not exist. None if `folder`
+/// is no root of a working tree.
+pub fn exclude_file(folder: &Path) -> Option<PathBuf> {
+    const EXCLUDE: &str = "info/exclude";
+    let git = folder.join(".git");
+    let found = git.metadata().ok()?;
+    if found.is_dir() {
+        return Some(git.join(EXCLUDE));
+    }
+    // A linked working tree shares the main one's.
+    let text = std::fs::read_to_string(&git).ok()?;
+    let own = folder.join(text.lines().next()?.strip_prefix("gitdir: ")?);
+    let common = std::fs::read_to_string(own.join("commondir")).ok()?;
+    Some(own.join(common.lines().next()?).join(EXCLUDE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_linked_working_tree_has_the_main_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let (main, linked) = (folder.path().join("main"), folder.path().join("linked"));
+        let own = main.join(".git/worktrees/linked");
+        fs::create_dir_all(&own).unwrap();
+        fs::create_dir_all(&linked).unwrap();
+        assert_eq!(exclude_file(&linked), None);
+        assert_eq!(exclude_file(&main), Some(main.join(".git/info/exclude")));
+        fs::write(linked.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
+        assert_eq!(exclude_file(&linked), None);
+        fs::write(own.join("commondir"), "../..\n").unwrap();
+        let found = exclude_file(&linked).unwrap();
+        fs::create_dir_all(main.join(".git/info")).unwrap();
+        fs::write(&found, "x").unwrap();
+        assert!(main.join(".git/info/exclude").exists());
+    }
+}

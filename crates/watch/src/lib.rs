@@ -1,0 +1,289 @@
+//! What changed in folders since one looked last.
+//!
+//! Linux queues an inotify event before the system call that caused it returns. So who reads the queue *when a question
+//! is asked* knows of everything that was written before the question: there is no thread whose events are late, and
+//! a question after which nothing happened costs two system calls. [`Watch::changes`] is that reading.
+//!
+//! The kernel does not tell of everything. [`Watch::folder`] and [`Watch::file`] say of what it does; what they
+//! refuse is to be looked at by `stat` each time:
+//!
+//! * file systems that others write to (NFS, SMB, FUSE, 9p, …) or that are not known here;
+//! * links, and files that have several names: what is written by way of another name is told to that name's folder;
+//! * folders beyond the user's limit of watches, and files beyond an eighth of it.
+//!
+//! A folder is known by its path. Of a path that leads elsewhere because a folder *above* all watched ones was moved
+//! or replaced nobody is told: who watches a tree compares the device and inode of its root each time. A mount anywhere
+//! counts as a change of everything. What a program stores by `mmap` is told when its mapping and its descriptor are gone.
+
+#![forbid(unsafe_code)]
+
+mod git;
+#[cfg(feature = "operations")]
+pub mod operations;
+mod queue;
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use git::exclude_file;
+use queue::{Event, Queue};
+
+/// A watch on folders and files. It holds two descriptors, which are closed by execution.
+#[derive(Debug)]
+pub struct Watch {
+    queue: Arc<Queue>,
+    /// What is watched, by path.
+    numbers: HashMap<PathBuf, Number>,
+    /// What is watched, by number: several paths if a folder is mounted in several places.
+    watched: HashMap<i32, Vec<PathBuf>>,
+    /// Whether the kernel tells everything of a file system, by device.
+    told: HashMap<u64, bool>,
+    /// So many things are watched before files are refused.
+    most: usize,
+    names: &'static [&'static str],
+    lost: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Number {
+    number: i32,
+    /// Whether what is in it is told.
+    inside: bool,
+}
+
+/// One part in so many of the watches that a user may have is for files: editors need some, and other programs like this one.
+const SHARE: usize = 8;
+
+/// What happened since the last look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Changes {
+    /// Nothing.
+    Nothing,
+    /// These, at least one. The same may be told several times.
+    Some(Vec<Change>),
+    /// It is not known what: everything is to be looked at again, and this watch tells nothing any more.
+    Everything,
+}
+
+/// Something that happened to a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// What it happened to: a watched folder, something in one, or a watched file.
+    pub path: PathBuf,
+    /// What it was.
+    pub what: What,
+}
+
+/// What happened to a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum What {
+    /// Its contents or its attributes changed.
+    Contents,
+    /// Something that is no folder came to be there, or is there no more.
+    Entry,
+    /// A folder came to be there, or is there no more. What was watched below it is to be [forgotten](Watch::forget).
+    Folder,
+}
+
+/// Whether something is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watched {
+    /// From now on: what was read of it before may be out of date.
+    New,
+    /// Already before.
+    Already,
+    /// The kernel does not tell everything of it.
+    No,
+}
+
+impl Watch {
+    /// A watch on nothing yet.
+    ///
+    /// # Errors
+    /// The system has no inotify or no descriptors left, or does not tell of mounts.
+    pub fn new() -> io::Result<Watch> {
+        Ok(Watch {
+            queue: Arc::new(Queue::new()?),
+            numbers: HashMap::new(),
+            watched: HashMap::new(),
+            told: HashMap::new(),
+            most: queue::limit() / SHARE,
+            names: &[],
+            lost: false,
+        })
+    }
+
+    /// The same, which tells by these names of what comes or goes in folders [above](Watch::above) others.
+    #[must_use]
+    pub fn noting(mut self, names: &'static [&'static str]) -> Watch {
+        self.names = names;
+        self
+    }
+
+    /// Watches what is in the folder at `path`, a real path: what comes, goes, is written to or is given other
+    /// attributes. Not what is in the folders in it. To be called before the folder is read.
+    pub fn folder(&mut self, path: &Path) -> Watched {
+        let Ok(found) = path.symlink_metadata() else { return Watched::No };
+        if !found.is_dir() || !self.is_told(path, found.dev()) {
+            return Watched::No;
+        }
+        match self.queue.add_folder(path) {
+            Ok(number) => self.note(path, Number { number, inside: true }),
+            Err(_) => Watched::No,
+        }
+    }
+
+    /// Watches whether a folder above `path`, a real path, is moved, and whether something [of note](Watch::noting) comes or
+    /// goes in one. False if not of each of them it would be told.
+    pub fn above(&mut self, path: &Path) -> bool {
+        path.ancestors().skip(1).all(|folder| {
+            self.numbers.contains_key(folder)
+                || self.queue.add_above(folder).is_ok_and(|number| {
+                    self.note(folder, Number { number, inside: false });
+                    true
+                })
+        })
+    }
+
+    /// Whether all that happens to the file at `path` is told: its folder is watched, and no other name leads to it. It
+    /// is told when it is given one. To be called before the file is read, and again whenever it has changed.
+    pub fn file(&mut self, path: &Path) -> bool {
+        let room = self.numbers.len() < self.most || self.is_file_watched(path);
+        if !room || !path.parent().is_some_and(|folder| self.is_watched(folder)) {
+            return false;
+        }
+        let Ok(number) = self.queue.add_file(path) else { return false };
+        self.note(path, Number { number, inside: false });
+        path.symlink_metadata()
+            .is_ok_and(|found| found.is_file() && found.nlink() == 1 && self.is_told(path, found.dev()))
+    }
+
+    /// Whether the folder at `path` is watched.
+    pub fn is_watched(&self, path: &Path) -> bool {
+        self.numbers.get(path).is_some_and(|known| known.inside)
+    }
+
+    /// Whether the file at `path` was watched when [`Watch::file`] was last asked.
+    pub fn is_file_watched(&self, path: &Path) -> bool {
+        self.numbers.get(path).is_some_and(|known| !known.inside)
+    }
+
+    /// Watches `path`, and what is below it, no longer.
+    pub fn forget(&mut self, path: &Path) {
+        let gone: Vec<PathBuf> = self.numbers.keys().filter(|each| each.starts_with(path)).cloned().collect();
+        for path in gone {
+            self.forget_one(&path);
+        }
+    }
+
+    /// What happened since this was last called. It does not wait.
+    pub fn changes(&mut self) -> Changes {
+        if self.lost {
+            return Changes::Everything;
+        }
+        let mut changes = Vec::new();
+        let queue = Arc::clone(&self.queue);
+        let complete = queue.read(|event| self.take(&event, &mut changes));
+        if !complete {
+            self.lost = true;
+            if !queue.is_ours() {
+                // The number may be somebody else's by now, so it is not closed.
+                std::mem::forget(queue);
+            }
+            return Changes::Everything;
+        }
+        if changes.is_empty() { Changes::Nothing } else { Changes::Some(changes) }
+    }
+
+    /// What a thread can wait with while others ask.
+    pub fn waiter(&self) -> Waiter {
+        Waiter(Arc::clone(&self.queue))
+    }
+
+    /// Adds what an event tells. False if it tells that not everything was told.
+    fn take(&mut self, event: &Event<'_>, changes: &mut Vec<Change>) -> bool {
+        let Some(paths) = self.watched.get(&event.number) else {
+            // An overflow and a watch that was ended have numbers that are not known.
+            return !event.overflow;
+        };
+        if event.overflow || event.unmounted {
+            return false;
+        }
+        let what = match (event.name, event.moved_itself || event.ended, event.entry) {
+            (None, true, _) => What::Folder,
+            (_, _, true) if event.folder => What::Folder,
+            (_, _, true) => What::Entry,
+            _ => What::Contents,
+        };
+        for path in paths.clone() {
+            let changed = event.name.map_or_else(|| path.clone(), |name: &OsStr| path.join(name));
+            let is_noise = event.name.is_some_and(|name| {
+                !self.is_watched(&path)
+                    && !self.names.iter().any(|each| name == *each)
+                    && !self.numbers.contains_key(&changed)
+            });
+            if is_noise {
+                continue;
+            }
+            let change = Change { path: changed, what };
+            if changes.last() != Some(&change) {
+                changes.push(change);
+            }
+            if event.ended {
+                self.numbers.remove(&path);
+            }
+        }
+        if event.ended {
+            self.watched.remove(&event.number);
+        }
+        true
+    }
+
+    fn note(&mut self, path: &Path, new: Number) -> Watched {
+        match self.numbers.get(path) {
+            Some(before) if *before == new => return Watched::Already,
+            Some(before) if before.number != new.number => self.forget_one(path),
+            Some(_) | None => {}
+        }
+        self.numbers.insert(path.to_owned(), new);
+        let paths = self.watched.entry(new.number).or_default();
+        if !paths.iter().any(|each| each == path) {
+            paths.push(path.to_owned());
+        }
+        Watched::New
+    }
+
+    fn forget_one(&mut self, path: &Path) {
+        let Some(Number { number, .. }) = self.numbers.remove(path) else { return };
+        if let Some(paths) = self.watched.get_mut(&number) {
+            paths.retain(|each| each != path);
+            if paths.is_empty() {
+                self.watched.remove(&number);
+                self.queue.remove(number);
+            }
+        }
+    }
+
+    fn is_told(&mut self, path: &Path, device: u64) -> bool {
+        *self.told.entry(device).or_insert_with(|| queue::tells_everything(path))
+    }
+}
+
+/// What a thread can wait with.
+#[derive(Debug, Clone)]
+pub struct Waiter(Arc<Queue>);
+
+impl Waiter {
+    /// Waits until there are changes to read, or until the time is up. Says whether there are.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        self.0.wait(Some(timeout))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+//! The kernel's queue of events: the only place that knows inotify.
+
+use std::ffi::OsStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+
+/// The least number of a descriptor that code does not close that closes "all" of them.
+const HIGH: i32 = 900;
+
+#[derive(Debug)]
+pub(crate) struct Queue {
+    events: OwnedFd,
+    /// What tells the descriptor from another that has taken its number.
+    identity: (u64, u64, u32),
+    /// Tells of mounts.
+    mounts: OwnedFd,
+}
+
+/// An event as far as it matters here.
+pub(crate) struct Event<'a> {
+    pub(crate) number: i32,
+    pub(crate) name: Option<&'a OsStr>,
+    pub(crate) folder: bool,
+    /// Something came or went.
+    pub(crate) entry: bool,
+    pub(crate) moved_itself: bool,
+    /// The watch is no more.
+    pub(crate) ended: bool,
+    pub(crate) unmounted: bool,
+    pub(crate) overflow: bool,
+}
+
+fn out_of_reach(descriptor: OwnedFd) -> OwnedFd {
+    fcntl_dupfd_cloexec(&descriptor, HIGH).unwrap_or(descriptor)
+}
+
+fn identity(descriptor: &OwnedFd) -> rustix::io::Result<(u64, u64, u32)> {
+    let stat = rustix::fs::fstat(descriptor)?;
+    Ok((stat.st_dev, stat.st_ino, stat.st_mode))
+}
+
+impl Queue {
+    pub(crate) fn new() -> io::Result<Queue> {
+        let events = out_of_reach(inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?);
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let mounts = out_of_reach(rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty())?);
+        Ok(Queue { identity: identity(&events)?, events, mounts })
+    }
+
+    /// Whether the descriptor is still the one that was made. Code in the same process may close every descriptor.
+    pub(crate) fn is_ours(&self) -> bool {
+        identity(&self.events) == Ok(self.identity)
+    }
+
+    /// As if something else had taken the descriptor's number.
+    #[cfg(test)]
+    pub(crate) fn mistake_for_another(&mut self) {
+        self.identity.1 = !self.identity.1;
+    }
+
+    pub(crate) fn add_folder(&self, path: &Path) -> io::Result<i32> {
+        let flags = WatchFlags::MODIFY
+            | WatchFlags::ATTRIB
+            | WatchFlags::CLOSE_WRITE
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVE
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR
+            | WatchFlags::DONT_FOLLOW;
+        Ok(inotify::add_watch(&self.events, path, flags)?)
+    }
+
+    /// Watches a folder's own moves, and what comes and goes in it, beside what is watched of it already.
+    pub(crate) fn add_above(&self, path: &Path) -> io::Result<i32> {
+        let flags = WatchFlags::MOVE_SELF
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVE
+            | WatchFlags::ONLYDIR
+            | WatchFlags::DONT_FOLLOW
+            | WatchFlags::MASK_ADD;
+        Ok(inotify::add_watch(&self.events, path, flags)?)
+    }
+
+    /// Watches a file's attributes alone, the number of its names among them: its folder tells of the rest.
+    pub(crate) fn add_file(&self, path: &Path) -> io::Result<i32> {
+        let flags = WatchFlags::ATTRIB | WatchFlags::DONT_FOLLOW;
+        Ok(inotify::add_watch(&self.events, path, flags)?)
+    }
+
+    pub(crate) fn remove(&self, number: i32) {
+        // The kernel removes the watch of what is deleted by itself.
+        let _ = inotify::remove_watch(&self.events, number);
+    }
+
+    /// Passes all events to `take`, until that says that not everything was told. False if so.
+    pub(crate) fn read(&self, mut take: impl FnMut(Event<'_>) -> bool) -> bool {
+        if !self.is_ours() {
+            return false;
+        }
+        match self.poll(Some(Duration::ZERO)) {
+            Some((false, false)) => return true,
+            Some((_, false)) => {}
+            Some((_, true)) | None => return false,
+        }
+        let mut buffer = [MaybeUninit::uninit(); 16 << 10];
+        let mut reader = Reader::new(&self.events, &mut buffer);
+        loop {
+            let event = match reader.next() {
+                Ok(event) => event,
+                Err(Errno::AGAIN) => return true,
+                Err(Errno::INTR) => continue,
+                Err(_) => return false,
+            };
+            let flags = event.events();
+            let any = |some: ReadFlags| flags.intersects(some);
+            let taken = take(Event {
+                number: event.wd(),
+                name: event.file_name().map(|name| OsStr::from_bytes(name.to_bytes())),
+                folder: any(ReadFlags::ISDIR),
+                entry: any(ReadFlags::CREATE
+                    | ReadFlags::DELETE
+                    | ReadFlags::MOVED_FROM
+                    | ReadFlags::MOVED_TO),
+                moved_itself: any(ReadFlags::MOVE_SELF | ReadFlags::DELETE_SELF),
+                ended: any(ReadFlags::IGNORED),
+                unmounted: any(ReadFlags::UNMOUNT),
+                overflow: any(ReadFlags::QUEUE_OVERFLOW),
+            });
+            if !taken {
+                return false;
+            }
+        }
+    }
+
+    /// Waits for an event or a mount; without a timeout for ever. Says whether there is one.
+    pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
+        self.poll(timeout) != Some((false, false))
+    }
+
+    /// Whether there are events, and whether something was mounted since the last call. None if it cannot be told.
+    fn poll(&self, timeout: Option<Duration>) -> Option<(bool, bool)> {
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut both = [
+            PollFd::from_borrowed_fd(self.events.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.mounts.as_fd(), PollFlags::PRI),
+        ];
+        match poll(&mut both, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Some((true, false)),
+            Err(_) => return None,
+        }
+        let [events, mounts] = both.map(|each| each.revents());
+        if (events | mounts).contains(PollFlags::NVAL) {
+            return None;
+        }
+        Some((!events.is_empty(), mounts.intersects(PollFlags::PRI | PollFlags::ERR)))
+    }
+}
+
+/// How many watches a user may have.
+pub(crate) fn limit() -> usize {
+    let text = std::fs::read_to_string("/proc/sys/fs/inotify/max_user_watches").unwrap_or_default();
+    text.trim().parse().unwrap_or(8192)
+}
+
+/// Whether the kernel sees all that is written to the file system that `path` is on: those that only this machine writes to.
+pub(crate) fn tells_everything(path: &Path) -> bool {
+    const LOCAL: [u32; 17] = [
+        0xef53,      // ext2, ext3, ext4
+        0x5846_5342, // XFS
+        0x9123_683e, // Btrfs
+        0x0102_1994, // tmpfs
+        0x8584_58f6, // ramfs
+        0x794c_7630, // overlayfs
+        0xf2f5_2010, // F2FS
+        0x2fc1_2fc1, // ZFS
+        0xca45_1a4e, // bcachefs
+        0x3153_464a, // JFS
+        0x5265_4973, // ReiserFS
+        0x3434,      // NILFS
+        0xe0f5_e1e2, // EROFS
+        0x7371_7368, // squashfs
+        0x4d44,      // FAT
+        0x2011_bab0, // exFAT
+        0x7366_746e, // NTFS
+    ];
+    rustix::fs::statfs(path).is_ok_and(|found| LOCAL.contains(&(found.f_type as u32)))
+}

@@ -1,0 +1,287 @@
+use super::*;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+
+struct World {
+    _folder: tempfile::TempDir,
+    root: PathBuf,
+    watch: Watch,
+}
+
+impl World {
+    fn new() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap().join("root");
+        fs::create_dir(&root).unwrap();
+        let mut watch = Watch::new().unwrap();
+        assert_eq!(watch.folder(&root), Watched::New);
+        assert_eq!(watch.folder(&root), Watched::Already);
+        World { _folder: folder, root, watch }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// What is told of which paths, once each.
+    fn told(&mut self) -> Vec<(String, What)> {
+        let Changes::Some(changes) = self.watch.changes() else { return Vec::new() };
+        let mut told: Vec<_> = changes
+            .into_iter()
+            .map(|change| {
+                let path = change.path.strip_prefix(&self.root).unwrap();
+                (path.to_str().unwrap().to_owned(), change.what)
+            })
+            .collect();
+        told.sort_by_key(|(path, what)| (path.clone(), *what as u8));
+        told.dedup();
+        told
+    }
+}
+
+/// What all of this stands on: when the writer's call has returned, the event is there.
+#[test]
+fn what_another_thread_has_done_is_told_at_once() {
+    let mut world = World::new();
+    let (file, other) = (world.path("file"), world.path("other"));
+    fs::write(&file, "0").unwrap();
+    world.told();
+    let (ask, asked) = mpsc::sync_channel::<usize>(0);
+    let (done, is_done) = mpsc::sync_channel(0);
+    let at = file.clone();
+    let writer = std::thread::spawn(move || {
+        let mut open = fs::OpenOptions::new().write(true).open(&at).unwrap();
+        for round in asked {
+            match round % 5 {
+                0 => open.write_all(b"1").unwrap(),
+                1 => open.set_len(0).unwrap(),
+                2 => fs::rename(&at, &other).unwrap(),
+                3 => fs::rename(&other, &at).unwrap(),
+                _ => fs::set_permissions(&at, fs::Permissions::from_mode(0o600)).unwrap(),
+            }
+            done.send(()).unwrap();
+        }
+    });
+    for round in 0..20_000 {
+        ask.send(round).unwrap();
+        is_done.recv().unwrap();
+        assert!(matches!(world.watch.changes(), Changes::Some(_)), "round {round}");
+    }
+    drop(ask);
+    writer.join().unwrap();
+    assert!(matches!(world.watch.changes(), Changes::Some(_)), "the file was closed");
+    assert_eq!(world.watch.changes(), Changes::Nothing);
+}
+
+#[test]
+fn what_another_process_has_done_is_told_at_once() {
+    let mut world = World::new();
+    let script = "while read line; do echo \"$line\" >> \"$0\"; echo; done";
+    let mut child = Command::new("sh")
+        .args(["-c", script])
+        .arg(world.path("file"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    for round in 0..10_000 {
+        writeln!(input, "{round}").unwrap();
+        output.read_line(&mut line).unwrap();
+        assert!(matches!(world.watch.changes(), Changes::Some(_)), "round {round}");
+    }
+    drop(input);
+    child.wait().unwrap();
+}
+
+#[test]
+fn each_kind_of_change_is_told() {
+    let mut world = World::new();
+    assert!(world.told().is_empty());
+    let file = world.path("a");
+    fs::write(&file, "one").unwrap();
+    assert_eq!(world.told(), [("a".to_owned(), What::Contents), ("a".to_owned(), What::Entry)]);
+    assert!(world.watch.file(&file));
+    assert!(world.told().is_empty());
+    fs::write(&file, "two").unwrap();
+    assert_eq!(world.told(), [("a".to_owned(), What::Contents)]);
+    fs::rename(&file, world.path("b")).unwrap();
+    assert_eq!(world.told(), [("a".to_owned(), What::Entry), ("b".to_owned(), What::Entry)]);
+    fs::set_permissions(world.path("b"), fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(world.told().contains(&("b".to_owned(), What::Contents)));
+    fs::remove_file(world.path("b")).unwrap();
+    assert!(world.told().contains(&("b".to_owned(), What::Entry)));
+    fs::create_dir(world.path("sub")).unwrap();
+    assert_eq!(world.told(), [("sub".to_owned(), What::Folder)]);
+    assert_eq!(world.watch.folder(&world.path("sub")), Watched::New);
+    fs::write(world.path("sub/x"), "").unwrap();
+    assert!(world.told().contains(&("sub/x".to_owned(), What::Entry)));
+    fs::set_permissions(world.path("sub"), fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(world.told(), [("sub".to_owned(), What::Contents)]);
+    symlink("nowhere", world.path("link")).unwrap();
+    assert_eq!(world.told(), [("link".to_owned(), What::Entry)]);
+}
+
+#[test]
+fn another_name_of_a_file_is_told_of_and_then_not_relied_on() {
+    let mut world = World::new();
+    let (file, outside) = (world.path("a"), world.root.parent().unwrap().join("outside"));
+    fs::write(&file, "one").unwrap();
+    world.told();
+    assert!(world.watch.file(&file));
+    fs::hard_link(&file, &outside).unwrap();
+    assert_eq!(world.told(), [("a".to_owned(), What::Contents)]);
+    assert!(!world.watch.file(&file), "what is written by the other name is not told");
+    fs::remove_file(&outside).unwrap();
+    assert_eq!(world.told(), [("a".to_owned(), What::Contents)]);
+    assert!(world.watch.file(&file));
+    symlink(&file, world.path("link")).unwrap();
+    world.told();
+    assert!(!world.watch.file(&world.path("link")) && !world.watch.file(&world.path("missing")));
+    let elsewhere = world.root.parent().unwrap().join("b");
+    fs::write(&elsewhere, "").unwrap();
+    assert!(!world.watch.file(&elsewhere), "its folder is not watched");
+    assert_eq!(world.watch.folder(&world.path("link")), Watched::No);
+}
+
+#[test]
+fn a_file_that_is_replaced_is_watched_as_the_new_one() {
+    let mut world = World::new();
+    let (file, new) = (world.path("a"), world.path("new"));
+    for round in 0..100 {
+        fs::write(&new, format!("{round}")).unwrap();
+        fs::rename(&new, &file).unwrap();
+        assert!(world.told().contains(&("a".to_owned(), What::Entry)));
+        assert!(world.watch.file(&file));
+    }
+    world.told();
+    fs::hard_link(&file, world.root.parent().unwrap().join("outside")).unwrap();
+    assert_eq!(world.told(), [("a".to_owned(), What::Contents)]);
+    assert_eq!(world.watch.numbers.len(), 2);
+    assert_eq!(world.watch.watched.len(), 2);
+}
+
+#[test]
+fn a_folder_that_moved_is_forgotten_and_found_again() {
+    let mut world = World::new();
+    let (old, new) = (world.path("old"), world.path("new"));
+    fs::create_dir_all(old.join("deep")).unwrap();
+    for folder in [&old, &old.join("deep")] {
+        assert_eq!(world.watch.folder(folder), Watched::New);
+    }
+    world.told();
+    fs::rename(&old, &new).unwrap();
+    let told = world.told();
+    for name in ["old", "new"] {
+        assert!(told.contains(&(name.to_owned(), What::Folder)), "{told:?}");
+    }
+    world.watch.forget(&old);
+    assert!(!world.watch.is_watched(&old.join("deep")) && world.watch.is_watched(&world.root));
+    assert_eq!(world.watch.folder(&new.join("deep")), Watched::New);
+    fs::write(new.join("deep/x"), "").unwrap();
+    assert!(world.told().contains(&("new/deep/x".to_owned(), What::Entry)));
+}
+
+#[test]
+fn a_root_that_goes_is_told_of() {
+    for remove in [true, false] {
+        let mut world = World::new();
+        if remove {
+            fs::remove_dir(&world.root).unwrap();
+        } else {
+            fs::rename(&world.root, world.root.with_extension("away")).unwrap();
+        }
+        assert_eq!(world.told(), [(String::new(), What::Folder)]);
+    }
+}
+
+#[test]
+fn more_than_the_queue_holds_is_everything() {
+    let mut world = World::new();
+    let most: usize =
+        fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap().trim().parse().unwrap();
+    let (a, b) = (world.path("a"), world.path("b"));
+    fs::write(&a, "").unwrap();
+    for _ in 0..most / 4 + 10 {
+        fs::rename(&a, &b).unwrap();
+        fs::rename(&b, &a).unwrap();
+    }
+    assert_eq!(world.watch.changes(), Changes::Everything);
+    assert_eq!(world.watch.changes(), Changes::Everything, "it says so until there is another");
+}
+
+#[test]
+fn a_descriptor_that_others_closed_is_everything() {
+    let world = World::new();
+    let mut watch = world.watch;
+    let mut other = Watch::new().unwrap();
+    std::mem::swap(&mut watch.numbers, &mut other.numbers);
+    // What stands for it is not what it was.
+    let queue = Arc::get_mut(&mut watch.queue).unwrap();
+    queue.mistake_for_another();
+    assert_eq!(watch.changes(), Changes::Everything);
+}
+
+#[test]
+fn waiting_ends_with_a_change_or_the_time() {
+    let mut world = World::new();
+    let waiter = world.watch.waiter();
+    assert!(!waiter.wait(Duration::from_millis(1)));
+    let file = world.path("a");
+    let thread = std::thread::spawn(move || fs::write(file, "x").unwrap());
+    assert!(waiter.wait(Duration::from_secs(60)));
+    thread.join().unwrap();
+    assert!(!world.told().is_empty());
+    assert!(!waiter.wait(Duration::ZERO));
+}
+
+#[test]
+fn only_local_file_systems_are_relied_on() {
+    assert!(!queue::tells_everything(Path::new("/proc")));
+    let folder = tempfile::tempdir().unwrap();
+    let device = folder.path().metadata().unwrap().dev();
+    let mut watch = Watch::new().unwrap();
+    watch.told.insert(device, false);
+    assert_eq!(watch.folder(folder.path()), Watched::No);
+}
+
+#[test]
+fn files_leave_watches_for_others() {
+    let mut world = World::new();
+    let (a, b) = (world.path("a"), world.path("b"));
+    for file in [&a, &b] {
+        fs::write(file, "").unwrap();
+    }
+    world.watch.most = 2;
+    assert!(world.watch.file(&a) && world.watch.file(&a) && !world.watch.file(&b));
+}
+
+#[test]
+fn a_folder_above_that_moves_is_told_of() {
+    let mut world = World::new();
+    let (far, away) = (world.root.join("far"), world.root.join("away"));
+    let deep = far.join("deep/er");
+    fs::create_dir_all(&deep).unwrap();
+    fs::write(deep.join("a"), "").unwrap();
+    assert!(!world.watch.file(&deep.join("a")));
+    assert!(world.watch.above(&deep));
+    assert!(world.watch.is_watched(&world.root), "what is watched already stays so");
+    assert!(!world.watch.is_watched(&far), "what is in it is not told");
+    assert_eq!(world.watch.folder(&deep), Watched::New);
+    assert!(world.watch.file(&deep.join("a")));
+    world.told();
+    world.watch.names = &["of note"];
+    fs::write(far.join("noise"), "").unwrap();
+    assert!(world.told().is_empty());
+    fs::write(far.join("of note"), "").unwrap();
+    assert_eq!(world.told(), [("far/of note".to_owned(), What::Entry)]);
+    fs::rename(&far, &away).unwrap();
+    assert!(world.told().contains(&("far".to_owned(), What::Folder)));
+    world.watch.forget(&far);
+    assert!(!world.watch.is_watched(&deep));
+}

@@ -1,0 +1,179 @@
+//! The project's tree as it is now: walked once, and from then on again when something has changed that decides which
+//! files are the project's own.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use steelbank_watch::{Change, Changes, Watch, Watched, What};
+
+use super::tree::{OF_NOTE, Walk, decides, may_be_lisp};
+
+/// Kernels from 5.3 to 5.16 tell of a deletion a moment before it happens.
+const PREMATURE: Duration = Duration::from_millis(50);
+/// A walk that finds folders that were not watched before is done again, at most so often.
+const WALKS: usize = 4;
+
+/// What is news since somebody asked.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// The walk is another.
+    pub(super) walked: bool,
+    /// Nothing that was known of any file holds any more.
+    pub(super) everything: bool,
+    /// What has changed.
+    pub(super) changed: BTreeSet<PathBuf>,
+    /// Folders that came, went or were replaced: so did what is below them.
+    pub(super) folders: BTreeSet<PathBuf>,
+}
+
+/// The tree, and what watches it.
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    begun: bool,
+    pub(super) walk: Arc<Walk>,
+    /// None: every file is to be looked at each time.
+    watch: Option<Watch>,
+    /// Device and inode of the root, if it is there.
+    root: Option<(u64, u64)>,
+    /// Whether another walk may find something else, whatever the watch says.
+    unsure: bool,
+    /// What was told a moment ago.
+    fresh: Vec<(Change, Instant)>,
+    #[cfg(test)]
+    silent: bool,
+    pub(super) news: News,
+}
+
+impl Live {
+    /// Takes note of all that happened until now.
+    pub(super) fn look(&mut self, root: Option<&Path>) {
+        let identity = root.and_then(|root| root.metadata().ok()).map(|found| (found.dev(), found.ino()));
+        if !self.begun || identity != self.root {
+            self.begun = true;
+            self.root = identity;
+            return self.begin(root);
+        }
+        let Some(watch) = &mut self.watch else {
+            self.news.everything = true;
+            if !self.walk.is_current() {
+                self.walk_again(root);
+            }
+            return;
+        };
+        let mut again = self.unsure;
+        match watch.changes() {
+            Changes::Nothing => {}
+            Changes::Everything => return self.begin(root),
+            Changes::Some(changes) => {
+                for change in changes {
+                    again |= self.take(change);
+                }
+            }
+        }
+        if !self.fresh.is_empty() {
+            let fresh = std::mem::take(&mut self.fresh);
+            for (change, then) in fresh {
+                again |= !self.is_as_walked(&change);
+                self.news.changed.insert(change.path.clone());
+                if then.elapsed() < PREMATURE {
+                    self.fresh.push((change, then));
+                }
+            }
+        }
+        if again || !self.walk.is_current() {
+            self.walk_again(root);
+        }
+    }
+
+    /// Whether all that happens to the file at `path` is told from now on. It is asked before the file is read, or if `exists` says
+    /// that there is none.
+    pub(super) fn tells_of(&mut self, path: &Path, exists: bool) -> bool {
+        let (Some(watch), Some(folder)) = (&mut self.watch, path.parent()) else { return false };
+        let own = self.walk.owns(folder);
+        if !exists {
+            return own;
+        }
+        if !own && !watch.is_watched(folder) {
+            let is_real = folder.canonicalize().is_ok_and(|real| real == folder);
+            if !(is_real && watch.above(folder) && watch.folder(folder) != Watched::No) {
+                return false;
+            }
+        }
+        watch.file(path)
+    }
+
+    /// As on a system that cannot watch.
+    #[cfg(test)]
+    pub(super) fn look_at_all(&mut self) {
+        self.silent = true;
+    }
+
+    fn begin(&mut self, root: Option<&Path>) {
+        self.watch = Watch::new().ok().map(|watch| watch.noting(&OF_NOTE));
+        #[cfg(test)]
+        if self.silent {
+            self.watch = None;
+        }
+        self.fresh.clear();
+        self.news.everything = true;
+        self.walk_again(root);
+    }
+
+    fn walk_again(&mut self, root: Option<&Path>) {
+        self.news.walked = true;
+        let Some(root) = root else { return };
+        for _ in 0..WALKS {
+            let Some(watch) = &mut self.watch else { break };
+            let walk = Walk::watched(root, watch);
+            if !walk.is_told {
+                self.watch = None;
+                break;
+            }
+            self.unsure = walk.is_new;
+            self.walk = Arc::new(walk);
+            if !self.unsure {
+                return;
+            }
+        }
+        if self.watch.is_none() {
+            self.news.everything = true;
+            self.walk = Arc::new(Walk::new(root));
+        }
+    }
+
+    /// Takes note of a change. True if another walk is needed.
+    fn take(&mut self, change: Change) -> bool {
+        let decides = decides(&change.path) || self.walk.decides_in(change.path.parent());
+        self.news.changed.insert(change.path.clone());
+        let again = match change.what {
+            What::Contents => decides || self.walk.owns(&change.path),
+            What::Entry => decides || !self.is_as_walked(&change),
+            What::Folder => {
+                if let Some(watch) = &mut self.watch {
+                    watch.forget(&change.path);
+                }
+                self.news.folders.insert(change.path.clone());
+                true
+            }
+        };
+        if change.what != What::Contents && !self.fresh.iter().any(|(known, _)| *known == change) {
+            self.fresh.push((change, Instant::now()));
+        }
+        again
+    }
+
+    /// Whether the walk found at a path what is there now.
+    fn is_as_walked(&self, change: &Change) -> bool {
+        let path = &change.path;
+        let found = path.symlink_metadata();
+        if change.what == What::Folder {
+            return found.is_ok_and(|found| found.is_dir()) == self.walk.owns(path);
+        }
+        let is_own = path.parent().is_some_and(|folder| self.walk.owns(folder)) && may_be_lisp(path);
+        let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        !is_own || is_hidden || found.is_ok_and(|found| found.is_file()) == self.walk.has(path)
+    }
+}

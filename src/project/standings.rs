@@ -1,0 +1,332 @@
+//! How the image relates to each file that can be searched, and which of those files name what: worked out again only
+//! for what has changed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+
+use super::texts::{Known, TextState, Texts};
+use super::{PackageText, Project};
+use crate::source::positions::SidecarState;
+
+/// A file that can be searched.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    /// Whether it is the project's own.
+    pub(super) own: bool,
+    /// The write date of the version that is loaded.
+    loaded: Option<u64>,
+    /// None if there is no such file.
+    pub(super) standing: Option<TextState>,
+    pub(super) known: Option<Arc<Known>>,
+    /// Whether what happens to it is told.
+    told: bool,
+}
+
+impl Entry {
+    /// The names by which it is found.
+    fn names(&self) -> &[u64] {
+        match (&self.known, self.standing) {
+            (Some(known), Some(TextState::LeftOut)) => &known.left_out,
+            (Some(known), Some(_)) => &known.names,
+            _ => &[],
+        }
+    }
+
+    /// Whether it is to be searched, and cannot be.
+    fn is_unreadable(&self) -> bool {
+        self.standing.is_some() && self.known.as_ref().is_some_and(|known| !known.readable)
+    }
+}
+
+/// A hash that is one already.
+#[derive(Debug, Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {}
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// What was worked out.
+#[derive(Debug, Default)]
+pub(super) struct Standings {
+    /// By path.
+    pub(super) entries: BTreeMap<Arc<Path>, Entry>,
+    /// By the hash of a name: the files with text of it that the image does not have.
+    naming: HashMap<u64, Vec<Arc<Path>>, BuildHasherDefault<Hashed>>,
+    pub(super) unreadable: BTreeSet<Arc<Path>>,
+    /// What is to be looked at each time.
+    looked_at: BTreeSet<Arc<Path>>,
+    packages: Option<Arc<[PackageText]>>,
+    /// What [`Project::note_loaded`] and the like had counted then.
+    counted: Option<(u64, usize)>,
+}
+
+impl Standings {
+    /// The files that are found by the name of that hash.
+    pub(super) fn naming(&self, hash: u64) -> &[Arc<Path>] {
+        self.naming.get(&hash).map_or(&[], Vec::as_slice)
+    }
+
+    /// The packages that files define whose text the image does not have as it stands.
+    pub(super) fn packages(&mut self) -> Arc<[PackageText]> {
+        let entries = &self.entries;
+        let unseen = || {
+            let unseen = |entry: &&Entry| !matches!(entry.standing, None | Some(TextState::LeftOut));
+            let known = entries.values().filter(unseen).filter_map(|entry| entry.known.as_ref());
+            known.flat_map(|known| known.packages.iter().cloned()).collect()
+        };
+        Arc::clone(self.packages.get_or_insert_with(unseen))
+    }
+
+    fn take_out(&mut self, path: &Arc<Path>, entry: &Entry) {
+        for name in entry.names() {
+            if let Some(files) = self.naming.get_mut(name) {
+                files.retain(|file| file != path);
+                if files.is_empty() {
+                    self.naming.remove(name);
+                }
+            }
+        }
+        self.unreadable.remove(path);
+        self.looked_at.remove(path);
+        self.packages = None;
+    }
+
+    fn put_in(&mut self, path: Arc<Path>, entry: Entry) {
+        for &name in entry.names() {
+            self.naming.entry(name).or_default().push(Arc::clone(&path));
+        }
+        if entry.is_unreadable() {
+            self.unreadable.insert(Arc::clone(&path));
+        }
+        if !entry.told {
+            self.looked_at.insert(Arc::clone(&path));
+        }
+        self.entries.insert(path, entry);
+        self.packages = None;
+    }
+}
+
+impl Project {
+    /// What is known of the project's texts, after a look at what has changed.
+    pub(super) fn look(&self) -> MutexGuard<'_, Texts> {
+        // Before the texts, as everybody takes both.
+        let loaded = self.loaded.read();
+        let mut guard = self.texts.lock();
+        let texts = &mut *guard;
+        texts.live.look(self.root());
+        let news = std::mem::take(&mut texts.live.news);
+        for path in &news.changed {
+            texts.distrust(path);
+            self.positions.lock().forget(path);
+        }
+        let counted = (self.loads.load(std::sync::atomic::Ordering::Acquire), texts.asked.len());
+        let counts_differ = texts.standings.counted != Some(counted);
+        let mut todo: BTreeSet<Arc<Path>> = texts.standings.looked_at.clone();
+        if news.everything || counts_differ {
+            todo.extend(texts.standings.entries.keys().cloned());
+        }
+        if news.walked || counts_differ {
+            todo.extend(self.choose(texts, &loaded));
+            texts.standings.counted = Some(counted);
+        }
+        let standings = &texts.standings;
+        todo.extend(
+            news.changed
+                .iter()
+                .filter_map(|path| standings.entries.get_key_value(path.as_path()))
+                .map(|(path, _)| Arc::clone(path)),
+        );
+        for folder in &news.folders {
+            todo.extend(standings.entries.keys().filter(|path| path.starts_with(folder)).map(Arc::clone));
+        }
+        for path in todo {
+            self.examine(texts, &path, loaded.get(&*path).copied());
+        }
+        guard
+    }
+
+    /// Makes the files that can be searched those that can be now, and gives those that are new.
+    fn choose(&self, texts: &mut Texts, loaded: &BTreeMap<PathBuf, u64>) -> Vec<Arc<Path>> {
+        let walk = Arc::clone(&texts.live.walk);
+        let mut wanted: BTreeMap<&Path, bool> = BTreeMap::new();
+        wanted.extend(texts.asked.iter().map(|path| (path.as_path(), false)));
+        let own = |path: &&PathBuf| path.parent().is_some_and(|folder| walk.owns(folder));
+        wanted.extend(loaded.keys().filter(own).map(|path| (path.as_path(), true)));
+        wanted.extend(walk.files.iter().map(|path| (path.as_path(), true)));
+        let standings = &mut texts.standings;
+        let gone: Vec<Arc<Path>> =
+            standings.entries.keys().filter(|path| !wanted.contains_key(&***path)).cloned().collect();
+        for path in gone {
+            if let Some(entry) = standings.entries.remove(&path) {
+                standings.take_out(&path, &entry);
+            }
+        }
+        let mut new = Vec::new();
+        for (path, own) in wanted {
+            match standings.entries.get_mut(path) {
+                Some(entry) => entry.own = own,
+                None => {
+                    let path: Arc<Path> = Arc::from(path);
+                    new.push(Arc::clone(&path));
+                    standings.entries.insert(path, Entry { own, ..Entry::default() });
+                }
+            }
+        }
+        new
+    }
+
+    /// Works out how the image, which holds the version of `loaded` if any, relates to the file at `path` now.
+    fn examine(&self, texts: &mut Texts, path: &Arc<Path>, loaded: Option<u64>) {
+        let Some(before) = texts.standings.entries.remove(path) else { return };
+        let overlaid = texts.overlays.contains_key(&**path);
+        // Before it is read.
+        let mut told = !overlaid && texts.live.tells_of(path, true);
+        let known = texts.known(path);
+        if known.is_none() {
+            told = !overlaid && texts.live.tells_of(path, false);
+        }
+        let standing = match (&known, loaded) {
+            (None, _) => None,
+            (Some(_), None) => Some(TextState::NotLoaded),
+            (Some(known), Some(written)) => self.standing(texts, path, known, written),
+        };
+        let entry = Entry { own: before.own, loaded, standing, known, told };
+        let same = before.standing == entry.standing
+            && before.told == entry.told
+            && before.loaded == entry.loaded
+            && match (&before.known, &entry.known) {
+                (Some(before), Some(now)) => Arc::ptr_eq(before, now),
+                (None, None) => true,
+                _ => false,
+            };
+        if same {
+            texts.standings.entries.insert(Arc::clone(path), before);
+            // One that is new and missing has not been put anywhere.
+            if !entry.told {
+                texts.standings.looked_at.insert(Arc::clone(path));
+            }
+            return;
+        }
+        texts.standings.take_out(path, &before);
+        texts.standings.put_in(Arc::clone(path), entry);
+    }
+
+    /// How the image relates to a loaded file of which `known` is up to date. None if there is no such file any more.
+    fn standing(&self, texts: &mut Texts, path: &Path, known: &Known, written: u64) -> Option<TextState> {
+        if texts.seen.get(path) == Some(&(known.stamp, written)) {
+            return Some(TextState::LeftOut);
+        }
+        let file = self.positions(path, written).ok()?;
+        if !file.is_fresh() {
+            return Some(TextState::Changed);
+        }
+        if file.sidecar_state() != SidecarState::Complete {
+            return Some(TextState::Unrecorded);
+        }
+        if known.stamp.is_settled() {
+            texts.seen.insert(path.to_path_buf(), (known.stamp, written));
+        }
+        Some(TextState::LeftOut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use steelbank_watch::operations::{begin, operate};
+
+    use super::*;
+    use crate::ProjectSettings;
+    use crate::project::Look;
+
+    /// A project in whose tree some files are taken for loaded, and others were asked for elsewhere.
+    fn project(home: &Path) -> Project {
+        let root = home.join("root");
+        let settings = ProjectSettings::in_folder(&root).cache(home.join("cache"));
+        let project = Project::new(Some(settings));
+        let loaded = ["x.lisp", "a/x.lisp", "b/w.lisp"].map(|path| (root.join(path), 3_900_000_000));
+        project.note_loaded(loaded, |_| true);
+        project.note_asked(["x.lisp", "y.lisp", "deep/z.lisp"].map(|path| home.join("outside").join(path)));
+        project
+    }
+
+    type Found = Vec<(PathBuf, TextState, String)>;
+
+    /// All that questions are answered from.
+    fn known(project: &Project) -> (Vec<PathBuf>, Vec<(PathBuf, TextState)>, [Found; 3]) {
+        let naming = |look, own| {
+            let found = project.texts_naming("SOUGHT", look, own).files.into_iter();
+            found.map(|file| (file.path, file.standing, file.text.to_string())).collect()
+        };
+        let naming = [naming(Look::Unseen, true), naming(Look::Unseen, false), naming(Look::All, false)];
+        (project.own_files(), project.unseen_files(), naming)
+    }
+
+    fn home() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().canonicalize().unwrap();
+        begin(&home).unwrap();
+        std::fs::create_dir(home.join("outside/deep")).unwrap();
+        std::fs::write(home.join("outside/deep/z.lisp"), "(sought)").unwrap();
+        (folder, home)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(32) })]
+
+        #[test]
+        fn what_is_kept_is_what_is_worked_out_from_nothing(
+            operations in prop::collection::vec(any::<(u8, u8, u8)>(), 1..32),
+            told in any::<bool>(),
+        ) {
+            let (_folder, home) = home();
+            let kept = project(&home);
+            if !told {
+                kept.texts.lock().live.look_at_all();
+            }
+            known(&kept);
+            let mut done = Vec::new();
+            for operation in operations {
+                done.push(operate(&home, operation));
+                prop_assert_eq!(known(&kept), known(&project(&home)), "after {:#?}", done);
+            }
+        }
+    }
+
+    #[test]
+    fn where_nothing_happens_nothing_is_looked_at() {
+        let (_folder, home) = home();
+        let project = project(&home);
+        known(&project);
+        let texts = project.look();
+        // A file that was asked for and is not there.
+        let looked_at: Vec<_> = texts.standings.looked_at.iter().map(|path| path.to_path_buf()).collect();
+        assert_eq!(looked_at, ["x.lisp", "y.lisp"].map(|path| home.join("outside").join(path)));
+    }
+
+    #[test]
+    fn a_folder_above_what_was_asked_for_may_move() {
+        let (_folder, home) = home();
+        let project = project(&home);
+        let found = |name| project.texts_naming(name, Look::Unseen, false).files.len();
+        let before = found("SOUGHT");
+        std::fs::rename(home.join("outside"), home.join("away")).unwrap();
+        assert_eq!(found("SOUGHT"), before - 1);
+        std::fs::create_dir_all(home.join("outside/deep")).unwrap();
+        std::fs::write(home.join("outside/deep/z.lisp"), "(other)").unwrap();
+        assert_eq!((found("SOUGHT"), found("OTHER")), (before - 1, 1));
+    }
+}
