@@ -55,11 +55,19 @@ impl Lines {
         Self::served(Command::new(env!("CARGO_BIN_EXE_steelbank")).arg("serve"))
     }
 
-    /// A server over a project in which `bench::callee` is used in three lines.
-    fn server_of_project() -> Self {
-        let folder = std::env::temp_dir().join(format!("steelbank-bench-{}", std::process::id()));
+    /// A server over a project in which `bench::callee` is used in three lines, and of so many more folders with ten files each.
+    fn server_of_project(folders: usize) -> Self {
+        let folder = std::env::temp_dir().join(format!("steelbank-bench-{}-{folders}", std::process::id()));
         let project = folder.join("project");
         std::fs::create_dir_all(&project).unwrap();
+        for library in 0..folders {
+            let library = project.join(format!("library-{library}/src"));
+            std::fs::create_dir_all(&library).unwrap();
+            for file in 0..10 {
+                let code = format!("(in-package #:library)\n(defun function-{file} (x) (list x {file}))\n");
+                std::fs::write(library.join(format!("file-{file}.lisp")), code).unwrap();
+            }
+        }
         std::fs::write(project.join("bench.asd"), "(defsystem \"bench\" :components ((:file \"code\")))")
             .unwrap();
         let code = "(defpackage #:bench (:use #:cl))\n(in-package #:bench)\n(defun callee (x) x)\n\
@@ -172,12 +180,29 @@ fn echo(bencher: Bencher<'_, '_>, question: &str) {
     echo.end();
 }
 
+/// How many folders there are beside the code.
+const FOLDERS: [usize; 2] = [0, 300];
+
+fn references() -> String {
+    call("code-find-references", &json!({ "symbol": "bench::callee" }))
+}
+
 /// code-find-references of a symbol that is used in three lines.
-#[divan::bench]
-fn references_of_three_lines(bencher: Bencher<'_, '_>) {
-    let mut server = Lines::server_of_project();
-    let request = call("code-find-references", &json!({ "symbol": "bench::callee" }));
+#[divan::bench(args = FOLDERS)]
+fn references_of_three_lines(bencher: Bencher<'_, '_>, folders: usize) {
+    let mut server = Lines::server_of_project(folders);
+    let request = references();
     assert!(server.ask(&request).contains("\"total\":3"));
+    bencher.bench_local(|| server.ask(&request).len());
+    server.end();
+}
+
+/// who-references in a project of so many folders.
+#[divan::bench(args = FOLDERS)]
+fn who_references_in_a_project(bencher: Bencher<'_, '_>, folders: usize) {
+    let mut server = Lines::server_of_project(folders);
+    let request = call("who-references", &arguments("cl:*print-base*"));
+    assert!(server.ask(&request).contains("\"isError\":false"));
     bencher.bench_local(|| server.ask(&request).len());
     server.end();
 }
@@ -185,8 +210,8 @@ fn references_of_three_lines(bencher: Bencher<'_, '_>) {
 /// The same bytes from a program that only repeats them.
 #[divan::bench]
 fn echo_of_three_lines(bencher: Bencher<'_, '_>) {
-    let mut server = Lines::server_of_project();
-    let request = call("code-find-references", &json!({ "symbol": "bench::callee" }));
+    let mut server = Lines::server_of_project(0);
+    let request = references();
     let answer = server.ask(&request).to_owned();
     server.end();
     let mut echo = Lines::start(Command::new(std::env::current_exe().unwrap()).env(ECHO, "1"));
@@ -197,12 +222,24 @@ fn echo_of_three_lines(bencher: Bencher<'_, '_>) {
 
 const TOGETHER: usize = 32;
 
-/// 32 small questions in flight: a name that is not there, and one that nothing calls.
-#[divan::bench(args = ["who-calls cl:*print-base*", "status "])]
+/// 32 questions in flight: one that nothing is found for, one without a subject, and one with eight places.
+#[divan::bench(args = ["who-calls cl:*print-base*", "status ", "who-references cl:*print-base*"])]
 fn in_flight(bencher: Bencher<'_, '_>, question: &str) {
     let (tool, name) = question.split_once(' ').unwrap();
     let mut server = Lines::server();
     let requests = call(tool, &arguments(name)).repeat(TOGETHER);
+    bencher
+        .counter(divan::counter::ItemsCount::new(TOGETHER))
+        .bench_local(|| server.ask_together(&requests, TOGETHER));
+    server.end();
+}
+
+/// 32 times code-find-references of three lines in flight, in a project of so many folders.
+#[divan::bench(args = FOLDERS)]
+fn references_in_flight(bencher: Bencher<'_, '_>, folders: usize) {
+    let mut server = Lines::server_of_project(folders);
+    let requests = references().repeat(TOGETHER);
+    server.ask(&references());
     bencher
         .counter(divan::counter::ItemsCount::new(TOGETHER))
         .bench_local(|| server.ask_together(&requests, TOGETHER));

@@ -112,7 +112,8 @@ pub fn reap_children() {
 }
 
 const NONE: i32 = -1;
-static PRIVATE: [AtomicI32; 4] = [const { AtomicI32::new(NONE) }; 4];
+/// The protocol's streams, and what watches folders: two for each watch.
+static PRIVATE: [AtomicI32; 16] = [const { AtomicI32::new(NONE) }; 16];
 
 extern "C" fn close_private() {
     for descriptor in &PRIVATE {
@@ -127,14 +128,20 @@ extern "C" fn close_private() {
 /// Closes the stream in every child that code of this process forks, for as long as the process lives: its other end could
 /// not see otherwise that the process has ended.
 pub fn close_on_fork(stream: &impl AsRawFd) {
+    keep_from_children(stream.as_raw_fd(), true);
+}
+
+/// Has every child that code of this process forks close the descriptor `number`, if it is `private`, or no longer. Beyond
+/// sixteen, children keep the rest.
+pub(crate) fn keep_from_children(number: RawFd, private: bool) {
     static REGISTERED: std::sync::Once = std::sync::Once::new();
     // SAFETY: the function only closes descriptors.
     REGISTERED.call_once(|| unsafe {
         libc::pthread_atfork(None, None, Some(close_private));
     });
-    let number = stream.as_raw_fd();
+    let (from, to) = if private { (NONE, number) } else { (number, NONE) };
     for place in &PRIVATE {
-        if place.compare_exchange(NONE, number, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+        if place.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             return;
         }
     }

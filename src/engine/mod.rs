@@ -34,6 +34,7 @@ mod sync;
 mod ticket;
 mod watch;
 
+pub(crate) use again::keep_from_children;
 pub use again::{Origin, adopt_descriptor, close_on_fork, execute_again, reap_children};
 pub use answers::{
     Answer, CallError, Expired, Fault, FaultKind, Lane, LispError, Operation, State, Status, Trouble,

@@ -42,8 +42,7 @@ pub(super) struct Live {
     unsure: bool,
     /// What was told a moment ago.
     fresh: Vec<(Change, Instant)>,
-    #[cfg(test)]
-    silent: bool,
+    watching: bool,
     pub(super) news: News,
 }
 
@@ -105,18 +104,13 @@ impl Live {
         watch.file(path)
     }
 
-    /// As on a system that cannot watch.
-    #[cfg(test)]
-    pub(super) fn look_at_all(&mut self) {
-        self.silent = true;
+    /// Watches the tree from the next look on.
+    pub(super) fn watch(&mut self) {
+        (self.watching, self.begun) = (true, false);
     }
 
     fn begin(&mut self, root: Option<&Path>) {
-        self.watch = Watch::new().ok().map(|watch| watch.noting(&OF_NOTE));
-        #[cfg(test)]
-        if self.silent {
-            self.watch = None;
-        }
+        self.watch = if self.watching { Watch::new().ok().map(|watch| watch.noting(&OF_NOTE)) } else { None };
         self.fresh.clear();
         self.news.everything = true;
         self.walk_again(root);

@@ -241,6 +241,7 @@ const MOST_OCTETS: usize = 256 << 20;
 impl Project {
     /// The project of `settings`, or none.
     pub fn new(settings: Option<ProjectSettings>) -> Project {
+        steelbank_watch::tell_of_descriptors(crate::engine::keep_from_children);
         let settings = settings.map(|settings| ProjectSettings {
             root: settings.root.map(|root| std::fs::canonicalize(&root).unwrap_or(root)),
             ..settings

@@ -294,8 +294,8 @@ mod tests {
         ) {
             let (_folder, home) = home();
             let kept = project(&home);
-            if !told {
-                kept.texts.lock().live.look_at_all();
+            if told {
+                kept.watch();
             }
             known(&kept);
             let mut done = Vec::new();
@@ -310,6 +310,7 @@ mod tests {
     fn where_nothing_happens_nothing_is_looked_at() {
         let (_folder, home) = home();
         let project = project(&home);
+        project.watch();
         known(&project);
         let texts = project.look();
         // A file that was asked for and is not there.
@@ -321,6 +322,7 @@ mod tests {
     fn a_folder_above_what_was_asked_for_may_move() {
         let (_folder, home) = home();
         let project = project(&home);
+        project.watch();
         let found = |name| project.texts_naming(name, Look::Unseen, false).files.len();
         let before = found("SOUGHT");
         std::fs::rename(home.join("outside"), home.join("away")).unwrap();

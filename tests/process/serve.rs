@@ -404,6 +404,22 @@ fn a_server_whose_client_leaves_during_a_load_ends() {
     }
 }
 
+fn children_of(process: u32) -> Vec<u32> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let children =
+        threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")).unwrap());
+    children
+        .flat_map(|each| each.split_whitespace().map(|id| id.parse().unwrap()).collect::<Vec<_>>())
+        .collect()
+}
+
+fn watches_folders(process: u32) -> bool {
+    let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+    descriptors
+        .filter_map(|descriptor| std::fs::read_link(descriptor.unwrap().path()).ok())
+        .any(|target| target.to_string_lossy().contains("inotify"))
+}
+
 #[test]
 fn children_of_lisp_do_not_hold_the_clients_streams() {
     let folder = Folder::new("children");
@@ -413,7 +429,13 @@ fn children_of_lisp_do_not_hold_the_clients_streams() {
           (sb-alien:alien-funcall (sb-alien:extern-alien \"raise\" (function sb-alien:int sb-alien:int)) 9))";
     let (child, mut client) = serve(server_over(&folder, "steelbank-forks", code), Streams::Pipes);
     client.initialize();
+    // Has the project watched.
+    client.call("who-calls", json!({ "name": "cl:car" }));
+    assert!(watches_folders(child.id()));
     client.call("load-system", json!({ "system": "steelbank-forks", "timeout_seconds": 20 }));
+    let children = children_of(child.id());
+    assert!(children.len() > 1, "a program and a copy of the process");
+    assert!(!children.into_iter().any(watches_folders), "a child holds what watches folders");
     let begun = std::time::Instant::now();
     client.leave();
     assert!(begun.elapsed() < std::time::Duration::from_secs(20), "a child keeps the stream open");

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use git::exclude_file;
+pub use queue::tell_of_descriptors;
 use queue::{Event, Queue};
 
 /// A watch on folders and files. It holds two descriptors, which are closed by execution.
@@ -193,6 +194,7 @@ impl Watch {
             self.lost = true;
             if !queue.is_ours() {
                 // The number may be somebody else's by now, so it is not closed.
+                queue.tell_of_descriptors(false);
                 std::mem::forget(queue);
             }
             return Changes::Everything;

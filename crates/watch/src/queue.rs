@@ -3,9 +3,10 @@
 use std::ffi::OsStr;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -48,12 +49,35 @@ fn identity(descriptor: &OwnedFd) -> rustix::io::Result<(u64, u64, u32)> {
     Ok((stat.st_dev, stat.st_ino, stat.st_mode))
 }
 
+/// Who is told of descriptors.
+static TOLD: OnceLock<fn(RawFd, bool)> = OnceLock::new();
+
+/// From now on `told` is called with the number of each descriptor that is opened here, and true; before it is closed, with the
+/// number and false: so that children that a process forks without executing need not keep it. Only the first caller's counts.
+pub fn tell_of_descriptors(told: fn(RawFd, bool)) {
+    let _ = TOLD.set(told);
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.tell_of_descriptors(false);
+    }
+}
+
 impl Queue {
     pub(crate) fn new() -> io::Result<Queue> {
         let events = out_of_reach(inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let mounts = out_of_reach(rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty())?);
-        Ok(Queue { identity: identity(&events)?, events, mounts })
+        let queue = Queue { identity: identity(&events)?, events, mounts };
+        queue.tell_of_descriptors(true);
+        Ok(queue)
+    }
+
+    pub(crate) fn tell_of_descriptors(&self, open: bool) {
+        if let Some(told) = TOLD.get() {
+            [&self.events, &self.mounts].into_iter().for_each(|each| told(each.as_raw_fd(), open));
+        }
     }
 
     /// Whether the descriptor is still the one that was made. Code in the same process may close every descriptor.

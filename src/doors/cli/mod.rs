@@ -187,7 +187,7 @@ impl Shell {
         }
     }
 
-    /// What calls share. SBCL starts, and the text is looked at, when one first needs it. A server watches the text.
+    /// What calls share. SBCL starts, and the text is looked at, when one first needs it. A server watches the project.
     fn session(&self, watch: bool) -> Result<Session, Trouble> {
         self.session_of(watch, self.options.project.snapshot_systems())
     }
@@ -209,7 +209,11 @@ impl Shell {
             if let Some(settings) = project.settings(&named) {
                 builder = builder.project(settings);
             }
-            builder.launch()
+            let bank = builder.launch()?;
+            if watch {
+                bank.project().watch();
+            }
+            Ok(bank)
         };
         let (text, named) = (self.options.text, Arc::clone(&root));
         let open = move || {

@@ -131,11 +131,8 @@ impl Input {
                 continue;
             }
             unread.make_room();
-            let end = unread.bytes.len();
-            unread.bytes.resize(end + CHUNK, 0);
-            let read = rustix::io::read(&self.stream, &mut unread.bytes[end..]);
-            unread.bytes.truncate(end + *read.as_ref().unwrap_or(&0));
-            match read {
+            unread.bytes.reserve(CHUNK);
+            match rustix::io::read(&self.stream, rustix::buffer::spare_capacity(&mut unread.bytes)) {
                 Ok(0) => unread.ended = true,
                 Ok(_) => (),
                 // A signal came, or the stream's other users were faster.
