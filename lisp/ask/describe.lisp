@@ -315,6 +315,7 @@ A position is SBCL's own: octets before the top-level form and the white space i
           "function" (function-facet symbol)
           "setf_function" (function-facet `(setf ,symbol))
           "setf_expander" (and (sb-int:info :setf :expander symbol) :true)
+          "setf_expander_sources" (and (sb-int:info :setf :expander symbol) (source-object symbol :setf-expander))
           "compiler_macro" (compiler-macro-facet symbol)
           "variable" (variable-facet symbol)
           "class" (class-facet symbol)

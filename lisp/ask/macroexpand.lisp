@@ -36,7 +36,9 @@ form (full), or with all forms in it (all); and which macro made each step. #. i
               (count 0)
               (hook *macroexpand-hook*))
           (flet ((note (function form environment)
-                   (let ((expansion (funcall hook function form environment)))
+                   ;; What a macro's function, or printing, expands and compiles for itself is no step.
+                   (let* ((*macroexpand-hook* hook)
+                          (expansion (funcall hook function form environment)))
                      (incf count)
                      (when (<= count *steps-shown*)
                        (push (object "macro" (name-text (if (consp form) (first form) form))

@@ -252,7 +252,9 @@
      :run (name))
   (let* ((all (call-its "LISP-UNIT2" "RUN-TESTS" :tests (list name)))
          (result (elt (its-slot all "RESULTS") 0)))
-    (flet ((all (part) (coerce (its-slot result part) 'list)))
+    (flet ((all (part)
+             (let ((collected (its-slot result part)))
+               (if (listp collected) collected (call-its "LISP-UNIT2" "HEAD" collected)))))
       (append (loop repeat (length (all "PASSED")) collect (make-assertion))
               (mapcar #'lisp-unit2-failure (append (all "FAILED") (all "ERRORS")))))))
 

@@ -69,6 +69,9 @@ pub struct Description {
     /// Whether `defsetf` or `define-setf-expander` made it a place.
     #[serde(default)]
     pub setf_expander: bool,
+    /// Where that is defined.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub setf_expander_sources: Vec<Source>,
     /// Its compiler macro.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compiler_macro: Option<PlainFacet>,
@@ -441,7 +444,8 @@ fn locate(description: &mut Description, files: &SbclSources, project: &Project)
         })
         .chain(plain.into_iter().flatten().map(|facet| &mut facet.sources))
         .chain(description.variable.iter_mut().map(|facet| &mut facet.sources))
-        .chain(description.class.iter_mut().map(|facet| &mut facet.sources));
+        .chain(description.class.iter_mut().map(|facet| &mut facet.sources))
+        .chain([&mut description.setf_expander_sources]);
     lists.flatten().for_each(|source| places.put(source));
 }
 

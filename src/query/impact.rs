@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::lines::Lines;
-use steelbank_reader::{Datum, Dialect, Features, FormKind, LispText, TokenKind};
+use steelbank_reader::{Datum, Dialect, Features, FormId, FormKind, LispText, TokenKind};
 use steelbank_text::kind::Kind as Defined;
 use steelbank_xref::Kind;
 
@@ -157,7 +157,7 @@ impl ImpactRequest {
         }
         let index = &context.index;
         for name in &self.names {
-            let lookup = Lookup::new(index, name, &self.package)?;
+            let lookup = Lookup::resolved(index, name, &self.package)?;
             let symbol = match lookup.found {
                 Ok((symbol, _)) => symbol,
                 Err(status) => {
@@ -340,8 +340,10 @@ fn changed_lines(root: &Path) -> Result<BTreeMap<String, Vec<(u32, u32)>>, Impac
     command.stdin(Stdio::null()).env("GIT_OPTIONAL_LOCKS", "0");
     let output = command.output().map_err(|error| ImpactError::Git(error.to_string()))?;
     if !output.status.success() {
-        let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(ImpactError::Git(why));
+        let why = String::from_utf8_lossy(&output.stderr);
+        // The usage of the command may follow.
+        let first = why.lines().next().unwrap_or_default().trim();
+        return Err(ImpactError::Git(first.trim_start_matches("warning: ").to_owned()));
     }
     Ok(hunks(&String::from_utf8_lossy(&output.stdout)))
 }
@@ -393,7 +395,7 @@ impl Arity {
 }
 
 /// What the lambda list of a DEFUN, DEFGENERIC or DEFMETHOD takes, as the text has it.
-fn arity_of(text: &LispText, bytes: &[u8], form: steelbank_reader::FormId) -> Option<Arity> {
+fn arity_of(text: &LispText, bytes: &[u8], form: FormId) -> Option<Arity> {
     // The name, then for methods qualifiers, then the lambda list.
     let list = text.elements(form).skip(2).find_map(|datum| match datum {
         Datum::Form(id) => text.form(id).filter(|form| form.kind == FormKind::List).map(|_| id),
@@ -423,6 +425,18 @@ fn arity_of(text: &LispText, bytes: &[u8], form: steelbank_reader::FormId) -> Op
     Some(arity)
 }
 
+/// The form that defines `known`: it may stand in another, as in EVAL-WHEN.
+fn form_of(text: &LispText, bytes: &[u8], known: &Known) -> Option<FormId> {
+    let lines = Lines::new(bytes);
+    (0..text.forms().len()).map(FormId::new).find(|form| match text.elements(*form).nth(1) {
+        Some(Datum::Token(name)) => text
+            .tokens()
+            .get(name)
+            .is_some_and(|name| lines.position(bytes, name.span.start) == known.definition.place),
+        _ => false,
+    })
+}
+
 /// The calls of a function whose number of arguments does not fit its lambda list as the text has it now.
 fn arity(context: &Context<'_>, users: &Users<'_>, known: &Known, bad: &mut Vec<BadCall>) {
     if !matches!(known.definition.kind, Defined::FUNCTION | Defined::GENERIC_FUNCTION)
@@ -437,8 +451,9 @@ fn arity(context: &Context<'_>, users: &Users<'_>, known: &Known, bad: &mut Vec<
         Some((bytes, text))
     };
     let Some((bytes, text)) = read(&known.path) else { return };
-    let Some(form) = text.toplevel().get(known.definition.form).and_then(|top| top.form) else { return };
-    let Some(taken) = arity_of(&text, &bytes, form) else { return };
+    let Some(taken) = form_of(&text, &bytes, known).and_then(|form| arity_of(&text, &bytes, form)) else {
+        return;
+    };
     let Some(home) = &known.home else { return };
     for used in
         users.of(home, &known.definition.name).into_iter().filter(|used| used.line.use_type == UseType::Call)
@@ -455,7 +470,7 @@ fn arity(context: &Context<'_>, users: &Users<'_>, known: &Known, bad: &mut Vec<
             if head.symbol(&bytes).name != known.definition.name.as_str() {
                 continue;
             }
-            let count = text.elements(steelbank_reader::FormId::new(at)).count().saturating_sub(1);
+            let count = text.elements(FormId::new(at)).count().saturating_sub(1);
             if let Some(problem) = taken.fits(count) {
                 let call = String::from_utf8_lossy(&bytes[form.span.range()]).into_owned();
                 let place = format!("{}:{}:{}", used.line.path, starts.0, starts.1);

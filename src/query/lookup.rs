@@ -1,6 +1,7 @@
 //! From the arguments `name` and `package` to a symbol, as every tool does it. Answered from the index alone.
 
 use super::designator::{Designator, DesignatorError, FunctionName};
+use super::nearest::of_users;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::upcase;
@@ -63,6 +64,31 @@ impl Lookup {
         };
         let asked = Asked { name: designator.name, package: asked };
         Ok(Self { asked, function_name: designator.function_name, package, found })
+    }
+}
+
+impl Lookup {
+    /// Finds what `name` denotes in `package`, as [`Lookup::new`]; but if it is not there, has no prefix, no package was asked
+    /// for, and one package of the user's has a symbol of that name, there.
+    pub fn resolved(index: &Index, name: &str, package: &str) -> Result<Self, DesignatorError> {
+        let lookup = Self::new(index, name, package)?;
+        if lookup.found == Err(LookupStatus::NoSymbol)
+            && lookup.package == find_package(index, package)
+            && package == DEFAULT_PACKAGE
+            && let [(home, _)] = of_users(index, &lookup.asked.name).as_slice()
+        {
+            return Self::new(index, name, home);
+        }
+        Ok(lookup)
+    }
+}
+
+/// A symbol's name as the reader reads it: between bars if it is not all in upper case.
+pub(super) fn written(name: &str) -> String {
+    let plain = |char: char| upcase(char) == char && !char.is_whitespace() && !"()'\"`,;:|\\#".contains(char);
+    match !name.is_empty() && name.chars().all(plain) {
+        true => name.to_owned(),
+        false => format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|")),
     }
 }
 

@@ -25,6 +25,8 @@ pub mod impact;
 #[cfg(feature = "text")]
 pub mod index_project;
 pub mod inspect;
+#[cfg(feature = "text")]
+pub(crate) mod kept;
 pub mod list_systems;
 pub mod load_system;
 pub mod lookup;

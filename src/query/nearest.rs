@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use steelbank_reader::upcase;
 use steelbank_xref::{Access, Index, Package, Symbol};
+
+use super::lookup::written as written_name;
 
 /// The most suggestions of a kind.
 const MOST: usize = 5;
@@ -55,14 +58,20 @@ fn homes(index: &Index, name: &str) -> BTreeMap<String, String> {
 pub fn names(index: &Index, name: &str, package: Option<Package>) -> Vec<String> {
     let most = tolerance(name);
     let length = name.chars().count();
+    let wanted: String = name.chars().map(upcase).collect();
     let mut found: BTreeSet<(usize, bool, String)> = BTreeSet::new();
     for symbol in index.symbols() {
         let other = index.symbol_name(symbol);
         if other.len().abs_diff(name.len()) > most || other.chars().count().abs_diff(length) > most {
             continue;
         }
-        let distance = strsim::osa_distance(name, &other);
-        if distance == 0 || distance > most {
+        if other == name {
+            continue;
+        }
+        // A name between bars is meant by those who write it without.
+        let upper: String = other.chars().map(upcase).collect();
+        let distance = strsim::osa_distance(&wanted, &upper);
+        if distance > most {
             continue;
         }
         let Some(home) = index.symbol_package(symbol) else { continue };
@@ -88,7 +97,7 @@ fn written(
     if let Some(package) = package
         && means(package).is_some()
     {
-        return Some(name.to_lowercase());
+        return Some(readable(name));
     }
     let external = means(home).is_some_and(|(_, access)| access == Access::External);
     let home = index.package_name(home).to_lowercase();
@@ -99,10 +108,16 @@ fn written(
     let documented =
         users || !home.starts_with("sb-") || ["sb-ext", "sb-thread", "sb-mop"].contains(&home.as_str());
     match external {
-        true if documented => Some(format!("{home}:{}", name.to_lowercase())),
-        false if users => Some(format!("{home}::{}", name.to_lowercase())),
+        true if documented => Some(format!("{home}:{}", readable(name))),
+        false if users => Some(format!("{home}::{}", readable(name))),
         _ => None,
     }
+}
+
+/// A symbol's name as one writes it: in lower case, or between bars.
+fn readable(name: &str) -> String {
+    let text = written_name(name);
+    if text.starts_with('|') { text } else { text.to_lowercase() }
 }
 
 /// Those of `known` that are nearly `name`, nearest first.

@@ -15,7 +15,7 @@ use super::Error;
 use super::code_find_references::UseType;
 use super::context::Context;
 use super::control::Control;
-use super::lookup::find_package;
+use super::lookup::{find_package, written};
 use super::question::Question;
 use super::use_counts::{Counted, Counter, is_test_path};
 
@@ -46,7 +46,7 @@ pub enum Target {
 #[non_exhaustive]
 pub enum OutlineError {
     /// The file cannot be read.
-    #[error("{path} cannot be read: {why}")]
+    #[error("The file {path} cannot be read: {why}")]
     File {
         /// The path as it was given.
         path: String,
@@ -145,6 +145,8 @@ pub(super) struct Known {
     pub(super) definition: LispDefinition,
     /// The symbol's home package, if the image has the symbol.
     pub(super) home: Option<String>,
+    /// The symbol as it is printed, if the image has it.
+    pub(super) symbol: Option<String>,
     pub(super) exported: bool,
     /// Whether the file is loaded as it is.
     pub(super) loaded: bool,
@@ -153,10 +155,10 @@ pub(super) struct Known {
 impl Known {
     /// The name as answers show it.
     pub(super) fn shown(&self) -> String {
-        let package = self.home.as_deref().or(self.definition.package.as_deref());
-        let name = match (package, self.definition.kind) {
-            (_, Kind::PACKAGE | Kind::SYSTEM) | (None, _) => self.definition.name.clone(),
-            (Some(package), _) => format!("{package}::{}", self.definition.name),
+        let name = match (&self.symbol, &self.definition.package, self.definition.kind) {
+            (_, _, Kind::PACKAGE | Kind::SYSTEM) | (None, None, _) => self.definition.name.clone(),
+            (Some(symbol), _, _) => symbol.clone(),
+            (None, Some(package), _) => format!("{package}::{}", written(&self.definition.name)),
         };
         if self.definition.setf { format!("(SETF {name})") } else { name }
     }
@@ -176,7 +178,11 @@ impl OutlineRequest {
                 let unknown = || OutlineError::System { system: system.clone() };
                 let name = system.trim_start_matches([':', '#', '"']).trim_end_matches('"').to_lowercase();
                 let systems = context.project.image_systems();
-                systems.get(&name).and_then(|system| system.files.clone()).ok_or_else(unknown)
+                let system = systems.get(&name).ok_or_else(unknown)?;
+                // One without components has no files.
+                let own = system.loaded && context.project.contains(&system.asd);
+                let none = || own.then(Vec::new);
+                system.files.clone().or_else(none).ok_or_else(unknown)
             }
         }
     }
@@ -310,7 +316,8 @@ pub(super) fn definitions_in(context: &Context<'_>, path: &Path) -> Result<(Vec<
             index.find_symbol(&definition.name, home).is_some_and(|(_, access)| access == Access::External)
         });
         let home = home.map(|home| index.package_name(home).into_owned());
-        Known { path: shown.clone(), definition, home, exported, loaded }
+        let symbol = found.map(|(symbol, _)| index.symbol_text(symbol));
+        Known { path: shown.clone(), definition, home, symbol, exported, loaded }
     });
     Ok((known.collect(), loaded))
 }

@@ -25,7 +25,7 @@ pub use plan::{
 
 pub use verify::{Difference, DifferenceKind, Verified};
 pub(crate) use verify::{
-    Places, PlacesRequest, Recorded, Said, Tested, Traces, TracesRequest, Written, compare,
+    GoneSymbol, Places, PlacesRequest, Recorded, Said, Tested, Traces, TracesRequest, Written, compare,
 };
 
 use std::collections::BTreeSet;
@@ -301,16 +301,25 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    fn caution(&mut self, kind: CautionKind, message: String, names: Vec<String>) {
+    fn caution(&mut self, kind: CautionKind, message: String, mut names: Vec<String>) {
+        if let Some(more) = names.len().checked_sub(MOST_NAMES).filter(|more| *more > 0) {
+            names.truncate(MOST_NAMES);
+            names.push(format!("and {more} more"));
+        }
         if !self.plan.cautions.iter().any(|caution| caution.kind == kind && caution.message == message) {
             self.plan.cautions.push(Caution { kind, message, names });
         }
     }
 
-    /// A symbol that is another project's.
+    /// A symbol that is another project's. Methods may be added to anybody's generic function.
     fn defined_elsewhere(&mut self, image: &ImageDefinitions) {
         let project = self.sources.project;
-        let mut sources = image.definitions.iter().flat_map(|definition| &definition.sources).peekable();
+        let all = image.definitions.iter().filter(|definition| definition.kind != "declaration");
+        let methods = all.clone().all(|definition| definition.kind == "method");
+        let mut sources = all
+            .filter(|definition| methods || definition.kind != "method")
+            .flat_map(|definition| &definition.sources)
+            .peekable();
         if sources.peek().is_some() && !sources.any(|source| project.contains(&PathBuf::from(&source.file))) {
             let message = format!("{} is defined outside of this project.", self.plan.symbol);
             self.conflict(ConflictKind::Outside, message);
@@ -534,30 +543,32 @@ impl<'a> Planner<'a> {
 
     fn doubts(&mut self, text: &TextTokens, editor: &mut Editor<'_>) {
         let project = self.sources.project;
-        for place in &text.possible {
-            self.plan.doubtful.push(place.doubt(project, "the package is not known there"));
-        }
+        let doubts = |places: &[edits::TextPlace], why| edits::doubts(project, places, why);
+        let unknown = doubts(&text.possible, "the package is not known there");
         if !text.possible.is_empty() {
             let message =
                 "It stands in text whose package is not known: another symbol may be meant.".to_owned();
-            self.caution(CautionKind::UnknownPackage, message, place_names(project, &text.possible));
+            self.caution(CautionKind::UnknownPackage, message, place_names(&unknown));
         }
+        self.plan.doubtful.extend(unknown);
         if self.request.strings {
             editor.text(&text.strings);
         } else if !text.strings.is_empty() {
-            for place in &text.strings {
-                self.plan.doubtful.push(place.doubt(project, "a string that is read when the code runs"));
-            }
+            let read = doubts(&text.strings, "a string that is read when the code runs");
             let message = "Strings that are read when the code runs name it.".to_owned();
-            self.caution(CautionKind::InString, message, place_names(project, &text.strings));
+            self.caution(CautionKind::InString, message, place_names(&read));
+            self.plan.doubtful.extend(read);
         }
         editor.text(&text.prose);
     }
 }
 
-fn place_names(project: &Project, places: &[edits::TextPlace]) -> Vec<String> {
-    places.iter().map(|place| place.shown(project)).collect()
+fn place_names(doubts: &[Doubt]) -> Vec<String> {
+    doubts.iter().map(|doubt| format!("{}:{}:{}", doubt.path, doubt.line, doubt.column)).collect()
 }
+
+/// The most names that a caution lists.
+const MOST_NAMES: usize = 20;
 
 /// How many tokens are neither among the `exact` places nor surely local: a macro may bind what it is given.
 fn unexplained(project: &Project, files: &[Tapped], exact: &BTreeSet<ExactPlace>) -> usize {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,9 +12,13 @@ use steelbank_reader::{Datum, Dialect, Features, LispText};
 use super::Error;
 use super::context::Context;
 use super::control::Control;
+#[cfg(feature = "text")]
+use super::graph::Users;
 use super::lookup::find_package;
 use super::trial::{self, ToldFailure, TrialFailure};
 use crate::engine::{CallError, Lane, LispError};
+#[cfg(feature = "text")]
+use steelbank_text::kind::Kind;
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -151,6 +155,13 @@ struct ToldTest {
 /// The most characters of a test's output that are told.
 const OUTPUT: usize = 2_000;
 
+impl TestResult {
+    /// Whether it is a system's test-op.
+    pub(crate) fn is_operation(&self) -> bool {
+        self.framework == "asdf"
+    }
+}
+
 impl TestRun {
     /// The run, which took `duration`, with its counts, and what did not pass in front.
     pub(crate) fn finished(mut self, duration: Duration) -> Self {
@@ -179,18 +190,107 @@ impl TestSystems {
         for path in self.systems.iter().flat_map(|system| &system.files) {
             read_file(context, path, &mut packages, &mut places);
         }
+        #[cfg(feature = "text")]
+        let expanded = MacroForms::of(context, &self.systems);
         let own = |test: &KnownTest| test.package.as_ref().is_none_or(|package| packages.contains(package));
         let mut tests: Vec<KnownTest> = all.into_iter().filter(own).collect();
         for test in &mut tests {
             let name = test.name.to_uppercase();
             test.place = match &test.package {
-                Some(package) => places.get(&(package.clone(), name)).cloned(),
+                Some(package) => places.get(&(package.clone(), name.clone())).cloned(),
                 None => places.iter().find(|((_, other), _)| *other == name).map(|(_, place)| place.clone()),
             };
+            #[cfg(feature = "text")]
+            if test.place.is_none() {
+                test.place = expanded.of_test(&test.framework, &name);
+            }
         }
         // Parachute's tests are named by strings; RT's too. Those that no file of the systems has belong to others.
         tests.retain(|test| test.package.is_some() || test.place.is_some());
         Ok(tests)
+    }
+}
+
+/// The operators that define tests of frameworks that keep no function of a test, or none that has a place.
+#[cfg(feature = "text")]
+const DEFINERS: [(&str, &str, &[&str]); 8] = [
+    ("fiveam", "IT.BESE.FIVEAM", &["TEST", "DEF-TEST"]),
+    ("rt", "REGRESSION-TEST", &["DEFTEST"]),
+    ("sb-rt", "SB-RT", &["DEFTEST"]),
+    ("fiasco", "FIASCO", &["DEFTEST"]),
+    ("1am", "1AM", &["TEST"]),
+    ("rove", "ROVE/CORE/TEST", &["DEFTEST"]),
+    ("parachute", "ORG.SHIRAKUMO.PARACHUTE", &["DEFINE-TEST", "DEFINE-TEST+RUN"]),
+    ("lisp-unit2", "LISP-UNIT2", &["DEFINE-TEST"]),
+];
+
+/// The top-level forms of the systems' files that expand to definitions of tests, by framework, each with the names in it.
+#[cfg(feature = "text")]
+struct MacroForms(Vec<(&'static str, Place, BTreeSet<String>)>);
+
+#[cfg(feature = "text")]
+impl MacroForms {
+    fn of(context: &Context<'_>, systems: &[TestSystem]) -> Self {
+        let shown: BTreeMap<String, &PathBuf> = systems
+            .iter()
+            .flat_map(|system| &system.files)
+            .map(|path| (context.project.shown(path), path))
+            .collect();
+        let mut found: BTreeMap<String, BTreeSet<(&'static str, u32)>> = BTreeMap::new();
+        let users = Users::new(context);
+        for (framework, package, operators) in DEFINERS {
+            // The operators, and the macros in whose definitions they stand.
+            let mut waiting: Vec<(String, String)> =
+                operators.iter().map(|operator| (package.to_owned(), (*operator).to_owned())).collect();
+            let mut seen = BTreeSet::new();
+            while let Some((package, name)) = waiting.pop() {
+                if !seen.insert((package.clone(), name.clone())) {
+                    continue;
+                }
+                for used in users.of(&package, &name) {
+                    match (used.defined, used.user.symbol, used.line.line) {
+                        (Some(Kind::MACRO), Some(symbol), _) => waiting.push(symbol),
+                        (_, _, Some(line)) if shown.contains_key(&used.line.path) => {
+                            found.entry(used.line.path).or_default().insert((framework, line));
+                        }
+                        _ => (),
+                    }
+                }
+            }
+        }
+        let mut forms = Vec::new();
+        for (path, lines_used) in found {
+            let Some(octets) = shown.get(&path).and_then(|path| std::fs::read(path).ok()) else { continue };
+            let text = LispText::read(&octets, Dialect::CommonLisp, &Features::sbcl());
+            let lines = Lines::new(&octets);
+            for top in text.toplevel() {
+                let (line, column) = lines.position(&octets, top.span.start);
+                let last = lines.line(top.span.end.saturating_sub(1));
+                let Some((framework, _)) = lines_used.iter().find(|(_, used)| (line..=last).contains(used))
+                else {
+                    continue;
+                };
+                let inside = text
+                    .tokens()
+                    .iter()
+                    .filter(|token| top.span.start <= token.span.start && token.span.end <= top.span.end);
+                let names = inside.map(|token| token.symbol(&octets).name.trim_matches('"').to_uppercase());
+                let place = Place { path: path.clone(), line, column, last };
+                forms.push((*framework, place, names.collect()));
+            }
+        }
+        Self(forms)
+    }
+
+    /// The form that made the test called `name`: the one in which it stands, or else the one with the longest part of it.
+    fn of_test(&self, framework: &str, name: &str) -> Option<Place> {
+        let forms = self.0.iter().filter(|(of, _, _)| *of == framework);
+        let likeness = |names: &BTreeSet<String>| {
+            let parts = names.iter().filter(|part| part.len() > 2 && name.contains(part.as_str()));
+            parts.map(String::len).max().unwrap_or(0)
+        };
+        let best = forms.max_by_key(|(_, _, names)| likeness(names))?;
+        (likeness(&best.2) > 0).then(|| best.1.clone())
     }
 }
 
@@ -305,7 +405,8 @@ fn run(
     allowed: Duration,
     control: &Control,
 ) -> Result<TestResult, Error> {
-    let is_op = result.framework == "asdf";
+    let is_op = result.is_operation();
+    let begun = Instant::now();
     let ticket = context.lisp.submit(Lane::Work, allowed, None, move |on_lisp| {
         on_lisp.grant(trial::PATIENCE + trial::GRACE);
         let (question, arguments) = arguments.split_first().ok_or(CallError::Interrupted)?;
@@ -328,7 +429,7 @@ fn run(
                 _ => ("error", "error"),
             };
             result.status = status.to_owned();
-            result.ms = u64::try_from(allowed.as_millis()).unwrap_or(u64::MAX);
+            result.ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
             result.failure = Some(TrialFailure { kind: kind.to_owned(), report, ..TrialFailure::default() });
             return Ok(result);
         }

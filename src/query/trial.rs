@@ -58,13 +58,13 @@ pub struct TrialFailure {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
     /// The restarts that the code had established, innermost first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restarts: Vec<Restart>,
     /// The frames of the user's code, innermost first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backtrace: Vec<Frame>,
     /// How many more frames there were.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub frames_left_out: u64,
 }
 
@@ -88,10 +88,10 @@ pub struct Frame {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
     /// How many calls of this place stood one upon the other, if more than one.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub times: u64,
     /// Its variables that had values.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locals: Vec<Local>,
 }
 

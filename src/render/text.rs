@@ -157,7 +157,7 @@ fn facets(text: &mut String, description: &Description) {
         definition(text, &kind, arglist.filter(|_| index > 0), sources);
     }
     if description.setf_expander {
-        text.push_str("\n  Defined as setf expander");
+        definition(text, "setf expander", None, &description.setf_expander_sources);
     }
     if let Some(package) = &description.package_of_that_name {
         let _ = write!(text, "\n  Names the package {package}");

@@ -114,7 +114,8 @@ impl Steelbank {
         text: Option<&steelbank_text::TextIndex>,
         control: &Control,
     ) -> Result<crate::query::outline::OutlineAnswer, Error> {
-        request.answer(&Context { text, ..self.context() }, control)
+        let context = Context { text, ..self.context() };
+        self.inner.outlined.answer(request, &context, || request.answer(&context, control))
     }
 
     /// Who calls a function, or what it calls, to a depth.
@@ -140,6 +141,10 @@ impl Steelbank {
         request: &crate::query::impact::ImpactRequest,
         control: &Control,
     ) -> Result<crate::query::impact::ImpactAnswer, Error> {
-        self.ask(request, control)
+        // What git compares with may change, and no file with it.
+        match request.diff {
+            true => self.ask(request, control),
+            false => self.inner.impacts.answer(request, &self.context(), || self.ask(request, control)),
+        }
     }
 }

@@ -258,6 +258,10 @@ impl Builder {
                 text: std::sync::OnceLock::new(),
                 program: self.program,
                 before: Mutex::default(),
+                #[cfg(feature = "text")]
+                outlined: Default::default(),
+                #[cfg(feature = "text")]
+                impacts: Default::default(),
                 systems: Mutex::default(),
                 dynamic_space_size: self.dynamic_space_size,
                 key,
@@ -322,6 +326,10 @@ struct Inner {
     program: Option<PathBuf>,
     /// What the project shows when it is loaded as it is, for renames.
     before: Mutex<Option<Arc<verify::Before>>>,
+    #[cfg(feature = "text")]
+    outlined: crate::query::kept::Kept<crate::query::outline::OutlineRequest>,
+    #[cfg(feature = "text")]
+    impacts: crate::query::kept::Kept<crate::query::impact::ImpactRequest>,
     /// The systems that were loaded, in order.
     systems: Mutex<Vec<String>>,
     dynamic_space_size: Option<usize>,

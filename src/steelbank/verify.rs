@@ -18,11 +18,16 @@ use crate::query::evaluate::EvaluateRequest;
 use crate::query::load_system::{LoadAnswer, LoadStatus};
 use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::rename::{
-    Answer, ConflictKind, Places, PlacesRequest, Recorded, Request, Said, Scope, Tested, Traces,
-    TracesRequest, Verified, Written, compare,
+    Answer, GoneSymbol, Places, PlacesRequest, Recorded, Request, Said, Scope, Tested, Traces, TracesRequest,
+    Verified, Written, compare,
 };
+use crate::query::run_tests::RunTestsRequest;
 use crate::source::tap::sidecar::fnv_1a;
 use crate::{LoadListener, Steelbank};
+use steelbank_xref::{Access, Index, Package};
+
+/// How long one test may take.
+const EACH_TEST: Duration = Duration::from_secs(60);
 
 /// What loading the project as it is has shown, and what it was read from.
 #[derive(Debug)]
@@ -55,12 +60,22 @@ impl Steelbank {
         let files = self.replacements(plan).map_err(|error| ScratchError::Call(error.to_string()))?;
         let mut wanted = self.traces_request(plan, tests, control)?;
         let before = self.before(&wanted, &control.until(deadline), &mut news)?;
-        wanted.places = Some(places_request(request, plan));
+        wanted.places = Some(places_request(request, plan, &self.index()));
         let texts: Vec<(PathBuf, &[u8])> =
             files.iter().map(|file| (file.path.clone(), file.new.as_slice())).collect();
         let after = self.gather(&texts, &wanted, &control.until(deadline), &mut news)?;
         let shown = |path: &Path| self.project().shown(path);
-        let mut verified = compare(plan, &written(plan, &files), &before.traces, &after, &shown);
+        let written = written(plan, &files);
+        let mut verified = compare(plan, &written, &before.traces, &after, &shown);
+        if verified.may_be_stale() {
+            // What a file knew when it was read is in its fasl still, if ASDF is not told of the dependency.
+            wanted.anew = true;
+            let after = self.gather(&texts, &wanted, &control.until(deadline), &mut news)?;
+            let asked = TracesRequest { places: None, ..wanted.clone() };
+            let before = self.gather(&[], &asked, &control.until(deadline), &mut news)?;
+            let anew = compare(plan, &written, &before, &after, &shown);
+            verified = Verified { anew: anew.same, ..anew };
+        }
         verified.systems = wanted.systems;
         verified.duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(verified)
@@ -95,7 +110,14 @@ impl Steelbank {
         });
         let own = |system: &&String| known.iter().any(|known| known.name == **system);
         let tests = if tests { systems.iter().filter(own).cloned().collect() } else { Vec::new() };
-        Ok(TracesRequest { files: files.collect(), systems, tests, places: None, from_fasls: false })
+        Ok(TracesRequest {
+            files: files.collect(),
+            systems,
+            tests,
+            places: None,
+            from_fasls: false,
+            anew: false,
+        })
     }
 
     /// What loading the project as it is shows. It is kept until a file changes.
@@ -153,7 +175,8 @@ impl Steelbank {
             return Ok(first);
         }
         scratch.again(&control.until(deadline))?;
-        scratch.examine(request, &control.until(deadline), news)
+        let loading = TracesRequest { anew: false, ..request.clone() };
+        scratch.examine(&loading, &control.until(deadline), news)
     }
 
     /// Loads what `request` names, in this image, and tells what that shows.
@@ -166,7 +189,8 @@ impl Steelbank {
         let deadline = deadline_after(control.allowed());
         let mut traces = Traces::default();
         for system in &request.systems {
-            let answer = self.load_system(system, false, &control.until(deadline), listener.cloned())?;
+            let answer =
+                self.load_system(system, request.anew, &control.until(deadline), listener.cloned())?;
             self.add_load(&mut traces, system, answer);
         }
         for file in &request.files {
@@ -187,6 +211,10 @@ impl Steelbank {
         traces.records = index
             .loaded_records()
             .into_iter()
+            // What of a dependency is alive changes with who compiled it.
+            .filter(|record| {
+                record.by.file.as_ref().is_none_or(|file| self.project().contains(Path::new(&**file)))
+            })
             .map(|record| Recorded {
                 kind: record.kind,
                 name: record.name,
@@ -200,23 +228,39 @@ impl Steelbank {
             .collect();
         traces.symbols = index.loaded_symbols();
         traces.loaded = self.project().loaded().into_iter().map(|(path, _)| path).collect();
-        for system in &request.tests {
-            let form = format!("(asdf:test-system {system:?})");
-            let outcome = self.evaluate_request(&EvaluateRequest::new(form), &control.until(deadline));
-            let (error, output) = match outcome {
-                Ok(answer) => (None, answer.output),
-                Err(error) => (Some(error.to_string()), String::new()),
-            };
-            traces.tests.push(Tested { system: system.clone(), error, output });
-        }
+        traces.tests = self.tested(&request.tests, &control.until(deadline), listener)?;
         if let Some(places) = &request.places {
-            // Text that is left out names no symbol: the one that it would be is there to be asked about.
-            let string = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
-            let form = format!("(intern {} {})", string(&places.name), string(&places.package));
-            let _ = self.evaluate_request(&EvaluateRequest::new(form), &control.until(deadline));
+            for gone in &places.gone {
+                let form = EvaluateRequest::new(gone.interned());
+                let _ = self.evaluate_request(&form, &control.until(deadline));
+            }
             traces.places = Some(self.places(places, &control.until(deadline)));
         }
         Ok(traces)
+    }
+
+    /// How the tests of `systems` end. What was tested with a system before is not tested again.
+    fn tested(
+        &self,
+        systems: &[String],
+        control: &Control,
+        listener: Option<&LoadListener>,
+    ) -> Result<Vec<Tested>, Error> {
+        let deadline = deadline_after(control.allowed());
+        let mut seen = BTreeSet::new();
+        let mut all = Vec::new();
+        for system in systems {
+            let asked = RunTestsRequest {
+                system: Some(system.clone()),
+                each: EACH_TEST,
+                ..RunTestsRequest::default()
+            };
+            let run = self.run_tests(&asked, &control.until(deadline), listener.cloned(), |_, _, _| ())?;
+            let mut tests = run.tests;
+            tests.retain(|test| seen.insert((test.framework.clone(), test.name.clone())));
+            all.push(Tested { system: system.clone(), not_loaded: run.not_loaded, tests });
+        }
+        Ok(all)
     }
 
     fn add_load(&self, traces: &mut Traces, name: &str, answer: LoadAnswer) {
@@ -252,7 +296,18 @@ impl Steelbank {
             };
             self.rename_plan(&asked, control)
         };
-        match self.places_left(request, &planned) {
+        let told = |left: Vec<String>, symbol: &str| -> Vec<String> {
+            left.into_iter().map(|place| format!("{place} means {symbol} still.")).collect()
+        };
+        let left = self.places_left(request, &planned).and_then(|left| {
+            let mut left = told(left, &request.old);
+            for along in request.gone.iter().skip(1) {
+                let found = left_of(planned(&along.printed, &barred(&along.name)))?;
+                left.extend(told(found, &along.printed));
+            }
+            Ok(left)
+        });
+        match left {
             Ok(left) => places.old = left,
             Err(error) => {
                 places.trouble =
@@ -260,11 +315,6 @@ impl Steelbank {
             }
         }
         match planned(&request.new, &request.old_name) {
-            Ok(plan) if plan.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::NotNarrow) => {
-                let why = plan.reason;
-                places.trouble =
-                    Some(format!("After the rename, not every place of the new symbol is exact: {why}"));
-            }
             Ok(plan) => {
                 let edits = plan.files.into_iter().flat_map(|file| {
                     let path = file.path;
@@ -286,43 +336,51 @@ impl Steelbank {
         request: &PlacesRequest,
         planned: &dyn Fn(&str, &str) -> Result<Answer, Error>,
     ) -> Result<Vec<String>, Error> {
-        let shown = |path: &str, line: u32, column: u32| format!("{path}:{line}:{column}");
-        let found: Result<Vec<String>, Error> = if request.scope == Scope::Narrow {
-            let asked = code_find_references::Request {
-                limit: usize::MAX,
-                ..code_find_references::Request::new(request.old.as_str())
-            };
-            self.code_find_references(&asked).and_then(|found| {
-                let refs = found.refs.iter().flat_map(|found| {
-                    let columns = found.columns.iter().chain(&found.approximate_columns);
-                    columns.map(|&column| shown(&found.path, found.line.unwrap_or(0), column))
-                });
-                let defined = self.find_definition(&request.old, DEFAULT_PACKAGE, &Control::default())?;
-                let defined = defined.definitions.iter().filter(|found| found.kind != "declaration");
-                let defined = defined
-                    .map(|found| shown(&found.path, found.line.unwrap_or(0), found.column.unwrap_or(0)));
-                // Text that is not loaded, or left out; what strings may mean is left where it was.
-                let text =
-                    found.text.iter().filter(|found| !found.possible && found.state != TextState::Named);
-                let text = text.flat_map(|found| {
-                    found.columns.iter().map(|&column| shown(&found.path, found.line, column))
-                });
-                Ok(refs.chain(defined).chain(text).collect())
-            })
-        } else {
-            planned(&request.old, &request.old_name).map(|plan| {
-                let files = plan.files.iter();
-                let edits = files
-                    .flat_map(|file| file.edits.iter().map(|edit| shown(&file.path, edit.line, edit.column)));
-                edits.collect()
-            })
-        };
-        match found {
-            Err(Error::References(References::NoSymbol { .. } | References::NoPackage { .. })) => {
-                Ok(Vec::new())
-            }
-            found => found,
+        if request.scope != Scope::Narrow {
+            return left_of(planned(&request.old, &request.old_name));
         }
+        let asked = code_find_references::Request {
+            limit: usize::MAX,
+            ..code_find_references::Request::new(request.old.as_str())
+        };
+        let found = self.code_find_references(&asked).and_then(|found| {
+            let refs = found.refs.iter().flat_map(|found| {
+                let columns = found.columns.iter().chain(&found.approximate_columns);
+                columns.map(|&column| place(&found.path, found.line.unwrap_or(0), column))
+            });
+            let defined = self.find_definition(&request.old, DEFAULT_PACKAGE, &Control::default())?;
+            let defined = defined.definitions.iter().filter(|found| found.kind != "declaration");
+            let defined =
+                defined.map(|found| place(&found.path, found.line.unwrap_or(0), found.column.unwrap_or(0)));
+            // Text that is not loaded, or left out; what strings may mean is left where it was.
+            let text = found.text.iter().filter(|found| !found.possible && found.state != TextState::Named);
+            let text = text
+                .flat_map(|found| found.columns.iter().map(|&column| place(&found.path, found.line, column)));
+            Ok(refs.chain(defined).chain(text).collect())
+        });
+        or_none(found)
+    }
+}
+
+fn place(path: &str, line: u32, column: u32) -> String {
+    format!("{path}:{line}:{column}")
+}
+
+/// The places that `planned` would edit: those of a symbol that is to have no place.
+fn left_of(planned: Result<Answer, Error>) -> Result<Vec<String>, Error> {
+    or_none(planned.map(|plan| {
+        let files = plan.files.iter();
+        let edits =
+            files.flat_map(|file| file.edits.iter().map(|edit| place(&file.path, edit.line, edit.column)));
+        edits.collect()
+    }))
+}
+
+/// What was found; nothing, if there is no such symbol.
+fn or_none(found: Result<Vec<String>, Error>) -> Result<Vec<String>, Error> {
+    match found {
+        Err(Error::References(References::NoSymbol { .. } | References::NoPackage { .. })) => Ok(Vec::new()),
+        found => found,
     }
 }
 
@@ -344,22 +402,58 @@ fn call(error: Error) -> ScratchError {
     ScratchError::Call(error.to_string())
 }
 
-fn places_request(request: &Request, plan: &Answer) -> PlacesRequest {
-    let barred = |name: &str| format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|"));
-    // It was printed to be read.
-    let symbol = Designator::parse(&plan.symbol).ok();
-    let (package, name) = symbol.map(|symbol| (symbol.package, symbol.name)).unwrap_or_default();
-    let package = package.unwrap_or_default();
+/// `name` as it is read whatever its letters are.
+fn barred(name: &str) -> String {
+    format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|"))
+}
+
+impl GoneSymbol {
+    /// The symbol that is printed so in `index`.
+    fn new(printed: &str, index: &Index) -> Self {
+        // It was printed to be read.
+        let read = Designator::parse(printed).ok();
+        let (package, name) = read.map(|read| (read.package, read.name)).unwrap_or_default();
+        let package = package.unwrap_or_default();
+        let home = index.find_package(&package, None);
+        let symbol = home.and_then(|home| index.find_symbol(&name, home)).map(|(symbol, _)| symbol);
+        let exports = |package: &Package| {
+            let found = index.find_symbol(&name, *package);
+            found.is_some_and(|(found, access)| Some(found) == symbol && access == Access::External)
+        };
+        let exporters =
+            index.packages().filter(exports).map(|package| index.package_name(package).into_owned());
+        Self { printed: printed.to_owned(), exported_by: exporters.collect(), name, package }
+    }
+
+    /// A form that makes the symbol: text that is left out, or not loaded, makes none that could be asked about.
+    fn interned(&self) -> String {
+        let string = |text: &String| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+        let exporters: Vec<String> = self.exported_by.iter().map(string).collect();
+        format!(
+            "(sb-ext:without-package-locks (let ((symbol (intern {} {}))) (dolist (package '({})) \
+             (import symbol package) (export symbol package))))",
+            string(&self.name),
+            string(&self.package),
+            exporters.join(" ")
+        )
+    }
+}
+
+fn places_request(request: &Request, plan: &Answer, index: &Index) -> PlacesRequest {
+    let along = plan.derived.iter().filter(|derived| derived.renamed).map(|derived| &derived.name);
+    let gone: Vec<GoneSymbol> =
+        std::iter::once(&plan.symbol).chain(along).map(|printed| GoneSymbol::new(printed, index)).collect();
+    let (package, name) =
+        gone.first().map(|old| (old.package.as_str(), old.name.as_str())).unwrap_or_default();
     PlacesRequest {
         old: plan.symbol.clone(),
-        new: format!("{}::{}", barred(&package), barred(&plan.new_name)),
-        old_name: barred(&name),
-        name,
-        package,
+        new: format!("{}::{}", barred(package), barred(&plan.new_name)),
+        old_name: barred(name),
         scope: plan.scope,
         comments: request.comments,
         strings: request.strings,
         derived: request.derived,
+        gone,
     }
 }
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::arguments::{Page, SymbolName, default_package};
-use super::budget::fit;
+use super::budget::{fit, length};
 use super::missing::{Found, of_error, resolve};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
 use crate::query::Evidence;
@@ -107,6 +107,9 @@ fn is_zero(count: &usize) -> bool {
 /// More entries than this are on no page.
 const MOST: usize = 1_000;
 
+/// Entries of text begin only where so many characters are left.
+const LEAST: usize = 4_000;
+
 pub(super) fn tool() -> Tool {
     let about = About {
         name: "code-find-references",
@@ -140,21 +143,31 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<Answer
         Err(error) => return of_error(bank, error, Outcome::NotFoundError),
     };
     let mut refs: Vec<Entry> = answer.refs.iter().map(Entry::from).collect();
-    let beside = text::references(&code_find_references::Answer { refs: Vec::new(), ..answer.clone() }).len();
-    let budget = call.budget().saturating_sub(beside);
+    let beside = code_find_references::Answer { refs: Vec::new(), text: Vec::new(), ..answer.clone() };
+    let budget = call.budget().saturating_sub(text::references(&beside).len());
     let fitting = fit(&refs, budget, |entry| {
         let texts = [&entry.context, &entry.caller, &entry.via].into_iter().flatten();
         60 + entry.path.len() + texts.map(String::len).sum::<usize>()
     });
+    let cut = fitting < refs.len();
     refs.truncate(fitting);
     answer.refs.truncate(fitting);
     answer.count = fitting;
-    let next = offset.saturating_add(fitting);
+    // The entries of text follow those of the image; what has room is at least one entry, but not one of each.
+    let room = budget.saturating_sub(length(&refs));
+    let in_text = match cut || (fitting > 0 && room < LEAST) {
+        true => 0,
+        false => fit(&answer.text, room, |entry| 60 + entry.path.len() + entry.context.len()),
+    };
+    let more = cut || answer.truncated || in_text < answer.text.len();
+    answer.text.truncate(in_text);
+    let next = offset.saturating_add(fitting).saturating_add(in_text);
     let left_out = answer.total.saturating_sub(next);
-    answer.truncated = left_out > 0;
+    answer.truncated = more;
     let mut text = text::references(&answer);
-    if left_out > 0 {
-        text.push_str(&format!("\n\n{left_out} more follow: the next page has cursor {next}."));
+    if more {
+        let many = if left_out > 0 { format!("{left_out} more") } else { "More".to_owned() };
+        text.push_str(&format!("\n\n{many} follow: the next page has cursor {next}."));
     }
     let answered = Answered {
         refs,
@@ -165,7 +178,7 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<Answer
         text_total: answer.text_total,
         cautions: answer.cautions,
         stale: answer.stale,
-        cursor: (left_out > 0).then(|| next.to_string()),
+        cursor: more.then(|| next.to_string()),
     };
     Answer::new(text, &Found::yes(answered), Outcome::Answered)
 }

@@ -174,11 +174,29 @@ impl Loaded {
             cached: if detail { answer.cached } else { Vec::new() },
             diagnostics: answer.diagnostics.into_iter().map(said).collect(),
             diagnostics_total: answer.diagnostics_total,
-            failure: answer.failure,
-            systems: answer.systems,
+            failure: answer.failure.map(|failure| shorter(failure, &shown, detail)),
+            systems: answer
+                .systems
+                .into_iter()
+                .map(|system| SystemOutcome {
+                    failure: system.failure.map(|failure| shorter(failure, &shown, detail)),
+                    ..system
+                })
+                .collect(),
             cautions: answer.cautions,
         }
     }
+}
+
+/// A failure with the file as it is shown.
+fn shorter(mut failure: LoadFailure, shown: impl Fn(&str) -> String, detail: bool) -> LoadFailure {
+    if let Some(path) = failure.path.clone().filter(|_| !detail) {
+        let short = shown(&path);
+        failure.message = failure.message.replace(&path, &short);
+        failure.remedies.iter_mut().for_each(|remedy| *remedy = remedy.replace(&path, &short));
+        failure.path = Some(short);
+    }
+    failure
 }
 
 /// Hands a load's news to the call's listener.

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::arguments::{Timeout, default_package};
 use super::session::Permission;
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use crate::query::counted;
 use crate::query::lookup::LookupStatus;
 use crate::query::macroexpand::{Depth, MacroexpandAnswer, MacroexpandRequest, form_at};
 use std::time::Duration;
@@ -104,7 +105,11 @@ fn text(answer: &MacroexpandAnswer) -> String {
     if answer.cut {
         text.push_str("\n... cut here");
     }
-    let _ = write!(text, "\n\n{} steps:", answer.step_count);
+    let _ = write!(
+        text,
+        "\n\n{}:",
+        counted(usize::try_from(answer.step_count).unwrap_or(usize::MAX), "step", "steps")
+    );
     for step in &answer.steps {
         let _ = write!(text, "\n  {}", step.macro_name);
     }

@@ -48,6 +48,9 @@ pub(super) struct Missing {
     /// What to do.
     #[serde(skip_serializing_if = "Vec::is_empty", rename = "try")]
     remedies: Vec<String>,
+    /// Whether a package has that name.
+    #[serde(skip)]
+    is_package: bool,
 }
 
 impl Missing {
@@ -61,9 +64,20 @@ impl Missing {
             };
         }
         let load = "Load the system that defines it (load-system), or correct the name.";
-        let remedies =
+        let mut remedies =
             if suggestions.is_empty() || note.is_some() { vec![load.to_owned()] } else { Vec::new() };
-        Self { message: text::missing(&shortened(asked), status), suggestions, note, remedies }
+        let package = find_package(index, &asked.name).filter(|_| status == LookupStatus::NoSymbol);
+        if let Some(package) = package {
+            let name = index.package_name(package);
+            remedies = vec![format!("{name} is a package: ask package-info.")];
+        }
+        Self {
+            message: text::missing(&shortened(asked), status),
+            suggestions,
+            note,
+            remedies,
+            is_package: package.is_some(),
+        }
     }
 
     /// The contract's sentence, and what is ours below it.
@@ -75,6 +89,11 @@ impl Missing {
         }
         if let Some(note) = &self.note {
             let _ = write!(text, "\n\nNote: {note}");
+        }
+        if let [remedy] = self.remedies.as_slice()
+            && self.is_package
+        {
+            let _ = write!(text, "\n\n{remedy}");
         }
         text
     }
@@ -106,13 +125,13 @@ pub(super) fn of_error(bank: &Steelbank, error: Error, outcome: Outcome) -> Resu
 /// of that name, there.
 pub(super) fn resolve(bank: &Steelbank, mut symbol: SymbolName) -> SymbolName {
     let index = bank.index();
-    let is_missing = |lookup: &Lookup| lookup.found == Err(LookupStatus::NoSymbol);
-    if let Some(lookup) = Lookup::new(&index, &symbol.name, &symbol.package).ok().filter(is_missing)
-        && lookup.package == find_package(&index, &symbol.package)
-        && symbol.package == super::arguments::default_package()
-        && let [(package, _)] = nearest::of_users(&index, &lookup.asked.name).as_slice()
+    if let Ok(lookup) = Lookup::resolved(&index, &symbol.name, &symbol.package)
+        && lookup.found.is_ok()
+        && find_package(&index, &symbol.package) != lookup.package
+        && let Some(package) =
+            lookup.package.filter(|_| symbol.package == super::arguments::default_package())
     {
-        symbol.package.clone_from(package);
+        symbol.package = index.package_name(package).into_owned();
     }
     symbol
 }

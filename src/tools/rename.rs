@@ -245,10 +245,16 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fa
             the places that were not seen."
                 .to_owned()
         }
-        Some(applied) => format!(
-            "The image has the old name still: call reload with remove. To take the rename back: undo {:?}.",
-            applied.undo
-        ),
+        Some(applied) => {
+            let load = match &verified {
+                Some(verified) if verified.anew => {
+                    "load-system with force, for ASDF does not compile again all that knows the name"
+                }
+                _ => "reload with remove",
+            };
+            let undo = &applied.undo;
+            format!("The image has the old name still: call {load}. To take the rename back: undo {undo:?}.")
+        }
         None => match allowed {
             Ok(()) => "Nothing was written: that takes apply.".to_owned(),
             Err(why) => format!("Nothing was written. {why}"),

@@ -18,6 +18,7 @@ mod lean;
 mod loads;
 mod mcp;
 mod nofalse;
+mod odd;
 mod operators;
 mod oracle;
 mod positions;

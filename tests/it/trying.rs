@@ -538,6 +538,12 @@ const TESTED: [(&str, &str); 6] = [
 (5am:test skipped (5am:skip \"not now\"))
 (5am:test changes (setf *package* (find-package :keyword)) (5am:is-true t))
 (5am:test last-one (5am:is (equal '(1 2) (list 1 2))))
+(defmacro def-odd (name) `(5am:test ,name (5am:is-true t)))
+(defmacro def-made (&rest names)
+  `(progn ,@(loop for name in names collect `(5am:test ,(intern (format nil \"MADE-~a\" name)) (5am:is-true t)))))
+(def-odd odd-one)
+(def-made alpha
+  beta)
 ",
     ),
     (
@@ -606,6 +612,9 @@ fn tested() {
             ("TESTED-FIVE::HANGS", "timed-out"),
             ("TESTED-FIVE::LAST-ONE", "passed"),
             ("TESTED-FIVE::LEAVES", "error"),
+            ("TESTED-FIVE::MADE-ALPHA", "passed"),
+            ("TESTED-FIVE::MADE-BETA", "passed"),
+            ("TESTED-FIVE::ODD-ONE", "passed"),
             ("TESTED-FIVE::SKIPPED", "skipped"),
         ]),
         "{answer:#}"
@@ -616,7 +625,12 @@ fn tested() {
     assert_eq!((&assertion["expected"], &assertion["actual"]), (&json!("4"), &json!("3")), "{bad}");
     assert_eq!(test(&answer, "TESTED-FIVE::HANGS")["place"], "five.lisp:12:1");
     assert_eq!(test(&answer, "TESTED-FIVE::GOOD")["passed"], 2);
-    assert_eq!(answer["counts"]["passed"], 3);
+    // Those that macros make have the place of the form that makes them.
+    for (name, line) in [("ODD-ONE", 22), ("MADE-ALPHA", 23), ("MADE-BETA", 23)] {
+        let place = test(&answer, &format!("TESTED-FIVE::{name}"))["place"].clone();
+        assert_eq!(place, format!("five.lisp:{line}:1"), "{name}");
+    }
+    assert_eq!(answer["counts"]["passed"], 6);
     // Chosen by name, and by what has changed.
     for name in ["good", "tested-five::good"] {
         let answer = world.ask("run-tests", json!({ "system": "tested", "tests": [name] }));

@@ -25,6 +25,7 @@ mod rename_libraries;
 #[path = "../renames/mod.rs"]
 mod renames;
 mod rerun;
+mod run_tests;
 mod second;
 mod serve;
 mod setup;

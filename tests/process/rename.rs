@@ -32,6 +32,7 @@ const MAIN: &str = "(defpackage #:rn (:use #:cl) (:export #:area \"SIZE\" sized)
 (defmethod area-of ((shape shape)) (* (side shape) (side shape)))
 (defmethod area-of ((number integer)) (let ((side number)) (* side side)))
 (defun unused (x) (declare (ignore x)) (undefined-thing))
+#+nothing (defun left-out () (point-x (make-point)))
 ";
 
 /// Writes the project below `folder`.
@@ -140,6 +141,80 @@ fn renames_are_verified() {
         assert!(verified.same && verified.tested == ["rn", "rn/test"], "{verified:?}");
         wrong(&bank);
         tests_tell(&bank);
+    });
+}
+
+/// What a rename may change without that anything that is loaded shows it, and what it changes in files that are not.
+#[test]
+fn renames_of_what_other_files_know_are_verified() {
+    in_own_process("rename::renames_of_what_other_files_know_are_verified", || {
+        let folder = Folder::new("rename-others");
+        let root = folder.0.join("project");
+        fs::create_dir_all(&root).unwrap();
+        for (name, text) in [
+            (
+                "rx.asd",
+                "(defsystem \"rx\" :components ((:file \"main\") (:file \"again\")))
+(defsystem \"rx/absent\" :depends-on (\"rx\" \"nowhere-at-all\") :components ((:file \"absent-package\") (:file \"absent\")))
+(defsystem \"rx/test\" :depends-on (\"rx\" \"sb-rt\") :components ((:file \"test\")))
+",
+            ),
+            (
+                "main.lisp",
+                "(defpackage :rx (:use :cl) (:export #:area #:width))
+(in-package :rx)
+(defun area (w h) (* w h))
+(defun width (x) x)
+",
+            ),
+            // It knows the exports when it is read, and ASDF is not told that it depends on them.
+            (
+                "again.lisp",
+                "(defpackage :rx-again (:use :cl :rx)
+  (:export . #.(let ((all '())) (do-external-symbols (symbol :rx all) (push symbol all)))))
+",
+            ),
+            ("absent-package.lisp", "(defpackage :rx-absent (:use :cl :rx))\n"),
+            ("absent.lisp", "(in-package :rx-absent)\n(defun user () (area 1 2))\n"),
+            (
+                "test.lisp",
+                "(defpackage :rx-test (:use :cl :rx))
+(in-package :rx-test)
+(sb-rt:deftest area.1 (area 2 3) 6)
+(sb-rt:deftest area.2 (area 2 3) 7)
+(sb-rt:deftest width.1 (if (find-symbol (format nil \"~AA\" \"ARE\") :rx) 1 2) 1)
+",
+            ),
+        ] {
+            fs::write(root.join(name), text).unwrap();
+        }
+        let settings = ProjectSettings::in_folder(root.canonicalize().unwrap()).cache(folder.0.join("cache"));
+        let bank = Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap();
+        for system in ["rx", "rx/test"] {
+            assert!(bank.load_system(system, false, &Control::new(LONG), None).unwrap().failure.is_none());
+        }
+        let request = Request::new("rx:area", "surface");
+        let planned = plan(&bank, &request);
+        let verified = verify(&bank, &request, &planned, false);
+        assert!(verified.same && verified.anew, "{verified:?}");
+        // The bare name in a file that no image can have means the exported symbol.
+        let mut less = planned.clone();
+        less.files.retain(|file| file.path != "absent.lisp");
+        assert_eq!(less.files.len() + 1, planned.files.len(), "{planned:?}");
+        let verified = verify(&bank, &request, &less, false);
+        assert!(!verified.same, "{verified:?}");
+        assert!(
+            verified.differences[0].message.contains("absent.lisp:2:17 means RX::AREA still"),
+            "{verified:?}"
+        );
+        // Tests of a framework are compared one by one: the one that fails anyway is no difference.
+        let verified = verify(&bank, &request, &planned, true);
+        let told: Vec<&str> = verified.differences.iter().map(|found| found.message.as_str()).collect();
+        assert!(verified.tested.contains(&"rx/test".to_owned()), "{verified:?}");
+        assert_eq!(told, ["RX-TEST::WIDTH.1 ended passed before, and failed after."], "{verified:?}");
+        let request = Request::new("rx:width", "breadth");
+        let verified = verify(&bank, &request, &plan(&bank, &request), true);
+        assert!(verified.same, "{verified:?}");
     });
 }
 

@@ -133,6 +133,11 @@ pub struct Record<'a> {
 }
 
 impl Index {
+    /// Whether `other` is this snapshot, or a copy of it.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.generations, &other.generations) && Arc::ptr_eq(&self.newest, &other.newest)
+    }
+
     /// Opens a baked index. Nothing is read but its directory.
     pub fn open(base: impl Into<Octets>) -> Result<Self, Malformed> {
         let base = Arc::new(Segment::open(base.into())?);

@@ -1,5 +1,6 @@
 //! From tokens to edits: where in the file's bytes the name stands, and how the new one is written there.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -22,21 +23,52 @@ pub(super) struct TextPlace {
 }
 
 impl TextPlace {
-    fn position(&self) -> (u32, u32, String) {
+    fn doubt(&self, project: &Project, lines: &Lines, reason: &str) -> Doubt {
         let bytes = self.file.text.as_bytes();
-        let lines = Lines::new(bytes);
         let (line, column) = lines.position(bytes, self.token.name_start);
-        (line, column, String::from_utf8_lossy(lines.bytes(bytes, line)).trim().to_owned())
-    }
-
-    pub(super) fn shown(&self, project: &Project) -> String {
-        let (line, column, _) = self.position();
-        format!("{}:{line}:{column}", project.shown(&self.file.path))
-    }
-
-    pub(super) fn doubt(&self, project: &Project, reason: &str) -> Doubt {
-        let (line, column, context) = self.position();
+        let context = String::from_utf8_lossy(lines.bytes(bytes, line)).trim().to_owned();
         Doubt { path: project.shown(&self.file.path), line, column, context, reason: reason.to_owned() }
+    }
+}
+
+/// Each of `places`, those of a file one after the other, as a doubt for `reason`.
+pub(super) fn doubts(project: &Project, places: &[TextPlace], reason: &str) -> Vec<Doubt> {
+    let mut of: Option<(&Path, Lines)> = None;
+    let mut found = Vec::with_capacity(places.len());
+    for place in places {
+        let path = place.file.path.as_path();
+        let lines = match of.take() {
+            Some((known, lines)) if known == path => lines,
+            _ => Lines::new(place.file.text.as_bytes()),
+        };
+        found.push(place.doubt(project, &lines, reason));
+        of = Some((path, lines));
+    }
+    found
+}
+
+/// A file as it is on disk, read once for all of its places.
+struct Opened {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    /// Whether that is the text in which the places were found, byte for byte.
+    is_same: bool,
+    lines: Lines,
+    hash: u64,
+    read: OnceCell<LispText>,
+}
+
+impl Opened {
+    fn new(project: &Project, place: &TextPlace) -> Option<Self> {
+        let path = place.file.path.clone();
+        let bytes = project.read(&path).ok()?;
+        let is_same = std::str::from_utf8(&bytes).is_ok() && place.file.text.as_bytes() == bytes;
+        let (lines, hash) = (Lines::new(&bytes), fnv_1a(&bytes));
+        Some(Self { path, bytes, is_same, lines, hash, read: OnceCell::new() })
+    }
+
+    fn read(&self) -> &LispText {
+        self.read.get_or_init(|| LispText::read(&self.bytes, Dialect::CommonLisp, &Features::sbcl()))
     }
 }
 
@@ -165,14 +197,21 @@ impl<'a> Editor<'a> {
 
     /// Adds places in text.
     pub(super) fn text(&mut self, places: &[TextPlace]) {
+        let mut opened: Option<Opened> = None;
         for place in places {
             let path = &place.file.path;
-            let Ok(bytes) = self.project.read(path) else { continue };
+            if opened.as_ref().is_none_or(|opened| opened.path != *path) {
+                opened = Opened::new(self.project, place);
+            }
+            let Some(opened) = &opened else { continue };
+            let (bytes, lines) = (opened.bytes.as_slice(), &opened.lines);
             // Offsets count bytes of the decoded text.
-            let (Ok(text), true) = (std::str::from_utf8(&bytes), place.file.text.as_bytes() == bytes) else {
-                self.doubtful.push(place.doubt(self.project, "the file is not UTF-8, or has just changed"));
+            if !opened.is_same {
+                let why = "the file is not UTF-8, or has just changed";
+                self.doubtful.push(place.doubt(self.project, &Lines::new(place.file.text.as_bytes()), why));
                 continue;
-            };
+            }
+            let text: &str = &place.file.text;
             let span = place.token.span.range();
             let Some(written) = bytes.get(span.clone()) else { continue };
             let kind = match place.token.context {
@@ -180,14 +219,13 @@ impl<'a> Editor<'a> {
                 Context::Prose | Context::Read | Context::Comment => Kind::Word,
                 _ => Kind::Symbol,
             };
-            let key =
-                is_key_parameter(&bytes, place.token.span.start).then(|| key_form(&bytes[..span.start]));
+            let key = is_key_parameter(bytes, place.token.span.start, || opened.read())
+                .then(|| key_form(&bytes[..span.start]));
             let key = key.filter(|_| kind == Kind::Symbol && place.token.context == Context::Code);
-            let lines = Lines::new(&bytes);
-            let (line, column) = lines.position(&bytes, place.token.span.start);
+            let (line, column) = lines.position(bytes, place.token.span.start);
             match self.edit(written, kind, key) {
                 Some((from, to, new)) => {
-                    self.hashes.insert(path.clone(), fnv_1a(&bytes));
+                    self.hashes.insert(path.clone(), opened.hash);
                     self.files.entry(path.clone()).or_default().insert(Edit {
                         start: span.start + from,
                         end: span.start + to,
@@ -198,7 +236,8 @@ impl<'a> Editor<'a> {
                     });
                 }
                 None => {
-                    self.doubtful.push(place.doubt(self.project, "the text there does not read as the name"));
+                    let why = "the text there does not read as the name";
+                    self.doubtful.push(place.doubt(self.project, lines, why));
                 }
             }
         }
@@ -295,14 +334,14 @@ fn key_form(before: &[u8]) -> KeyForm {
 }
 
 /// Whether the token at `offset` is a parameter after `&key`, without a keyword of its own.
-fn is_key_parameter(text: &[u8], offset: u32) -> bool {
+fn is_key_parameter<'a>(text: &[u8], offset: u32, read: impl FnOnce() -> &'a LispText) -> bool {
     let before = &text[..offset as usize];
     // Most texts have none nearby.
     let near = &before[before.len().saturating_sub(4096)..];
     if memchr::memmem::rfind(&near.to_ascii_lowercase(), b"&key").is_none() {
         return false;
     }
-    let read = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+    let read = read();
     let Some(token) = read.token_at(offset) else { return false };
     let Some(inner) = token.form else { return false };
     let after_key = |list, at: u32| {
@@ -418,6 +457,8 @@ mod tests {
     fn keyword_parameters_are_seen() {
         let text = b"(defun f (a &key b (c 1) ((:d e) 2) &aux (g 1)) (list b c))";
         let at = |needle: &[u8]| memchr::memmem::find(text, needle).unwrap() as u32;
+        let read = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+        let is_key_parameter = |text, at| is_key_parameter(text, at, || &read);
         assert!(is_key_parameter(text, at(b"b (c")));
         assert!(is_key_parameter(text, at(b"c 1")));
         for needle in [&b"a &key"[..], b"e) 2", b"g 1", b"b c))"] {

@@ -7,6 +7,7 @@ use steelbank_reader::{Dialect, Features, LispText};
 use super::makers;
 use super::plan::{Answer, Edit};
 use super::verify::{Said, Tested};
+use crate::query::run_tests::TestResult;
 
 /// The names of a rename, and texts with them replaced.
 pub(super) struct Renamed {
@@ -93,31 +94,64 @@ impl Renamed {
         said.text(&self.neutral_text(&said.message))
     }
 
+    /// What of a system's tests ended otherwise.
+    pub(super) fn tests(&self, before: &Tested, after: &Tested) -> Vec<String> {
+        let mut found = Vec::new();
+        if before.not_loaded.is_some() != after.not_loaded.is_some() {
+            let why = before.not_loaded.as_ref().or(after.not_loaded.as_ref());
+            found.extend(why.map(|why| format!("The tests of {}: {why}", before.system)));
+        }
+        let mut left: Vec<&TestResult> = after.tests.iter().collect();
+        for test in &before.tests {
+            let name = self.neutral_text(&test.name);
+            match left.iter().position(|other| self.neutral_text(&other.name) == name) {
+                Some(at) => found.extend(self.test(test, left.swap_remove(at))),
+                None => found.push(format!("The test {} is gone.", test.name)),
+            }
+        }
+        found.extend(left.into_iter().map(|test| format!("The test {} is new.", test.name)));
+        found
+    }
+
     /// How a test ended otherwise, if it did.
-    pub(super) fn test(&self, before: &Tested, after: &Tested) -> Option<String> {
+    fn test(&self, before: &TestResult, after: &TestResult) -> Option<String> {
         // Times and counts of random checks differ from run to run.
         let words = |text: &str| -> Vec<String> {
             let text = self.neutral_text(text);
             let words = text.split(' ').filter(|word| !word.contains(|char: char| char.is_ascii_digit()));
             words.map(str::to_owned).collect()
         };
-        let error = |tested: &Tested| tested.error.as_deref().map(words);
-        if error(before) != error(after) {
-            let end = |tested: &Tested| tested.error.clone().unwrap_or_else(|| "without an error".to_owned());
-            return Some(format!(
-                "The test of {} ended {} before, and {} after.",
-                before.system,
-                end(before),
-                end(after)
-            ));
+        let report = |test: &TestResult| test.failure.as_ref().map(|failure| failure.report.clone());
+        let same_report = report(before).as_deref().map(words) == report(after).as_deref().map(words);
+        if before.status != after.status || !same_report {
+            let end = |test: &TestResult| match report(test) {
+                Some(why) => format!("{} ({why})", test.status),
+                None => test.status.clone(),
+            };
+            return Some(format!("{} ended {} before, and {} after.", before.name, end(before), end(after)));
         }
+        let failed = |test: &TestResult| -> Vec<(String, Vec<String>)> {
+            let assertions = test.assertions.iter();
+            let told = assertions.map(|assertion| {
+                let form = assertion.form.as_deref().or(assertion.message.as_deref()).unwrap_or_default();
+                (assertion.status.clone(), words(form))
+            });
+            told.collect()
+        };
+        if failed(before) != failed(after) {
+            return Some(format!("Other assertions of {} fail after the rename.", before.name));
+        }
+        if !before.is_operation() {
+            return None;
+        }
+        // Of what no framework tells, the output is all that is known.
         let (first, second) = (words(&before.output), words(&after.output));
         let at = first.iter().zip(&second).take_while(|(first, second)| first == second).count();
         (first != second).then(|| {
             let part = |words: &[String]| words[at..(at + 12).min(words.len())].join(" ");
             format!(
-                "The test of {} wrote \u{201c}{}\u{201d} before, and \u{201c}{}\u{201d} after.",
-                before.system,
+                "The {} wrote \u{201c}{}\u{201d} before, and \u{201c}{}\u{201d} after.",
+                before.name,
                 part(&first),
                 part(&second)
             )

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::plan::{Answer, Scope};
 use super::replaced::{Renamed, parts, plain_text};
 use crate::query::load_system::Severity;
+use crate::query::run_tests::TestResult;
 use steelbank_xref::{FunctionKind, Kind};
 
 /// What an image of the project is to load and to tell.
@@ -24,6 +25,8 @@ pub(crate) struct TracesRequest {
     pub(crate) places: Option<PlacesRequest>,
     /// Tell only how many files were compiled, if any were.
     pub(crate) from_fasls: bool,
+    /// Compile all files of the systems, also those that depend on nothing that changed.
+    pub(crate) anew: bool,
 }
 
 /// Whose tokens are to be told in the renamed project.
@@ -35,13 +38,23 @@ pub(crate) struct PlacesRequest {
     pub(crate) new: String,
     /// The old name as it is read.
     pub(crate) old_name: String,
-    /// Name and package of the old symbol.
-    pub(crate) name: String,
-    pub(crate) package: String,
     pub(crate) scope: Scope,
     pub(crate) comments: bool,
     pub(crate) strings: bool,
     pub(crate) derived: bool,
+    /// The old symbol, and those that are renamed along, as they were.
+    pub(crate) gone: Vec<GoneSymbol>,
+}
+
+/// A symbol that is to stand nowhere any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GoneSymbol {
+    /// As it is printed.
+    pub(crate) printed: String,
+    pub(crate) name: String,
+    pub(crate) package: String,
+    /// The packages that exported it: by way of them, text may mean it.
+    pub(crate) exported_by: Vec<String>,
 }
 
 /// What loading the project shows.
@@ -91,19 +104,19 @@ pub(crate) struct Recorded {
     pub(crate) named: bool,
 }
 
-/// How a system's test ended.
+/// How a system's tests ended, as run-tests tells it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tested {
     pub(crate) system: String,
-    /// The error, if it ended with one.
-    pub(crate) error: Option<String>,
-    pub(crate) output: String,
+    /// Why they did not run.
+    pub(crate) not_loaded: Option<String>,
+    pub(crate) tests: Vec<TestResult>,
 }
 
 /// Where the names stand in the renamed project, as its own image tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Places {
-    /// Tokens that read as the old symbol still, as they are shown.
+    /// Tokens that read as the old symbol still, or as one that is renamed along: sentences.
     pub(crate) old: Vec<String>,
     /// Tokens that read as the new symbol, or as a name that is renamed along: file, and bytes.
     pub(crate) new: Vec<(String, usize, usize)>,
@@ -175,6 +188,10 @@ pub struct Verified {
     /// How much differs.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub differences_total: usize,
+    /// Whether the same program came only when all files were compiled anew: some know the name when they are read, and ASDF
+    /// is not told that they depend on it.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub anew: bool,
     /// Names that macros make, which have changed with the one that they are made from.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub made: Vec<String>,
@@ -187,6 +204,15 @@ pub struct Verified {
 
 fn is_zero(count: &usize) -> bool {
     *count == 0
+}
+
+impl Verified {
+    /// Whether what differs may come from fasls of files that were compiled before the rename.
+    pub(crate) fn may_be_stale(&self) -> bool {
+        use DifferenceKind::{Diagnostic, Reference, Symbol};
+        // They are sorted by kind: what the edits themselves did comes first.
+        self.differences.first().is_some_and(|first| matches!(first.kind, Diagnostic | Reference | Symbol))
+    }
 }
 
 /// The most differences that an answer lists.
@@ -241,7 +267,7 @@ pub(crate) fn compare(
         add(DifferenceKind::Symbol, symbol);
     }
     for (first, second) in before.tests.iter().zip(&after.tests) {
-        if let Some(message) = names.test(first, second) {
+        for message in names.tests(first, second) {
             add(DifferenceKind::Test, message);
         }
     }
@@ -286,8 +312,8 @@ fn compare_places(
         add(DifferenceKind::Edit, trouble.clone());
         return;
     }
-    for place in &places.old {
-        add(DifferenceKind::Left, format!("{place} means {} still.", plan.symbol));
+    for message in &places.old {
+        add(DifferenceKind::Left, message.clone());
     }
     let mut hit = vec![0_usize; written.len()];
     for (path, start, end) in &places.new {

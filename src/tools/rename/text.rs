@@ -64,6 +64,9 @@ fn verification(verified: &Verified) -> String {
         verified.systems.join(", ")
     );
     let mut text = match verified.same {
+        true if verified.anew => {
+            format!("Verified, with all files compiled anew: {compared} are the same but for the name.")
+        }
         true => format!("Verified: {compared} are the same but for the name."),
         false => format!(
             "Not the same ({compared} were compared); {}:",

@@ -1,0 +1,74 @@
+//! Answers that are kept while nothing changes: those of which one page after the other is asked for.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
+use parking_lot::Mutex;
+use steelbank_xref::Index;
+
+use super::Error;
+use super::context::Context;
+use super::outline::files_at;
+use super::question::Question;
+
+/// The last answer to a kind of question.
+#[derive(Debug)]
+pub(crate) struct Kept<Q: Question>(Mutex<Option<(Q, State, Q::Answer)>>);
+
+impl<Q: Question> Default for Kept<Q> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+/// What an answer depends on: the image, and the project's Lisp files, by size and date.
+#[derive(Debug, Clone)]
+struct State {
+    index: Index,
+    files: u64,
+    has_text: bool,
+}
+
+impl State {
+    /// How things are now; none if the project's files cannot be listed.
+    fn of(context: &Context<'_>) -> Option<Self> {
+        let mut files = files_at(context, ".").ok()?;
+        files.extend(context.project.loaded().into_iter().map(|(path, _)| path));
+        let mut hasher = DefaultHasher::new();
+        for path in files {
+            let metadata = std::fs::metadata(&path).ok();
+            (path, metadata.map(|file| (file.len(), file.modified().ok()))).hash(&mut hasher);
+        }
+        let has_text = context.text.is_some();
+        Some(Self { index: context.index.clone(), files: hasher.finish(), has_text })
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.index.is(&other.index) && self.files == other.files && self.has_text == other.has_text
+    }
+}
+
+impl<Q: Question + Clone + PartialEq> Kept<Q>
+where
+    Q::Answer: Clone,
+{
+    /// The answer to `question`: the one that was given last, if that was the same question and nothing has changed since;
+    /// else what `ask` gets.
+    pub(crate) fn answer(
+        &self,
+        question: &Q,
+        context: &Context<'_>,
+        ask: impl FnOnce() -> Result<Q::Answer, Error>,
+    ) -> Result<Q::Answer, Error> {
+        let Some(now) = State::of(context) else { return ask() };
+        if let Some((asked, then, answer)) = &*self.0.lock()
+            && asked == question
+            && then.is(&now)
+        {
+            return Ok(answer.clone());
+        }
+        let answer = ask()?;
+        *self.0.lock() = Some((question.clone(), now, answer.clone()));
+        Ok(answer)
+    }
+}
