@@ -41,9 +41,7 @@ fn a_test_that_kills_lisp_is_told() {
                 let tests = answer["tests"].as_array().unwrap();
                 let test = tests.iter().find(|test| test["name"] == name).unwrap();
                 assert_eq!(test["status"], status, "{answer}");
-                assert!(
-                    test["ms"].as_u64().unwrap() < 60_000,
-                );
+                assert!(test["ms"].as_u64().unwrap() < 60_000,);
             }
         };
         told(&run(true));
