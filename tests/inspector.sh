@@ -4,25 +4,9 @@
 # Usage: tests/inspector.sh [PROGRAM]. Needs npm. Ends with a line "N passed, M failed".
 set -eu
 
-inspector=2.12.0
-# The Inspector wants a newer Node than Debian 12 has; npm has that too.
-node=22.23.3
-
 here=$(cd "$(dirname "$0")" && pwd)
-program=${1:-${CARGO_TARGET_DIR:-$here/../target}/release/steelbank}
-[ -x "$program" ] || { printf 'There is no program %s. Build it first: cargo build --release\n' "$program" >&2; exit 2; }
-
-cache=${STEELBANK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/steelbank}
-client=$cache/inspector-$inspector-node-$node
-if [ ! -e "$client/complete" ]; then
-    command -v npm >/dev/null || { printf 'npm is missing: apt-get install npm\n' >&2; exit 2; }
-    rm -rf "$client"
-    mkdir -p "$client"
-    npm install --silent --no-audit --no-fund --prefix "$client" \
-        "node@$node" "@modelcontextprotocol/inspector@$inspector" >"$client/log" 2>&1 ||
-        { cat "$client/log" >&2; exit 2; }
-    : >"$client/complete"
-fi
+. "$here/npm.sh"
+set_up_client "${1:-}" @modelcontextprotocol/inspector 2.12.0
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -190,76 +190,29 @@ fn a_crash_loop_stops_and_the_index_goes_on() {
     assert_eq!(ends(server.child).code(), Some(0));
 }
 
-/// The ways in which code ends Lisp, and whether every question beside it is answered all the same: not where the code spoils
+/// A way in which code ends Lisp, and whether every question beside it is answered all the same: not where the code spoils
 /// what the questions need before Lisp dies of it. Where one only costs an answer, so much the better.
-const ENDS: &[(&str, bool)] = &[
-    (LOSE, true),
-    ("(sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))", true),
-    ("(sb-sys:%primitive sb-c:halt)", true),
-    // In another thread: at once, and when the load has ended.
-    (
-        "(sb-thread:join-thread (sb-thread:make-thread (lambda ()
-           (sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void))))))",
-        true,
-    ),
-    (
-        // What was loaded whole would be loaded again.
-        "(progn (sb-thread:make-thread (lambda () (sleep 0.05)
-                  (sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))))
-                (error \"It does not load.\"))",
-        true,
-    ),
-    // Signals.
-    ("(sb-alien:alien-funcall (sb-alien:extern-alien \"raise\" (function sb-alien:int sb-alien:int)) 6)", true),
-    ("(sb-alien:alien-funcall (sb-alien:extern-alien \"raise\" (function sb-alien:int sb-alien:int)) 4)", true),
-    ("(sb-alien:alien-funcall (sb-alien:extern-alien \"raise\" (function sb-alien:int sb-alien:int)) 5)", true),
-    ("(sb-alien:alien-funcall (sb-alien:extern-alien \"raise\" (function sb-alien:int sb-alien:int)) 7)", true),
-    ("(sb-alien:alien-funcall (sb-alien:extern-alien \"raise\" (function sb-alien:int sb-alien:int)) 11)", true),
-    // In the compiler, in the reader, in C's own check of its heap.
-    (
-        "(eval-when (:compile-toplevel)
-           (sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void))))",
-        true,
-    ),
-    ("#.(sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))", true),
-    (
-        "(sb-alien:alien-funcall (sb-alien:extern-alien \"free\" (function sb-alien:void sb-sys:system-area-pointer))
-                               (sb-sys:int-sap (+ 8 (sb-sys:sap-int (sb-alien:alien-sap (sb-alien:make-alien char 64))))))",
-        true,
-    ),
-    // Stack and heap.
-    ("(labels ((f (n) (unwind-protect (1+ (f (1+ n))) (f n)))) (f 0))", true),
-    (
-        "(loop for a from (+ sb-vm:dynamic-space-start 65536) by 8 repeat 2000000
-               do (setf (sb-sys:sap-ref-64 (sb-sys:int-sap a) 0) 7))",
-        false,
-    ),
-    (
-        "(progn (sb-int:unencapsulate 'sb-kernel::post-gc 'steelbank::steelbank)
-                (let ((list '())) (loop (push (make-array 100000) list))))",
-        false,
-    ),
-    ("(sb-sys:without-gcing (let ((list '())) (loop (push (make-array 100000) list))))", false),
-    // While garbage is collected.
-    (
-        "(progn (push (lambda () (sb-sys:%primitive sb-c:halt)) sb-ext:*after-gc-hooks*) (sb-ext:gc :full t) (sleep 5))",
-        true,
-    ),
-    // It lives, and is of no use any more: a thread that cannot be stopped, a heap that cannot be freed.
-    ("(sb-sys:without-interrupts (loop))", true),
-    (
-        "(progn (defvar cl-user::*kept* '()) (loop (push (make-array 100000) cl-user::*kept*)))",
-        false,
-    ),
-];
+#[derive(serde::Deserialize)]
+struct End {
+    form: String,
+    spared: bool,
+}
+
+/// The ways that `tests/sdk.sh` tries, too: the runtime's ends, in other threads, signals, in the compiler, the reader and C's
+/// heap, stack and heap, while garbage is collected, and what leaves Lisp alive and of no use.
+fn ways_to_end() -> Vec<End> {
+    serde_json::from_str(include_str!("../sdk/ends.json")).unwrap()
+}
 
 #[test]
 fn every_request_has_one_answer_however_lisp_ends() {
-    let mut server = start("again-many", &ENDS.iter().map(|(form, _)| *form).collect::<Vec<_>>());
+    let ends_of_lisp = ways_to_end();
+    let forms: Vec<&str> = ends_of_lisp.iter().map(|end| end.form.as_str()).collect();
+    let mut server = start("again-many", &forms);
     let client = &mut server.client;
-    assert_eq!(ENDS.len(), 20);
+    assert_eq!(forms.len(), 20);
     let mut died = 0;
-    for (end, (form, spared)) in ENDS.iter().enumerate() {
+    for (end, End { form, spared }) in ends_of_lisp.iter().enumerate() {
         let before = restarts(client);
         // Eight in flight, of every kind; Lisp ends among them, and some come while the program is executed again.
         let mut asked: Vec<(u64, &str)> = Vec::new();
@@ -443,4 +396,47 @@ fn what_kills_lisp_twice_is_not_loaded_again_by_itself() {
     assert_eq!(load(client)["result"]["structuredContent"]["status"], "loaded");
     drop(server.client);
     assert_eq!(ends(server.child).code(), Some(0));
+}
+
+/// It costs that test and those after it, which are not run; what ran before is told, and the session goes on.
+#[test]
+fn a_test_that_lisp_dies_of_is_told_by_name() {
+    let folder = Folder::new("again-tests");
+    let write = |name: &str, text: &str| std::fs::write(folder.0.join(name), text).unwrap();
+    write("suite.asd", "(defsystem \"suite\" :depends-on (\"fiveam\") :components ((:file \"suite\")))");
+    write(
+        "suite.lisp",
+        &format!(
+            "(defpackage :suite (:use :cl))
+             (in-package :suite)
+             (5am:def-suite all)
+             (5am:in-suite all)
+             (5am:test first-one (5am:is (= 1 1)))
+             (5am:test second-one {LOSE})
+             (5am:test third-one (5am:is (= 1 1)))"
+        ),
+    );
+    let mut command = server_of(&folder);
+    let libraries = crate::fixtures::lisp_libraries();
+    command.args(["--no-userinit"]).env("CL_SOURCE_REGISTRY", format!("{}//", libraries.display()));
+    let (child, mut client) = serve(command, Streams::Pipes);
+    client.initialize();
+    let run = client.call("run-tests", json!({ "system": "suite" }));
+    let tests: Vec<(&str, &str)> = run["structuredContent"]["tests"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{run}"))
+        .iter()
+        .map(|test| (test["name"].as_str().unwrap(), test["status"].as_str().unwrap()))
+        .collect();
+    let named = |name: &str| tests.iter().find(|(known, _)| known.ends_with(name)).map(|(_, status)| *status);
+    assert_eq!(
+        (named("FIRST-ONE"), named("SECOND-ONE"), named("THIRD-ONE")),
+        (Some("passed"), Some("died"), Some("not-run")),
+        "{run}"
+    );
+    wait_for_restart(&mut client, 0);
+    let described = client.text("describe-symbol", json!({ "name": "cl:car" }));
+    assert!(described.starts_with("COMMON-LISP::CAR [FUNCTION]"), "{described}");
+    drop(client);
+    assert_eq!(ends(child).code(), Some(0));
 }

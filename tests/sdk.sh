@@ -1,0 +1,17 @@
+#!/bin/sh
+# Asks the server with the official TypeScript SDK's client, from npm, pinned, while Lisp is ended in many ways.
+# Usage: tests/sdk.sh [PROGRAM]. Needs npm. Ends with a line "N passed, M failed".
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/npm.sh"
+set_up_client "${1:-}" @modelcontextprotocol/sdk 1.32.2
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+mkdir "$scratch/project"
+# Imports are looked for beside the importing file.
+ln -s "$client/node_modules" "$scratch/node_modules"
+cp "$here/sdk/deaths.mjs" "$scratch/"
+"$client/node_modules/.bin/node" --preserve-symlinks --preserve-symlinks-main "$scratch/deaths.mjs" \
+    "$program" "$here/sdk/ends.json" "$scratch/project"
