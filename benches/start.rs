@@ -1,18 +1,25 @@
-//! Process start to first right answer: from a snapshot of a project of many systems, beside the same question about an empty
+//! Process start to first right answer, and Lisp's death to the next one: from a snapshot of a project of many systems, beside the same question about an empty
 //! image, in the same run. Run with `cargo bench --bench start`; `-- SYSTEMS RUNS` says how many systems and how often.
 //!
 //! The project is generated: each system has three files and depends on three others; the last one on all, and on the libraries
 //! that the tests use, if they are there. The figures are medians of whole processes, `steelbank who-calls …`, from start to end.
-//! *An edit* changes one function in the last file of the last system; it is compiled in each of these processes.
+//! *An edit* changes one function in the last file of the last system; it is compiled in each of these processes. Compiling and
+//! loading that file alone is measured in an image that has nothing else; what an edit costs beyond that and the start is the
+//! plan's, the index's and the answer's.
 
 // Clippy takes only functions marked #[test] for tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, missing_docs)]
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+use steelbank::Steelbank;
+
+#[path = "../tests/client/mod.rs"]
+mod client;
 #[allow(dead_code)]
 #[path = "../tests/it/fixtures.rs"]
 mod fixtures;
@@ -100,6 +107,15 @@ fn main() {
     let empty = median(pairs.iter().map(|pair| pair.0));
     let snapshot = median(pairs.iter().map(|pair| pair.1));
     pairs.sort_by(|one, other| ratio(*one).total_cmp(&ratio(*other)));
+    let mut server = Command::new(env!("CARGO_BIN_EXE_steelbank"));
+    server
+        .args(["--no-userinit", "--system", &last, "--project"])
+        .arg(&root)
+        .arg("serve")
+        .env("STEELBANK_CACHE", &cache)
+        .env("CL_SOURCE_REGISTRY", format!("{}//", libraries.display()));
+    let deadly = folder.path().join("deadly.lisp");
+    let returned = median(returns(server, &deadly, &question, runs).into_iter());
     let edited = root.join(&last).join("c.lisp");
     let text = fs::read_to_string(&edited).unwrap();
     let edit = |number: usize| {
@@ -119,6 +135,7 @@ fn main() {
     });
     let first_edit = edits.next().unwrap();
     let next_edits = median(edits);
+    let compiled_alone = compile_alone(&root.join(&last), &folder.path().join("alone.fasl"));
     let plain_edits = median((7..12).map(|number| {
         edit(number);
         ask(&loaded, &question, &format!("EDITED-{number}"))
@@ -138,6 +155,11 @@ fn main() {
         milliseconds(snapshot),
         ratio(pairs[runs / 2])
     );
+    println!(
+        "back after Lisp's death    {:>9.1} ms   {:.2} of the empty image's; 50 ms are wanted",
+        milliseconds(returned),
+        ratio((empty, returned))
+    );
     println!("an edit, without snapshot  {:>9.1} ms", milliseconds(plain_edits));
     println!(
         "the first edit             {:>9.1} ms   from what is before the project",
@@ -147,6 +169,60 @@ fn main() {
         "each later edit            {:>9.1} ms   from what is before the file",
         milliseconds(next_edits)
     );
+    println!("compiling that file alone  {:>9.1} ms", milliseconds(compiled_alone));
+    let edit = next_edits.saturating_sub(snapshot);
+    println!(
+        "an edit beyond the start   {:>9.1} ms   {:.1} of the file alone; {:.1} ms more, where 50 are wanted",
+        milliseconds(edit),
+        ratio((compiled_alone, edit)),
+        milliseconds(edit.saturating_sub(compiled_alone))
+    );
+}
+
+/// From the news of Lisp's death to the next answer about `question`, which Lisp gives, for `times` deaths of a server.
+fn returns(mut server: Command, deadly: &Path, question: &str, times: usize) -> Vec<Duration> {
+    let lose = "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"\")";
+    fs::write(deadly, lose).unwrap();
+    let mut child =
+        server.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut client = client::Client::new(child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    client.initialize();
+    let answered = |client: &mut client::Client| {
+        let answer = client
+            .request("tools/call", json!({ "name": "describe-symbol", "arguments": { "name": question } }));
+        answer["result"]["content"][0]["text"].as_str().is_some_and(|text| text.contains("[FUNCTION]"))
+    };
+    while !answered(&mut client) {}
+    let took = (0..times).map(|_| {
+        client.request("tools/call", json!({ "name": "load-file", "arguments": { "path": deadly } }));
+        let begun = Instant::now();
+        while !answered(&mut client) {}
+        let took = begun.elapsed();
+        // Deaths do not count any more.
+        client.call("restart-lisp", json!({}));
+        while !answered(&mut client) {}
+        took
+    });
+    let took = took.collect();
+    client.leave();
+    child.wait().unwrap();
+    took
+}
+
+/// How long SBCL takes to compile and load the last file of the system in `folder`, in an image that has its package.
+fn compile_alone(folder: &Path, fasl: &Path) -> Duration {
+    let bank = Steelbank::builder().start().unwrap();
+    let allowed = Duration::from_secs(60);
+    let evaluate = |form: &str| {
+        let begun = Instant::now();
+        bank.evaluate(form, allowed).unwrap();
+        begun.elapsed()
+    };
+    evaluate(&format!("(load {:?})", folder.join("a.lisp")));
+    let form = format!("(load (compile-file {:?} :output-file {fasl:?}))", folder.join("c.lisp"));
+    // The first one finds out how the compiler's generic functions are called.
+    evaluate(&form);
+    median((0..7).map(|_| evaluate(&form)))
 }
 
 fn milliseconds(duration: Duration) -> f64 {

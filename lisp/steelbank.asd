@@ -22,6 +22,8 @@
                (:file "load/diagnostics")
                (:file "load/failures")
                (:file "load/redefinitions")
+               (:file "load/settled")
+               (:file "load/memory")
                (:file "load/hooks")
                (:file "load/load")
                (:file "load/systems")

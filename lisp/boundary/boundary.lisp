@@ -258,20 +258,19 @@ host's frames, which nothing may unwind."
   "Make the Lisp thread of lane NUMBER."
   (sb-thread:make-thread #'serve :arguments (list number) :name (format nil "steelbank lane ~d" number)))
 
-(defun supervise ()
-  "Carry out the host's orders, which come when the other threads cannot: they are busy. Without interrupts, so that
-code that terminates every other thread does not end this one."
-  (let ((order (sb-alien:alien-sap (sb-alien:make-alien (sb-alien:unsigned 64) 2))))
-    (sb-sys:without-interrupts
-      (loop
-        (sb-alien:alien-funcall
-         (sb-alien:extern-alien "steelbank_host_supervise" (function sb-alien:void sb-sys:system-area-pointer))
-         order)
-        (let ((command (sb-sys:signed-sap-ref-64 order 0))
-              (argument (sb-sys:sap-ref-64 order 8)))
-          (cond ((= command +command-interrupt+) (interrupt-call argument))
-                ((= command +command-start-thread+) (start-lane argument))
-                ((= command +command-end+) (return))))))))
+(defun supervise (order)
+  "Carry out the host's orders, which come when the other threads cannot: they are busy; ORDER is where they are put. Without
+interrupts, so that code that terminates every other thread does not end this one."
+  (sb-sys:without-interrupts
+    (loop
+      (sb-alien:alien-funcall
+       (sb-alien:extern-alien "steelbank_host_supervise" (function sb-alien:void sb-sys:system-area-pointer))
+       order)
+      (let ((command (sb-sys:signed-sap-ref-64 order 0))
+            (argument (sb-sys:sap-ref-64 order 8)))
+        (cond ((= command +command-interrupt+) (interrupt-call argument))
+              ((= command +command-start-thread+) (start-lane argument))
+              ((= command +command-end+) (return)))))))
 
 (defun contrib-folder ()
   "The folder of the contrib modules as the host has it, or NIL."
@@ -350,6 +349,7 @@ core to be saved."
   (sb-int:encapsulate 'sb-kernel::post-gc 'steelbank #'check-heap)
   ;; A core that was saved later than the first was saved without.
   (refuse-exits)
-  (setf *supervisor* (sb-thread:make-thread #'supervise :name "steelbank supervisor"))
+  (setf *supervisor* (let ((order (sb-alien:alien-sap (sb-alien:make-alien (sb-alien:unsigned 64) 2))))
+                       (sb-thread:make-thread #'supervise :arguments (list order) :name "steelbank supervisor")))
   (serve 0)
   (save-core))

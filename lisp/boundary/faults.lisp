@@ -60,21 +60,29 @@
     ("abort" . "__wrap_abort") ("lose" . "__wrap_lose"))
   "What Lisp finds under the names of libc's and the runtime's ways out: a callable, or a function of the shim.")
 
+(sb-ext:define-load-time-global *foreign-substitutes* '()
+  "What Lisp finds under the names of other foreign functions, as *FOREIGN-WAYS-OUT* has it.")
+
 (defun foreign-substitute (function name)
-  "The address of the foreign function NAME as FUNCTION finds it, or of what stands in for a way out."
-  (let ((substitute (cdr (assoc name *foreign-ways-out* :test #'string=))))
+  "The address of the foreign function NAME as FUNCTION finds it, or of what stands in for it."
+  (let ((substitute (cdr (or (assoc name *foreign-ways-out* :test #'string=)
+                             (assoc name *foreign-substitutes* :test #'string=)))))
     (etypecase substitute
       (null (funcall function name))
       (string (or (funcall function substitute) (funcall function name)))
       (symbol (sb-sys:sap-int (sb-alien:alien-sap (sb-alien::alien-callable-function substitute)))))))
 
-(defun refuse-foreign-exits ()
-  "Redirect the linkage of the foreign ways out, for code that is linked already and for code to come."
-  (sb-int:encapsulate 'sb-sys:find-dynamic-foreign-symbol-address 'steelbank #'foreign-substitute)
-  (loop for (name) in *foreign-ways-out*
+(defun relink-foreign-functions (names)
+  "Link the foreign functions NAMES anew, for code that is linked already."
+  (loop for name in names
         for index = (sb-impl::ensure-alien-linkage-index name nil)
         do (sb-impl::arch-write-linkage-table-entry
             index (sb-sys:find-dynamic-foreign-symbol-address name) 0)))
+
+(defun refuse-foreign-exits ()
+  "Redirect the linkage of the foreign ways out, for code that is linked already and for code to come."
+  (sb-int:encapsulate 'sb-sys:find-dynamic-foreign-symbol-address 'steelbank #'foreign-substitute)
+  (relink-foreign-functions (mapcar #'car *foreign-ways-out*)))
 
 (defun describe-condition (condition)
   "A sentence for CONDITION. Its report is the user's code and may fail itself."

@@ -19,7 +19,8 @@
     (when (load-session-progress session)
       (funcall (load-session-progress session)
                (load-session-done session) (load-session-total session) what file))
-    (call-with-file session file function)
+    (call-as-memory-owner (asdf:component-name (asdf:component-system component))
+                          (lambda () (call-with-file session file function)))
     file))
 
 (defun compiled-version (session source)
@@ -111,6 +112,25 @@
       (discard-stale-fasl operation component)))
   (apply function plan operation component options))
 
+(defun note-plan (session plan)
+  "Remember in SESSION what PLAN, which is about to be carried out, will do."
+  (note-settled-systems (load-session-settled session))
+  (let ((actions (asdf/plan:plan-actions plan)))
+    (loop for (nil . component) in actions
+          do (setf (gethash (asdf:component-name (asdf:component-system component)) (load-session-settled session)) t))
+    (setf (load-session-total session)
+          (+ (load-session-done session)
+             (count-if (lambda (action)
+                         (and (typep (cdr action) 'asdf:cl-source-file)
+                              (typep (car action) '(or asdf:compile-op asdf:load-op asdf:load-source-op))))
+                       actions)))))
+
+(defun noted-perform-plan (function plan &rest options)
+  "Around ASDF's carrying out of a plan."
+  (when (and *load-session* (typep plan 'asdf/plan:sequential-plan))
+    (note-plan *load-session* plan))
+  (apply function plan options))
+
 (defun noted-load-as-source (function stream &rest arguments)
   "Around SB-FASL::LOAD-AS-SOURCE: system definitions and init files, too, are files that can fail."
   (let ((file (and (typep stream 'file-stream) (ignore-errors (truename stream)))))
@@ -127,6 +147,7 @@
                (asdf/lisp-action:perform-lisp-load-fasl noted-load-fasl)
                (asdf/lisp-action:perform-lisp-load-source noted-load-source)
                (asdf/action:compute-action-stamp noted-action-stamp)
+               (asdf/plan:perform-plan noted-perform-plan)
                (sb-impl::%defpackage noted-defpackage)
                (sb-impl::%defconstant noted-defconstant)
                (sb-kernel::%compiler-defstruct noted-compiler-defstruct)

@@ -117,7 +117,7 @@
 and load files by itself. Only files that are still what was compiled."
   (let ((seen (make-hash-table :test 'equal))
         (highest *noted-serial*)
-        (components (known-component-files)))
+        (components nil))
     (sb-vm:map-code-objects
      (lambda (code)
        (let ((serial (sb-kernel:%code-serialno code)))
@@ -135,7 +135,7 @@ and load files by itself. Only files that are still what was compiled."
           for file = (and true (sb-ext:native-namestring true))
           for version = (and true
                              (not (gethash file *loaded-files*))
-                             (not (gethash file components))
+                             (not (gethash file (or components (setf components (known-component-files)))))
                              (or (gethash file (load-session-versions session)) (current-version true)))
           when (and version (= created (file-version-write-date version)))
             do (setf (gethash file *loaded-files*) version))))
@@ -203,23 +203,6 @@ property list; FUNCTION's effects before a failure remain."
             (when record
               (note-kept-diagnostics session record))))))))
 
-(defun planned-files (system force)
-  "How many files loading SYSTEM compiles or loads, its own anew if FORCE; 0 when that cannot be told beforehand."
-  (or (ignore-errors
-       (count-if (lambda (action)
-                   (and (typep (cdr action) 'asdf:cl-source-file)
-                        (typep (car action) '(or asdf:compile-op asdf:load-op asdf:load-source-op))))
-                 (asdf/plan:plan-actions
-                  (asdf:make-plan nil 'asdf:load-op (asdf:find-system system)
-                                  :forcing (asdf/forcing:make-forcing :system system :force (and force t))))))
-      0))
-
-(defun name-table (names)
-  "A table in which NAMES, strings, are."
-  (let ((table (make-hash-table :test 'equal)))
-    (dolist (name names table)
-      (setf (gethash name table) t))))
-
 (defun make-session (progress stop timeout-seconds)
   "A load session that ends after TIMEOUT-SECONDS, or when STOP returns true."
   (make-load-session
@@ -284,10 +267,11 @@ what file) before each file; STOP, without arguments, at each safe point. A prop
                             (progn (rescan-systems) (known-system system))
                             (asdf:find-system system)))
              (check-loaded-files (asdf:find-system name))
-             (when progress
-               (setf (load-session-total session) (planned-files name force)))
              (handler-bind ((asdf:missing-dependency #'look-for-dependency))
-               (asdf:load-system name :force (and force t)))
+               (if force
+                   (asdf:load-system name :force t)
+                   (call-with-settled-systems name (load-session-settled session)
+                                              (lambda () (asdf:load-system name)))))
              (note-kept-diagnostics-of-system session (asdf:find-system name))))
       (let ((outcome (call-with-load-session session #'find-and-load)))
         (list* :system name outcome)))))

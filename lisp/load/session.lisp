@@ -29,9 +29,17 @@
   (fasls (make-hash-table :test 'equal) :type hash-table)
   ;; Native names of the files before the first of which the load ends, as if that were all; NIL: there is more to it than that.
   (before nil :type (or null hash-table))
+  ;; The names of the systems that ASDF was told are settled, or that it has made plans to do something for.
+  (settled (make-hash-table :test 'equal) :type hash-table)
   ;; The components whose fasls were looked at before ASDF asked for their dates.
   (checked (make-hash-table :test 'eq) :type hash-table)
   (taps (make-hash-table :test 'equal) :type hash-table))
+
+(defun name-table (names)
+  "A table in which NAMES, strings, are."
+  (let ((table (make-hash-table :test 'equal)))
+    (dolist (name names table)
+      (setf (gethash name table) t))))
 
 (defvar *load-session* nil
   "The load that is under way on this thread, or NIL.")

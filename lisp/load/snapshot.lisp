@@ -27,7 +27,8 @@ environment. Else NIL.")
     (funcall function name)))
 
 (defun record-inputs ()
-  "From now on remember what is read of the disk and of the environment."
+  "From now on remember what is read of the disk and of the environment, and who takes foreign memory."
+  (count-foreign-memory)
   (setf *inputs* (make-hash-table :test 'equal :synchronized t))
   (sb-ext:without-package-locks
     (sb-int:encapsulate 'open 'steelbank-inputs #'noting-open)
@@ -143,6 +144,7 @@ needs them reads the file. The native names of those files."
 (defun snapshot-inputs (part)
   "What the image was made of, as an object. Ends what RECORD-INPUTS began. PART: not all of what ASDF knows is loaded, and
 the rest is as if nobody had looked at it."
+  (settle-loaded-systems)
   (multiple-value-bind (files variables) (stop-recording-inputs)
     (when part
       (let ((unloaded (unloaded-files)))
@@ -207,8 +209,9 @@ Sentences about what is."
   ;; Hooks first: they may be there to end threads and close files.
   (let ((hooks (failing-save-hooks)))
     (sb-ext:gc :full t)
-    (let ((obstacles (append hooks (foreign-threads) (open-streams))))
+    (let ((obstacles (append hooks (foreign-threads) (open-streams) (kept-foreign-memory))))
       (unless obstacles
+        (stop-counting-foreign-memory)
         (setf sb-ext:*save-hooks* '()
               *core-to-save* path))
       obstacles)))

@@ -283,7 +283,11 @@ impl Recovery {
         let (mut suspects, mut deadly) = (self.suspects.lock().clone(), self.deadly.lock().clone());
         if matches!(cause, Cause::Died(_)) {
             let begun = self.begun.lock().clone();
-            deadly.extend(begun.iter().filter(|load| suspects.contains(load)).cloned());
+            for load in begun.iter().filter(|load| suspects.contains(load)) {
+                if !deadly.contains(load) {
+                    deadly.push(load.clone());
+                }
+            }
             suspects = begun;
         }
         let mut loads = self.loads.lock().clone();
@@ -379,6 +383,18 @@ mod tests {
         assert!(recovery.sentences().last().unwrap().contains("3 times"));
         let handover = recovery.decide(&Cause::Asked, 163).unwrap();
         assert!(handover.deaths.is_empty());
+    }
+
+    #[test]
+    fn what_is_deadly_is_told_once() {
+        let (recovery, load) = (Recovery::default(), Loaded::File("/moody.lisp".into()));
+        recovery.note_begun(&load);
+        let died = Cause::Died("killed".to_owned());
+        for (death, told) in [0, 1, 1].into_iter().enumerate() {
+            let handover = recovery.decide(&died, 100 * death as u64).unwrap();
+            assert_eq!(handover.restarts.last().unwrap().left_out.len(), told, "{death}");
+            recovery.take_over(&handover);
+        }
     }
 
     #[test]

@@ -115,6 +115,11 @@ int64_t steelbank_host_contribs(char *buffer, size_t size);
 /* Whether the code that the signal context shows may be left by a non-local exit: Lisp's own, or a call of the system that
  * waits. Foreign code may hold a lock of its own, such as malloc's. */
 int64_t steelbank_may_unwind(const void *context);
+/* From now on, memory that is taken by one of the functions steelbank_counted_malloc and so on, which stand in for those of the C
+ * library, is `owner`'s. */
+void steelbank_own_memory(int64_t owner);
+/* How many octets of what is `owner`'s have not been given back. */
+int64_t steelbank_held_memory(int64_t owner);
 
 /* SBCL's own: starts the runtime on the calling thread and runs the core's toplevel function. */
 int initialize_lisp(int argc, char *argv[], char *envp[]);

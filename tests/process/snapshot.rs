@@ -358,6 +358,25 @@ fn what_forbids_saving_is_told_by_name() {
             "(defun cl-user::never () (error \"not this image\"))\n(push 'cl-user::never sb-ext:*save-hooks*)",
             "not this image",
         ),
+        // Inlined, as compiled code has it, and by name, as CFFI finds functions.
+        (
+            "keeper",
+            "(defvar cl-user::*kept* (sb-alien:make-alien sb-alien:int 10))",
+            "System keeper keeps 40 octets of foreign memory",
+        ),
+        (
+            "strings",
+            "(defvar cl-user::*text* (sb-alien:alien-funcall (sb-alien:extern-alien \"strdup\" \
+             (function (* char) sb-alien:c-string)) \"kept\"))",
+            "System strings keeps 5 octets of foreign memory",
+        ),
+        (
+            "finder",
+            "(sb-alien:alien-funcall (sb-alien:sap-alien (sb-sys:int-sap \
+             (sb-sys:find-dynamic-foreign-symbol-address \"calloc\")) (function sb-sys:system-area-pointer \
+             sb-alien:size-t sb-alien:size-t)) 3 4)",
+            "System finder keeps 12 octets of foreign memory",
+        ),
         ("broken", "(car 1)", "does not load"),
     ];
     for (name, text, wanted) in cases {
@@ -373,6 +392,38 @@ fn what_forbids_saving_is_told_by_name() {
             .collect();
         assert!(left.is_empty(), "{left:?}");
     }
+}
+
+/// Foreign memory that is given back is no obstacle, and who starts from the snapshot has C's own functions.
+#[test]
+fn foreign_memory_that_is_given_back_is_no_obstacle() {
+    let folder = Folder::new("snapshot-memory");
+    let root = folder.0.canonicalize().unwrap();
+    write(&root, "giver.asd", "(defsystem \"giver\" :components ((:file \"giver\")))");
+    write(
+        &root,
+        "giver.lisp",
+        "(defun cl-user::give (size)
+           (let ((memory (sb-alien:make-alien sb-alien:int size)))
+             (setf memory (sb-alien:sap-alien
+                           (sb-alien:alien-funcall
+                            (sb-alien:extern-alien \"realloc\" (function sb-sys:system-area-pointer
+                                                                       sb-sys:system-area-pointer sb-alien:size-t))
+                            (sb-alien:alien-sap memory) (* 8 size))
+                           (* sb-alien:int)))
+             (setf (sb-alien:deref memory (1- size)) 7)
+             (prog1 (sb-alien:deref memory (1- size))
+               (sb-alien:free-alien memory))))
+         (defvar cl-user::*given* (cl-user::give 1000))",
+    );
+    let (cache, systems) = (root.join("cache"), ["giver"]);
+    told(&root, &cache, &systems, &[], false);
+    let (made, said) = make(&root, &cache, &systems);
+    assert!(made, "{said}");
+    let one = told(&root, &cache, &systems, &["cl-user::give"], false);
+    let other = told(&root, &cache, &systems, &["cl-user::give"], true);
+    assert_eq!(other["fresh"], true, "{}", other["why"]);
+    assert_same(&one, &other, "memory that was given back");
 }
 
 #[test]

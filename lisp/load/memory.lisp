@@ -1,0 +1,57 @@
+;;;; Memory that Lisp code takes from the C library, as MAKE-ALIEN does, and keeps: a saved core has the pointers, and not what they
+;;;; point to. While an image is made that is to be saved, it is counted, by the systems that take it.
+
+(in-package :steelbank)
+
+(defparameter *counted-functions*
+  '("malloc" "calloc" "realloc" "aligned_alloc" "posix_memalign" "strdup" "strndup" "mmap" "munmap" "free")
+  "The functions of the C library that the shim counts the memory of, each by one of its own.")
+
+(sb-ext:define-load-time-global *memory-owners* nil
+  "While memory is counted: a vector of the names of systems, by the numbers under which the shim counts theirs. Number 0 is what is
+no system's. Else NIL.")
+
+(defun count-foreign-memory ()
+  "From now on count the memory that Lisp code takes from the C library."
+  (setf *memory-owners* (make-array 1 :initial-element nil :adjustable t :fill-pointer t)
+        *foreign-substitutes* (loop for name in *counted-functions*
+                                    collect (cons name (concatenate 'string "steelbank_counted_" name))))
+  (relink-foreign-functions *counted-functions*))
+
+(defun stop-counting-foreign-memory ()
+  "Count no more."
+  (when *memory-owners*
+    (setf *memory-owners* nil
+          *foreign-substitutes* '())
+    (relink-foreign-functions *counted-functions*)))
+
+(defun own-foreign-memory (number)
+  "Count what is taken from now on under NUMBER."
+  (sb-alien:alien-funcall
+   (sb-alien:extern-alien "steelbank_own_memory" (function sb-alien:void (sb-alien:signed 64))) number))
+
+(sb-ext:define-load-time-global *memory-owner* 0
+  "The number under which memory is counted now.")
+
+(defun call-as-memory-owner (name function)
+  "Call FUNCTION, and count the memory that is taken meanwhile as the system NAME's."
+  (if (null *memory-owners*)
+      (funcall function)
+      (let ((before *memory-owner*)
+            (number (or (position name *memory-owners* :test #'equal)
+                        (vector-push-extend name *memory-owners*))))
+        (own-foreign-memory (setf *memory-owner* number))
+        (multiple-value-prog1 (funcall function)
+          (own-foreign-memory (setf *memory-owner* before))))))
+
+(defun kept-foreign-memory ()
+  "Sentences about the systems that keep memory of the C library's."
+  (loop for name across (or *memory-owners* #())
+        for number from 0
+        for size = (sb-alien:alien-funcall
+                    (sb-alien:extern-alien "steelbank_held_memory"
+                                           (function (sb-alien:signed 64) (sb-alien:signed 64)))
+                    number)
+        when (plusp size)
+          collect (format nil "~:[What was loaded~;System ~:*~A~] keeps ~D octet~:P of foreign memory, which would not be in a ~
+                               snapshot." name size)))

@@ -1,0 +1,198 @@
+;;;; Systems that are loaded, and of which nothing has changed: a plan need not look at them.
+;;;;
+;;;; ASDF's plan looks at each file and each fasl of all that a system depends on, however indirectly. Where a plan has found that
+;;;; nothing was left to do for a system, and no file of it or of what it depends on was touched since, the next one would find the
+;;;; same, so it is told.
+
+(in-package :steelbank)
+
+(defstruct (settled-system (:constructor make-settled-system (system features files dependencies)))
+  "A SYSTEM for which a plan that was made under FEATURES had nothing to do; its FILES, an alist of native names and stamps; the
+names of the systems that its actions depend on."
+  (system nil :type asdf:system)
+  (features '() :type list)
+  (files '() :type list)
+  (dependencies '() :type list))
+
+(sb-ext:define-load-time-global *settled-systems* (make-hash-table :test 'equal)
+  "The settled systems by name, as the last plan that looked at each found it.")
+
+(defparameter *standard-searches* (copy-list asdf:*system-definition-search-functions*)
+  "How ASDF looks for systems if nobody has told it to do otherwise.")
+
+;;; Files as they are
+
+(defconstant +at-fdcwd+ -100
+  "AT_FDCWD.")
+(defconstant +statx-basic-stats+ #x7ff
+  "STATX_BASIC_STATS.")
+
+(defun file-stamp (file)
+  "What tells the file of the native name FILE from what it was before, as a list: size, inode, device, and when it was changed and
+written, the first of these in seconds since 1970. NIL if it is not there, or is not what is on disk."
+  (unless (overlay file)
+    (sb-alien:with-alien ((buffer (array (sb-alien:unsigned 8) 256)))
+      (let ((sap (sb-alien:alien-sap buffer)))
+        (when (zerop (sb-alien:alien-funcall
+                      (sb-alien:extern-alien "statx" (function sb-alien:int sb-alien:int sb-alien:c-string sb-alien:int
+                                                               sb-alien:unsigned-int sb-sys:system-area-pointer))
+                      +at-fdcwd+ file 0 +statx-basic-stats+ sap))
+          ;; struct statx is of one layout on all machines.
+          (list (sb-sys:signed-sap-ref-64 sap 96)
+                (sb-sys:sap-ref-32 sap 104)
+                (sb-sys:signed-sap-ref-64 sap 112)
+                (sb-sys:sap-ref-32 sap 120)
+                (sb-sys:sap-ref-64 sap 40)
+                (sb-sys:sap-ref-64 sap 32)
+                (sb-sys:sap-ref-64 sap 136)))))))
+
+(defun settled-stamp (file)
+  "The stamp of FILE, or NIL if somebody may write to it once more and leave the same."
+  (let ((stamp (file-stamp file)))
+    (and stamp
+         (< (max (first stamp) (third stamp)) (- (sb-ext:get-time-of-day) 2))
+         stamp)))
+
+;;; What a plan has found
+
+(defun system-sources (system actions)
+  "The native names of the files that ACTIONS, on SYSTEM and what is in it, read, and of the one that defines it; not of what they
+make, which is in the cache."
+  (let ((files (make-hash-table :test 'equal)))
+    (flet ((note (path)
+             (unless (in-cache-p path)
+               (setf (gethash (sb-ext:native-namestring path) files) t))))
+      (when (asdf:system-source-file system)
+        (note (asdf:system-source-file system)))
+      (loop for (operation . component) in actions
+            do (mapc #'note (asdf:input-files operation component))
+               (when (typep component 'asdf:file-component)
+                 (note (asdf:component-pathname component)))))
+    (loop for file being the hash-keys of files collect file)))
+
+(defun system-dependencies (system actions)
+  "The names of the other systems that ACTIONS, on SYSTEM and what is in it, depend on, and reading its definition."
+  (let ((names '())
+        (primary (asdf:registered-system (asdf:primary-system-name system))))
+    (flet ((note (operation component)
+             (declare (ignore operation))
+             (let ((other (asdf:component-system component)))
+               (unless (eq other system)
+                 (pushnew (asdf:component-name other) names :test #'equal)))))
+      (loop for (operation . component) in actions
+            do (asdf/plan:map-direct-dependencies operation component #'note))
+      (when primary
+        (loop for (operation . component) in (asdf/system:definition-dependency-list primary)
+              do (note operation component))))
+    names))
+
+(defun note-settled-systems (except)
+  "Remember the systems for which the plan that was made in ASDF's present session has nothing to do, but for those whose names are
+in the table EXCEPT: of what was just done, or told, the plan has found nothing."
+  (let ((actions (make-hash-table :test 'eq))
+        (load (asdf:make-operation 'asdf:load-op))
+        (features (copy-list *features*))
+        (visited (asdf/session:visited-actions asdf/session:*asdf-session*)))
+    (flet ((status (operation component)
+             (gethash (cons operation component) visited)))
+      (loop for (operation . component) being the hash-keys of visited
+            do (push (cons operation component) (gethash (asdf:component-system component) actions)))
+      (loop for system being the hash-keys of actions using (hash-value on-it)
+            for status = (status load system)
+            for name = (asdf:component-name system)
+            when (and status
+                      (asdf/plan:status-done-p status)
+                      (eq system (asdf:registered-system name))
+                      (not (gethash name except)))
+              do (let ((files (mapcar (lambda (file) (cons file (settled-stamp file))) (system-sources system on-it))))
+                   (if (every #'cdr files)
+                       (setf (gethash name *settled-systems*)
+                             (make-settled-system system features files (system-dependencies system on-it)))
+                       (remhash name *settled-systems*)))))))
+
+(defun settle-loaded-systems ()
+  "Make a plan to load each system that is loaded, and remember those for which it has nothing to do."
+  (asdf/session:with-asdf-session (:override t)
+    (dolist (name (registered-names))
+      (let ((system (asdf:registered-system name)))
+        (when (and (typep system 'asdf:system) (asdf:component-loaded-p system))
+          ;; What cannot be planned is looked at when it is loaded.
+          (ignore-errors (asdf:make-plan nil 'asdf:load-op system)))))
+    (note-settled-systems (name-table '()))))
+
+;;; What the next plan is told
+
+(defun same-features-p (features)
+  "True if *FEATURES* holds what FEATURES does."
+  (null (set-exclusive-or features *features* :test #'equal)))
+
+(defun built-in-p (name)
+  "True if the system NAME came with the image and has no files, as UIOP: there is something to do for it in each plan, and that is
+nothing."
+  (let ((system (asdf:registered-system name)))
+    (and (typep system 'asdf:system)
+         (null (asdf:system-source-file system))
+         (null (asdf:component-children system)))))
+
+(defun unchanged-systems ()
+  "The settled systems for which a plan would find what the one before found."
+  (let ((verdicts (make-hash-table :test 'equal))
+        (features (make-hash-table :test 'eq)))
+    (labels ((unchanged-p (settled)
+               (and (eq (settled-system-system settled)
+                        (asdf:registered-system (asdf:component-name (settled-system-system settled))))
+                    (let ((then (settled-system-features settled)))
+                      (multiple-value-bind (same known) (gethash then features)
+                        (if known same (setf (gethash then features) (same-features-p then)))))
+                    (loop for (file . stamp) in (settled-system-files settled)
+                          always (equal stamp (file-stamp file)))))
+             (settled-p (name)
+               (multiple-value-bind (verdict known) (gethash name verdicts)
+                 (if known
+                     verdict
+                     (let ((settled (gethash name *settled-systems*)))
+                       ;; Of systems in a circle, none is.
+                       (setf (gethash name verdicts) nil)
+                       (setf (gethash name verdicts)
+                             (if settled
+                                 (and (unchanged-p settled)
+                                      (every #'settled-p (settled-system-dependencies settled)))
+                                 (built-in-p name))))))))
+      (loop for name being the hash-keys of *settled-systems* using (hash-value settled)
+            when (settled-p name)
+              collect (settled-system-system settled)))))
+
+(defun standard-search-p ()
+  "True if nobody has told ASDF to look for systems in another way than by its registry."
+  (and (null asdf:*central-registry*)
+       (equal asdf:*system-definition-search-functions* *standard-searches*)))
+
+(defun tell-what-is-settled (target told)
+  "Tell ASDF's session, which begins, of the loaded systems that have not changed, and put their names into the table TOLD; not of
+TARGET, a name, which is asked for."
+  (let ((load (asdf:make-operation 'asdf:load-op))
+        (search (not (standard-search-p)))
+        (session asdf/session:*asdf-session*))
+    (dolist (system (unchanged-systems))
+      (let ((name (asdf:component-name system)))
+        (multiple-value-bind (stamp done) (asdf/action:component-operation-time load system)
+          (when (and done (not (equal name target)))
+            (setf (gethash name told) t
+                  (gethash (cons load system) (asdf/session:visited-actions session))
+                  (asdf/plan::make-action-status :bits asdf/plan::+good-bits+
+                                                 :stamp stamp
+                                                 :index (incf (asdf/session:total-action-count session))))
+            (unless search
+              (asdf/session::set-asdf-cache-entry (list 'asdf:find-system name) (list system)))))))))
+
+(defun call-with-settled-systems (target told function)
+  "Call FUNCTION, which loads TARGET, in a session of ASDF's that knows what is settled. TOLD as of TELL-WHAT-IS-SETTLED."
+  (asdf/session:with-asdf-session ()
+    (let ((session (asdf/session:toplevel-asdf-session)))
+      ;; As the first OPERATE of a session does, and it goes on in a new one then, which would know nothing.
+      (unless (asdf/session:asdf-upgraded-p session)
+        (setf (asdf/session:asdf-upgraded-p session) t)
+        (asdf:upgrade-asdf)))
+    (asdf/session:with-asdf-session (:override t :override-cache t)
+      (tell-what-is-settled target told)
+      (funcall function))))
