@@ -19,15 +19,15 @@ fn main() {
     divan::main();
 }
 
-fn octets() -> Arc<[u8]> {
-    static OCTETS: OnceLock<Arc<[u8]>> = OnceLock::new();
+fn bytes() -> Arc<[u8]> {
+    static BYTES: OnceLock<Arc<[u8]>> = OnceLock::new();
     let path = Path::new(steelbank_image::FOLDER).join("steelbank.xref");
-    Arc::clone(OCTETS.get_or_init(|| fs::read(path).expect("the build makes the index").into()))
+    Arc::clone(BYTES.get_or_init(|| fs::read(path).expect("the build makes the index").into()))
 }
 
 fn image() -> &'static Index {
     static INDEX: OnceLock<Index> = OnceLock::new();
-    INDEX.get_or_init(|| Index::open(octets()).expect("the index is sound"))
+    INDEX.get_or_init(|| Index::open(bytes()).expect("the index is sound"))
 }
 
 const NAMES: u32 = 20_000;
@@ -59,15 +59,15 @@ fn synthetic_export() -> Vec<u8> {
 fn million() -> &'static Index {
     static INDEX: OnceLock<Index> = OnceLock::new();
     INDEX.get_or_init(|| {
-        let octets: Arc<[u8]> = bake::bake(&synthetic_export()).expect("the export is sound").into();
-        Index::open(octets).expect("the index is sound")
+        let bytes: Arc<[u8]> = bake::bake(&synthetic_export()).expect("the export is sound").into();
+        Index::open(bytes).expect("the index is sound")
     })
 }
 
 #[divan::bench]
 fn open(bencher: Bencher<'_, '_>) {
-    let octets = octets();
-    bencher.bench(|| Index::open(Arc::clone(&octets)));
+    let bytes = bytes();
+    bencher.bench(|| Index::open(Arc::clone(&bytes)));
 }
 
 #[divan::bench(args = ["CAR", "*PRINT-BASE*", "NOT-THERE"])]
@@ -131,7 +131,7 @@ fn million_records_scan(bencher: Bencher<'_, '_>) {
 #[divan::bench(sample_count = 5, sample_size = 1)]
 fn bake_a_million_records(bencher: Bencher<'_, '_>) {
     let export = synthetic_export();
-    bencher.bench(|| bake::bake(&export).map(|octets| octets.len()));
+    bencher.bench(|| bake::bake(&export).map(|bytes| bytes.len()));
 }
 
 #[divan::bench]

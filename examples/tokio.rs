@@ -35,6 +35,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         on_lisp.call(Operation::DescribeSymbol, &["CAR", "COMMON-LISP"])
     });
     let answer = ticket.await.map_err(Error::from)?;
-    println!("CAR is described: {}", answer.octets.starts_with(b"{"));
+    println!("CAR is described: {}", answer.bytes.starts_with(b"{"));
     Ok(())
 }

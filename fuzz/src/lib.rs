@@ -19,14 +19,14 @@ pub fn reader(bytes: &[u8]) {
     LispText::read(text, dialect[usize::from(choice % 4)], &Features::sbcl());
 }
 
-/// A sidecar's octets, as they are and with the checksum that they ought to have; what is read is asked.
+/// A sidecar's bytes, as they are and with the checksum that they ought to have; what is read is asked.
 pub fn sidecar(bytes: &[u8]) {
     let mut sealed = b"SBTAP\x00\x03".to_vec();
     sealed.extend_from_slice(bytes);
     let checksum = fnv_1a(&sealed);
     sealed.extend_from_slice(&checksum.to_le_bytes());
-    for octets in [bytes, &sealed] {
-        let Ok(sidecar) = Sidecar::parse(octets) else { continue };
+    for bytes in [bytes, &sealed] {
+        let Ok(sidecar) = Sidecar::parse(bytes) else { continue };
         for number in [0, 1, 7, u32::MAX] {
             let Some(form) = sidecar.form(number) else { continue };
             for event in [0, 1, 2, 1000] {

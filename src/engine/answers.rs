@@ -110,8 +110,8 @@ pub enum Operation {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Answer {
-    /// The operation's answer: UTF-8 JSON, or packed octets, as the operation documents.
-    pub octets: Vec<u8>,
+    /// The operation's answer: UTF-8 JSON, or packed bytes, as the operation documents.
+    pub bytes: Vec<u8>,
     /// What the call wrote to the standard streams, up to a limit.
     pub output: String,
     /// Characters of output after the limit.

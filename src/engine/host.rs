@@ -184,53 +184,53 @@ extern "C" fn supervise(order: *mut ffi::steelbank_order) {
     });
 }
 
-/// The octets that C passes as pointer and length.
+/// The bytes that C passes as pointer and length.
 ///
 /// # Safety
 /// They must be valid for reading until the caller is done with the slice.
-unsafe fn octets<'a>(octets: *const u8, length: usize) -> &'a [u8] {
+unsafe fn bytes<'a>(bytes: *const u8, length: usize) -> &'a [u8] {
     if length == 0 {
         return &[];
     }
     // SAFETY: the caller's promise.
-    unsafe { std::slice::from_raw_parts(octets, length) }
+    unsafe { std::slice::from_raw_parts(bytes, length) }
 }
 
 extern "C" fn answer(pointer: *const u8, length: usize) {
-    // SAFETY: Lisp pins the octets until this function returns.
-    let octets = unsafe { octets(pointer, length) };
-    guarded(|| SAID.with(|said| said.borrow_mut().answer = octets.to_vec()));
+    // SAFETY: Lisp pins the bytes until this function returns.
+    let bytes = unsafe { bytes(pointer, length) };
+    guarded(|| SAID.with(|said| said.borrow_mut().answer = bytes.to_vec()));
 }
 
 extern "C" fn output(pointer: *const u8, length: usize, dropped: u64) {
-    // SAFETY: Lisp pins the octets until this function returns.
-    let octets = unsafe { octets(pointer, length) };
+    // SAFETY: Lisp pins the bytes until this function returns.
+    let bytes = unsafe { bytes(pointer, length) };
     guarded(|| {
         SAID.with(|said| {
             let mut said = said.borrow_mut();
-            said.output = String::from_utf8_lossy(octets).into_owned();
+            said.output = String::from_utf8_lossy(bytes).into_owned();
             said.output_dropped = dropped;
         });
     });
 }
 
 extern "C" fn progress(pointer: *const u8, length: usize) {
-    // SAFETY: Lisp pins the octets until this function returns.
-    let octets = unsafe { octets(pointer, length) };
+    // SAFETY: Lisp pins the bytes until this function returns.
+    let bytes = unsafe { bytes(pointer, length) };
     guarded(|| {
         let listener = PROGRESS.with(|cell| cell.borrow().clone());
         if let Some(listener) = listener {
-            listener(&String::from_utf8_lossy(octets));
+            listener(&String::from_utf8_lossy(bytes));
         }
     });
 }
 
 extern "C" fn report(pointer: *const u8, length: usize) {
-    // SAFETY: Lisp pins the octets until this function returns.
-    let octets = unsafe { octets(pointer, length) };
+    // SAFETY: Lisp pins the bytes until this function returns.
+    let bytes = unsafe { bytes(pointer, length) };
     guarded(|| {
         if let Some(host) = HOST.get() {
-            host.report(String::from_utf8_lossy(octets).into_owned());
+            host.report(String::from_utf8_lossy(bytes).into_owned());
         }
     });
 }
@@ -243,7 +243,7 @@ extern "C" fn contribs(buffer: *mut c_char, size: usize) -> i64 {
         if path.len() >= size {
             return None;
         }
-        // SAFETY: Lisp's buffer has `size` octets, more than are copied and the NUL, and does not overlap ours.
+        // SAFETY: Lisp's buffer has `size` bytes, more than are copied and the NUL, and does not overlap ours.
         unsafe { std::ptr::copy_nonoverlapping(path.as_ptr(), buffer.cast::<u8>(), path.len()) };
         // SAFETY: the index is below `size`.
         unsafe { *buffer.add(path.len()) = 0 };

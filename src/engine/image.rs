@@ -23,7 +23,7 @@ pub struct Image {
 pub enum RuntimeLibrary {
     /// A file.
     File(PathBuf),
-    /// The octets of one. They are written to a memory file, and loaded from there.
+    /// The bytes of one. They are written to a memory file, and loaded from there.
     Memory(&'static [u8]),
 }
 
@@ -41,7 +41,7 @@ pub enum Core {
 pub enum Contribs {
     /// A folder with their fasls.
     Folder(PathBuf),
-    /// Names and octets of fasls, deflated (zlib), to be written to a folder when the first one is required.
+    /// Names and bytes of fasls, deflated (zlib), to be written to a folder when the first one is required.
     Packed {
         /// File names and contents.
         files: &'static [(&'static str, &'static [u8])],
@@ -71,13 +71,13 @@ pub enum ImageError {
         path: PathBuf,
     },
     /// The file is shorter than the core in it.
-    #[error("{path} is cut off: it has {size} octets of at least {expected}", path = path.display())]
+    #[error("{path} is cut off: it has {size} bytes of at least {expected}", path = path.display())]
     CutOff {
         /// The file.
         path: PathBuf,
-        /// Its size in octets.
+        /// Its size in bytes.
         size: u64,
-        /// The size that its header implies, in octets.
+        /// The size that its header implies, in bytes.
         expected: u64,
     },
     /// Core and runtime are of different builds.
@@ -108,7 +108,7 @@ const CORE_MAGIC: u64 = 0x5342_434c;
 const BUILD_ID_ENTRY: u64 = 3860;
 const DIRECTORY_ENTRY: u64 = 3861;
 const PAGE_TABLE_ENTRY: u64 = 3880;
-const PAGE_OCTETS: u64 = 32768;
+const PAGE_BYTES: u64 = 32768;
 
 /// The build that a core file names in its header; an error if the file is no core, or shorter than its header says.
 /// SBCL maps the file: what is missing would be found out by a bus error.
@@ -119,8 +119,7 @@ pub(super) fn core_build(path: &Path) -> Result<String, ImageError> {
     let size = file.metadata().map_err(unreadable)?.len();
     let mut header = Vec::new();
     file.take(4096).read_to_end(&mut header).map_err(unreadable)?;
-    let words: Vec<u64> =
-        header.as_chunks::<8>().0.iter().map(|octets| u64::from_le_bytes(*octets)).collect();
+    let words: Vec<u64> = header.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
     if words.first() != Some(&CORE_MAGIC) {
         return Err(not_a_core());
     }
@@ -137,11 +136,11 @@ pub(super) fn core_build(path: &Path) -> Result<String, ImageError> {
             (DIRECTORY_ENTRY, spaces) => {
                 for [_, words, page, ..] in spaces.as_chunks::<5>().0 {
                     end =
-                        end.max(page.saturating_add(1).saturating_mul(PAGE_OCTETS).saturating_add(words * 8));
+                        end.max(page.saturating_add(1).saturating_mul(PAGE_BYTES).saturating_add(words * 8));
                 }
             }
-            (PAGE_TABLE_ENTRY, [_, _, octets, page, ..]) => {
-                end = end.max(page.saturating_add(1).saturating_mul(PAGE_OCTETS).saturating_add(*octets));
+            (PAGE_TABLE_ENTRY, [_, _, bytes, page, ..]) => {
+                end = end.max(page.saturating_add(1).saturating_mul(PAGE_BYTES).saturating_add(*bytes));
             }
             _ => {}
         }
@@ -174,14 +173,14 @@ pub(super) fn library_path(library: &RuntimeLibrary) -> Result<(PathBuf, Option<
             File::open(path).map_err(|source| ImageError::Unreadable { path: path.clone(), source })?;
             Ok((path.clone(), None))
         }
-        RuntimeLibrary::Memory(octets) => {
+        RuntimeLibrary::Memory(bytes) => {
             if !Path::new("/proc/self/fd").exists() {
                 return Err(ImageError::NoProc);
             }
             let descriptor = rustix::fs::memfd_create("libsteelbank-sbcl", rustix::fs::MemfdFlags::CLOEXEC)
                 .map_err(|error| ImageError::Memory { source: error.into() })?;
             let mut file = File::from(descriptor);
-            file.write_all(octets).map_err(|source| ImageError::Memory { source })?;
+            file.write_all(bytes).map_err(|source| ImageError::Memory { source })?;
             let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
             Ok((path, Some(file.into())))
         }
@@ -211,9 +210,9 @@ fn unpack(files: &[(&str, &[u8])], folder: &Path) -> io::Result<()> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let unfinished = parent.join(format!(".{name}.{}", std::process::id()));
     std::fs::create_dir_all(&unfinished)?;
-    for (name, octets) in files {
+    for (name, bytes) in files {
         let mut fasl = File::create(unfinished.join(name))?;
-        io::copy(&mut flate2::read::ZlibDecoder::new(*octets), &mut fasl)?;
+        io::copy(&mut flate2::read::ZlibDecoder::new(*bytes), &mut fasl)?;
     }
     let renamed = std::fs::rename(&unfinished, folder);
     if renamed.is_err() {

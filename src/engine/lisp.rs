@@ -98,7 +98,7 @@ impl Lisp {
     pub fn save(&self, path: &Path, allowed: Duration) -> Result<(), SaveError> {
         let given = path.display().to_string();
         let answer = self.run(allowed, move |on_lisp| on_lisp.call(Operation::PrepareSave, &[&given]))?;
-        let obstacles: Vec<String> = serde_json::from_slice(&answer.octets)
+        let obstacles: Vec<String> = serde_json::from_slice(&answer.bytes)
             .map_err(|error| LispError::Unreadable(error.to_string()))?;
         if !obstacles.is_empty() {
             return Err(SaveError::InTheWay(obstacles));
@@ -246,7 +246,7 @@ impl<'a> OnLisp<'a> {
         let said = host::take_said();
         match u32::try_from(status) {
             Ok(ffi::STEELBANK_STATUS_ANSWERED) => {
-                Ok(Answer { octets: said.answer, output: said.output, output_dropped: said.output_dropped })
+                Ok(Answer { bytes: said.answer, output: said.output, output_dropped: said.output_dropped })
             }
             Ok(ffi::STEELBANK_STATUS_INTERRUPTED) => Err(CallError::Interrupted),
             _ => {

@@ -22,9 +22,9 @@ use super::signals;
 pub struct Settings {
     /// Runtime, core and contribs.
     pub image: Image,
-    /// The most that Lisp's heap can grow to, in octets. Address space, not memory, until it is used.
+    /// The most that Lisp's heap can grow to, in bytes. Address space, not memory, until it is used.
     pub dynamic_space_size: usize,
-    /// The control stack of each Lisp thread, in octets.
+    /// The control stack of each Lisp thread, in bytes.
     pub control_stack_size: usize,
     /// How long the image may take to be ready.
     pub start_timeout: Duration,
@@ -196,12 +196,12 @@ fn runtime_arguments(settings: &Settings) -> Vec<CString> {
     for option in ["--noinform", "--disable-ldb"] {
         arguments.push(option.as_bytes().to_vec());
     }
-    for (option, octets) in [
+    for (option, bytes) in [
         ("--dynamic-space-size", settings.dynamic_space_size),
         ("--control-stack-size", settings.control_stack_size),
     ] {
         arguments.push(option.as_bytes().to_vec());
-        arguments.push(format!("{}MB", octets >> 20).into_bytes());
+        arguments.push(format!("{}MB", bytes >> 20).into_bytes());
     }
     arguments.into_iter().filter_map(|argument| CString::new(argument).ok()).collect()
 }

@@ -74,11 +74,11 @@ impl BakedNames {
 }
 
 fn word(row: &[u8; ROW]) -> u64 {
-    row.first_chunk().map_or(0, |octets| u64::from_le_bytes(*octets))
+    row.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 fn short(row: &[u8; ROW], at: usize) -> u32 {
-    row.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |octets| u32::from_le_bytes(*octets))
+    row.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
 impl Project {
@@ -117,15 +117,15 @@ impl Project {
         }
         rows.sort_unstable();
         let json = serde_json::to_vec(&head).unwrap_or_default();
-        let mut octets = (json.len() as u64).to_le_bytes().to_vec();
-        octets.extend(json);
-        octets.extend(hashes.into_iter().flat_map(u64::to_le_bytes));
+        let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(json);
+        bytes.extend(hashes.into_iter().flat_map(u64::to_le_bytes));
         for (hash, file, toplevel) in rows {
-            octets.extend(hash.to_le_bytes());
-            octets.extend(file.to_le_bytes());
-            octets.extend(toplevel.to_le_bytes());
+            bytes.extend(hash.to_le_bytes());
+            bytes.extend(file.to_le_bytes());
+            bytes.extend(toplevel.to_le_bytes());
         }
-        octets
+        bytes
     }
 
     /// Write date and sidecar of a loaded file of which all names are known.
@@ -137,18 +137,18 @@ impl Project {
     }
 
     /// Takes over what [`Project::bake_names`] wrote of the image that this one was started from. None of it, if it cannot be read.
-    pub(crate) fn restore_names(&self, octets: &'static [u8]) {
-        let _ = self.try_restore_names(octets);
+    pub(crate) fn restore_names(&self, bytes: &'static [u8]) {
+        let _ = self.try_restore_names(bytes);
     }
 
-    fn try_restore_names(&self, octets: &'static [u8]) -> Option<()> {
-        let (length, rest) = octets.split_first_chunk()?;
+    fn try_restore_names(&self, bytes: &'static [u8]) -> Option<()> {
+        let (length, rest) = bytes.split_first_chunk()?;
         let (json, mut rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
         let head: Head = serde_json::from_slice(json).ok()?;
         let mut take = |count: usize| -> Option<Vec<u64>> {
             let (hashes, later) = rest.split_at_checked(count.checked_mul(8)?)?;
             rest = later;
-            Some(hashes.as_chunks::<8>().0.iter().map(|octets| u64::from_le_bytes(*octets)).collect())
+            Some(hashes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect())
         };
         let (loaded, mut names, mut texts) = (self.loaded.read(), self.names.lock(), self.texts.lock());
         let mut baked = BakedNames::default();

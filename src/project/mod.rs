@@ -166,7 +166,7 @@ impl Names {
 #[derive(Debug, Default)]
 struct Positions {
     files: HashMap<FileVersion, Known>,
-    /// Of all of them together, in octets.
+    /// Of all of them together, in bytes.
     size: usize,
     /// Counts questions.
     clock: u64,
@@ -186,7 +186,7 @@ impl Positions {
         self.remove(&version);
         self.size += known.file.size();
         self.files.insert(version, Known { asked: self.clock, ..known });
-        while self.size > MOST_OCTETS && self.files.len() > 1 {
+        while self.size > MOST_BYTES && self.files.len() > 1 {
             let oldest = self.files.iter().min_by_key(|(_, known)| known.asked);
             let Some(oldest) = oldest.map(|(version, _)| version.clone()) else { break };
             self.remove(&oldest);
@@ -235,8 +235,8 @@ impl Stamp {
     }
 }
 
-/// How much memory the kept positions may take, in octets.
-const MOST_OCTETS: usize = 256 << 20;
+/// How much memory the kept positions may take, in bytes.
+const MOST_BYTES: usize = 256 << 20;
 
 impl Project {
     /// The project of `settings`, or none.

@@ -270,7 +270,7 @@ impl Search<'_> {
         let source = self.sbcl.native(logical).and_then(|path| SourceFile::read(&path));
         for record in records {
             let place = source.as_ref().and_then(|source| {
-                let form = source.form_after(record.octets?.into())?;
+                let form = source.form_after(record.bytes?.into())?;
                 let (line, column) = (u32::try_from(form.line).ok()?, u32::try_from(form.column).ok()?);
                 Some((line, column, source.line_text(form.line)))
             });

@@ -84,7 +84,7 @@ impl Question for CompilerNotesRequest {
         let ticket = context.lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
             on_lisp.call(Operation::FindDefinitions, &[&name, &home])
         });
-        let image: ImageDefinitions = read_json(&control.wait(ticket)?.octets)?;
+        let image: ImageDefinitions = read_json(&control.wait(ticket)?.bytes)?;
         let mut answer = CompilerNotes {
             symbol: format!("{}::{}", resolved.sought.package, resolved.sought.name),
             ..CompilerNotes::default()
@@ -152,24 +152,24 @@ fn compile(
     if !file.is_fresh() || context.project.has_changed(path) {
         return skipped(format!("{shown} has changed since it was loaded; reload it first."));
     }
-    let Ok(octets) = std::fs::read(path) else { return skipped(format!("{shown} cannot be read.")) };
-    let text = LispText::read(&octets, Dialect::CommonLisp, &Features::sbcl());
+    let Ok(bytes) = std::fs::read(path) else { return skipped(format!("{shown} cannot be read.")) };
+    let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
     let begins = file.form_place(form, 0).map(|place| place.line);
-    let lines = steelbank_reader::lines::Lines::new(&octets);
-    let top = text.toplevel().iter().find(|top| Some(lines.position(&octets, top.span.start).0) == begins);
+    let lines = steelbank_reader::lines::Lines::new(&bytes);
+    let top = text.toplevel().iter().find(|top| Some(lines.position(&bytes, top.span.start).0) == begins);
     let Some(top) = top else { return skipped("Its form was not found in the text.") };
     noted.place = context.places().of_form(path, date, Some(form), source.form_number);
     let before = text.toplevel().iter().take_while(|other| other.span.start < top.span.start);
     let declaims: Vec<String> = before
         .filter(|other| {
             let head = other.form.and_then(|form| text.form(form)).and_then(|form| text.head(form));
-            head.is_some_and(|head| head.is_named(&octets, "DECLAIM"))
+            head.is_some_and(|head| head.is_named(&bytes, "DECLAIM"))
         })
-        .map(|other| String::from_utf8_lossy(&octets[other.span.range()]).into_owned())
+        .map(|other| String::from_utf8_lossy(&bytes[other.span.range()]).into_owned())
         .collect();
     let arguments = vec![
         top.package.as_deref().unwrap_or("COMMON-LISP-USER").to_owned(),
-        String::from_utf8_lossy(&octets[top.span.range()]).into_owned(),
+        String::from_utf8_lossy(&bytes[top.span.range()]).into_owned(),
         declaims.join("\n"),
     ];
     let (told, _): (Told, _) = context.ask_on(Lane::Work, "compiler-notes", arguments, control)?;

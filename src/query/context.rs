@@ -63,7 +63,7 @@ impl Context<'_> {
             on_lisp.call(Operation::Ask, &all)
         });
         let answer = control.wait(ticket)?;
-        Ok((read_json(&answer.octets)?, answer))
+        Ok((read_json(&answer.bytes)?, answer))
     }
 
     /// What finds the places of definitions.
@@ -94,9 +94,9 @@ impl<'a> Places<'a> {
         let date = source.write_date.or_else(|| self.project.loaded_date(&path));
         source.stale = date.is_some_and(|date| self.sbcl.written_since(&path, date));
         let place = match (source.octet_offset, source.form_path.first()) {
-            (Some(octets), _) => {
+            (Some(bytes), _) => {
                 let file = self.read.entry(path.clone()).or_insert_with(|| SourceFile::read(&path));
-                file.as_ref().and_then(|file| file.form_after(octets)).map(|place| {
+                file.as_ref().and_then(|file| file.form_after(bytes)).map(|place| {
                     source.offset = Some(place.offset);
                     (place.line, place.column)
                 })

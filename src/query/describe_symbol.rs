@@ -294,7 +294,7 @@ pub struct Source {
     /// The native path, where a logical name's file is at hand.
     #[serde(default, skip_serializing)]
     pub native: Option<String>,
-    /// SBCL's offset: octets before the top-level form and the white space in front of it.
+    /// SBCL's offset: bytes before the top-level form and the white space in front of it.
     #[serde(default, skip_serializing)]
     pub octet_offset: Option<u64>,
     /// The top-level form's number, and the path inside it.
@@ -402,8 +402,8 @@ enum Value {
 impl Value {
     fn put(self, variable: &mut VariableFacet) -> Result<(), Error> {
         match self {
-            Self::Printed(octets) => {
-                let printed: Printed = read_json(&octets)?;
+            Self::Printed(bytes) => {
+                let printed: Printed = read_json(&bytes)?;
                 variable.value = printed.text;
                 variable.value_cut = printed.cut;
             }
@@ -417,11 +417,11 @@ impl Value {
 }
 
 fn describe(on_lisp: &OnLisp<'_>, name: &str, package: &str) -> Result<(Vec<u8>, Option<Value>), CallError> {
-    let facets = on_lisp.call(Operation::DescribeSymbol, &[name, package])?.octets;
+    let facets = on_lisp.call(Operation::DescribeSymbol, &[name, package])?.bytes;
     // The Lisp half writes this and nothing else for a bound variable; parsing is left to the caller's thread.
     let bound = facets.windows(BOUND.len()).any(|window| window == BOUND);
     let value = bound.then(|| match on_lisp.call_within(PRINTING, Operation::PrintValue, &[name, package]) {
-        Ok(answer) => Value::Printed(answer.octets),
+        Ok(answer) => Value::Printed(answer.bytes),
         Err(CallError::Fault(fault)) => Value::Failed(fault.to_string()),
         Err(CallError::Interrupted) => {
             Value::Failed(format!("printing took longer than {} s", PRINTING.as_secs()))

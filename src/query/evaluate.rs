@@ -51,7 +51,7 @@ impl EvaluateRequest {
         let ticket = lisp.submit(Lane::Work, control.allowed(), None, move |on_lisp| {
             on_lisp.call(Operation::EvaluateJson, &[&package, &source])
         });
-        Ok(read_json(&control.wait(ticket)?.octets)?)
+        Ok(read_json(&control.wait(ticket)?.bytes)?)
     }
 
     /// Runs the forms on the work lane, and waits.
@@ -64,7 +64,7 @@ impl EvaluateRequest {
             on_lisp.call(Operation::Evaluate, &[&package, &source])
         });
         let answer = control.wait(ticket)?;
-        let values: EvaluateAnswer = read_json(&answer.octets)?;
+        let values: EvaluateAnswer = read_json(&answer.bytes)?;
         Ok(EvaluateAnswer { output: answer.output, output_dropped: answer.output_dropped, ..values })
     }
 }

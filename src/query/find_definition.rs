@@ -47,7 +47,7 @@ impl ImageDefinitions {
         let ticket = context.lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
             on_lisp.call(Operation::FindDefinitions, &[&name, &package])
         });
-        Ok(read_json(&control.wait(ticket)?.octets)?)
+        Ok(read_json(&control.wait(ticket)?.bytes)?)
     }
 }
 

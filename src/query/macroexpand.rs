@@ -133,13 +133,13 @@ pub struct FormAt {
 /// # Errors
 /// The file cannot be read.
 pub fn form_at(path: &Path, line: u32, column: Option<u32>) -> std::io::Result<Option<FormAt>> {
-    let octets = std::fs::read(path)?;
-    let text = LispText::read(&octets, Dialect::CommonLisp, &Features::sbcl());
-    let lines = Lines::new(&octets);
+    let bytes = std::fs::read(path)?;
+    let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
+    let lines = Lines::new(&bytes);
     if line == 0 || line as usize > lines.count() {
         return Ok(None);
     }
-    let position = |start: u32| lines.position(&octets, start);
+    let position = |start: u32| lines.position(&bytes, start);
     let lists = || text.forms().iter().filter(|form| form.kind == FormKind::List);
     let begins = lists()
         .filter(|form| position(form.span.start).0 == line)
@@ -152,7 +152,7 @@ pub fn form_at(path: &Path, line: u32, column: Option<u32>) -> std::io::Result<O
         let (line, column) = position(form.span.start);
         let top = text.toplevel().iter().find(|top| top.span.contains(form.span.start));
         FormAt {
-            text: String::from_utf8_lossy(&octets[form.span.range()]).into_owned(),
+            text: String::from_utf8_lossy(&bytes[form.span.range()]).into_owned(),
             package: top.and_then(|top| top.package.as_deref().map(String::from)),
             line,
             column,

@@ -111,6 +111,6 @@ pub(crate) fn counted(count: impl Display + PartialEq + From<u8>, one: &str, sev
 }
 
 /// An operation's JSON as the type that it promises.
-pub(crate) fn read_json<T: DeserializeOwned>(octets: &[u8]) -> Result<T, LispError> {
-    serde_json::from_slice(octets).map_err(|error| LispError::Unreadable(error.to_string()))
+pub(crate) fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, LispError> {
+    serde_json::from_slice(bytes).map_err(|error| LispError::Unreadable(error.to_string()))
 }

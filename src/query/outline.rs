@@ -302,11 +302,11 @@ fn is_lisp(path: &Path) -> bool {
 /// The definitions in the file at `path`, and whether it is loaded as it is.
 pub(super) fn definitions_in(context: &Context<'_>, path: &Path) -> Result<(Vec<Known>, bool), OutlineError> {
     let shown = context.project.shown(path);
-    let octets = std::fs::read(path)
+    let bytes = std::fs::read(path)
         .map_err(|error| OutlineError::File { path: shown.clone(), why: error.to_string() })?;
     let loaded = context.project.loaded_date(path).is_some() && !context.project.has_changed(path);
     let index = &context.index;
-    let known = lisp_definitions(&octets).into_iter().map(|definition| {
+    let known = lisp_definitions(&bytes).into_iter().map(|definition| {
         let package = definition.prefix.as_deref().or(definition.package.as_deref());
         let found = package
             .and_then(|package| index.find_package(package, None))

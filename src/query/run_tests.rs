@@ -260,11 +260,11 @@ impl MacroForms {
         }
         let mut forms = Vec::new();
         for (path, lines_used) in found {
-            let Some(octets) = shown.get(&path).and_then(|path| std::fs::read(path).ok()) else { continue };
-            let text = LispText::read(&octets, Dialect::CommonLisp, &Features::sbcl());
-            let lines = Lines::new(&octets);
+            let Some(bytes) = shown.get(&path).and_then(|path| std::fs::read(path).ok()) else { continue };
+            let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
+            let lines = Lines::new(&bytes);
             for top in text.toplevel() {
-                let (line, column) = lines.position(&octets, top.span.start);
+                let (line, column) = lines.position(&bytes, top.span.start);
                 let last = lines.line(top.span.end.saturating_sub(1));
                 let Some((framework, _)) = lines_used.iter().find(|(_, used)| (line..=last).contains(used))
                 else {
@@ -274,7 +274,7 @@ impl MacroForms {
                     .tokens()
                     .iter()
                     .filter(|token| top.span.start <= token.span.start && token.span.end <= top.span.end);
-                let names = inside.map(|token| token.symbol(&octets).name.trim_matches('"').to_uppercase());
+                let names = inside.map(|token| token.symbol(&bytes).name.trim_matches('"').to_uppercase());
                 let place = Place { path: path.clone(), line, column, last };
                 forms.push((*framework, place, names.collect()));
             }
@@ -301,9 +301,9 @@ fn read_file(
     packages: &mut BTreeSet<String>,
     places: &mut BTreeMap<(String, String), Place>,
 ) {
-    let Ok(octets) = std::fs::read(path) else { return };
-    let text = LispText::read(&octets, Dialect::CommonLisp, &Features::sbcl());
-    let lines = Lines::new(&octets);
+    let Ok(bytes) = std::fs::read(path) else { return };
+    let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
+    let lines = Lines::new(&bytes);
     let index = &context.index;
     for top in text.toplevel() {
         let Some(package) = top.package.as_deref().and_then(|name| find_package(index, name)) else {
@@ -314,7 +314,7 @@ fn read_file(
         let Some(form) = top.form else { continue };
         let mut elements = text.elements(form);
         let head = match elements.next() {
-            Some(Datum::Token(head)) => text.tokens()[head].symbol(&octets).name.to_uppercase(),
+            Some(Datum::Token(head)) => text.tokens()[head].symbol(&bytes).name.to_uppercase(),
             _ => continue,
         };
         if !head.contains("TEST") {
@@ -326,8 +326,8 @@ fn read_file(
             other => other,
         };
         let Some(Datum::Token(name)) = named else { continue };
-        let name = text.tokens()[name].symbol(&octets).name.trim_matches('"').to_uppercase();
-        let (line, column) = lines.position(&octets, top.span.start);
+        let name = text.tokens()[name].symbol(&bytes).name.trim_matches('"').to_uppercase();
+        let (line, column) = lines.position(&bytes, top.span.start);
         let last = lines.line(top.span.end.saturating_sub(1));
         let place = Place { path: context.project.shown(path), line, column, last };
         places.entry((package, name)).or_insert(place);

@@ -161,7 +161,7 @@ pub(super) fn ask<T: DeserializeOwned>(
 ) -> Result<(T, Answer), CallError> {
     let all: Vec<&str> = std::iter::once(name).chain(arguments.iter().copied()).collect();
     let answer = on_lisp.call_within(within, Operation::Ask, &all)?;
-    let told = read_json(&answer.octets).map_err(|error| {
+    let told = read_json(&answer.bytes).map_err(|error| {
         CallError::Fault(crate::engine::Fault {
             kind: crate::engine::FaultKind::Misuse,
             message: error.to_string(),
@@ -303,29 +303,29 @@ impl ToldFrame {
 
 /// The text of code that was given, in which forms have places.
 pub(super) struct Code<'a> {
-    octets: &'a [u8],
+    bytes: &'a [u8],
     text: LispText,
     lines: Lines,
-    /// Where each top-level form, or the white space before it, begins: in octets.
+    /// Where each top-level form, or the white space before it, begins: in bytes.
     starts: Vec<u32>,
 }
 
 impl<'a> Code<'a> {
     /// `source`, whose top-level forms begin at `starts`, in characters.
     pub(super) fn new(source: &'a str, starts: &[u64]) -> Self {
-        let octets = source.as_bytes();
-        let mut indices = source.char_indices().map(|(index, _)| index).chain([octets.len()]).enumerate();
+        let bytes = source.as_bytes();
+        let mut indices = source.char_indices().map(|(index, _)| index).chain([bytes.len()]).enumerate();
         let mut at = |wanted: u64| {
             let found = indices.find(|(character, _)| *character as u64 >= wanted);
-            u32::try_from(found.map_or(octets.len(), |(_, index)| index)).unwrap_or(u32::MAX)
+            u32::try_from(found.map_or(bytes.len(), |(_, index)| index)).unwrap_or(u32::MAX)
         };
         let mut starts: Vec<u64> = starts.to_vec();
         starts.dedup();
         let starts = starts.into_iter().map(&mut at).collect();
         Self {
-            octets,
-            text: LispText::read(octets, Dialect::CommonLisp, &Features::sbcl()),
-            lines: Lines::new(octets),
+            bytes,
+            text: LispText::read(bytes, Dialect::CommonLisp, &Features::sbcl()),
+            lines: Lines::new(bytes),
             starts,
         }
     }
@@ -341,12 +341,12 @@ impl<'a> Code<'a> {
     /// `code:line:column` of the character `index`.
     pub(super) fn at(&self, source: &str, index: u64) -> String {
         let index = usize::try_from(index).unwrap_or(usize::MAX);
-        let octet = source.char_indices().nth(index).map_or(self.octets.len(), |(octet, _)| octet);
-        self.shown(u32::try_from(octet).unwrap_or(u32::MAX))
+        let byte = source.char_indices().nth(index).map_or(self.bytes.len(), |(byte, _)| byte);
+        self.shown(u32::try_from(byte).unwrap_or(u32::MAX))
     }
 
-    fn shown(&self, octet: u32) -> String {
-        let (line, column) = self.lines.position(self.octets, octet);
+    fn shown(&self, byte: u32) -> String {
+        let (line, column) = self.lines.position(self.bytes, byte);
         format!("code:{line}:{column}")
     }
 }

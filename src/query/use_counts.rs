@@ -23,9 +23,9 @@ pub(super) struct Forms {
 
 impl Forms {
     fn read(path: &Path) -> Option<Self> {
-        let octets = std::fs::read(path).ok()?;
-        let text = LispText::read(&octets, Dialect::CommonLisp, &Features::sbcl());
-        let lines = Lines::new(&octets);
+        let bytes = std::fs::read(path).ok()?;
+        let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
+        let lines = Lines::new(&bytes);
         let forms = text.toplevel().iter().map(|form| {
             let package = form.package.as_deref().map(String::from);
             (lines.line(form.span.start), lines.line(form.span.end.saturating_sub(1)), package)

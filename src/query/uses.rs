@@ -26,8 +26,8 @@ pub(super) struct RecordedUse {
     pub(super) form: Option<u32>,
     /// The number of the sub-form in it.
     pub(super) number: Option<u32>,
-    /// Where the top-level form starts, in octets, counted before the white space in front of it.
-    pub(super) octets: Option<u32>,
+    /// Where the top-level form starts, in bytes, counted before the white space in front of it.
+    pub(super) bytes: Option<u32>,
     /// The function that contains the use; none if it has no name.
     pub(super) caller: Option<String>,
     /// Whether top-level code does it, of which SBCL keeps no record.
@@ -115,7 +115,7 @@ impl<'a> SymbolUses<'a> {
                         kind,
                         form: found.toplevel_form,
                         number: found.form,
-                        octets: found.offset,
+                        bytes: found.offset,
                         caller: (found.kind != FunctionKind::Lambda).then(|| found.function.into_owned()),
                         toplevel: false,
                     });
@@ -159,7 +159,7 @@ impl<'a> SymbolUses<'a> {
                 kind: kind(found.kind),
                 form: Some(found.form),
                 number: Some(found.number),
-                octets: None,
+                bytes: None,
                 caller: None,
                 toplevel: true,
             }));
@@ -187,7 +187,7 @@ fn numbered(recorded: &RecordedUse) -> Option<Recorded> {
         kind: numbered_kind(recorded.kind)?,
         form: recorded.form?,
         number: recorded.number?,
-        octets: recorded.octets,
+        bytes: recorded.bytes,
     })
 }
 

@@ -348,7 +348,7 @@ pub struct Place {
     pub file: Option<String>,
     /// The number of the top-level form in the file, from 0.
     pub toplevel_form: Option<u32>,
-    /// Where that form starts: octets before it and the white space in front of it.
+    /// Where that form starts: bytes before it and the white space in front of it.
     pub octet_offset: Option<u32>,
     /// Which form inside the top-level form it is, counted depth first from 0.
     pub form_number: Option<u32>,

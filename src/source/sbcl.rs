@@ -19,7 +19,7 @@ pub struct SbclSources {
     places: Arc<Mutex<PlacesByFile>>,
 }
 
-/// Line and column of the form after so many octets of a file, by its logical name. The files do not change.
+/// Line and column of the form after so many bytes of a file, by its logical name. The files do not change.
 type PlacesByFile = HashMap<String, HashMap<u32, Option<(u32, u32)>>>;
 
 /// Looks up places in SBCL's own sources: each file is read at most once, and not at all for places that are known.
@@ -30,25 +30,25 @@ pub struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// The line and column, from 1, of the form after `octets` octets of the file with this logical name.
-    pub fn form_after(&mut self, file: &str, octets: u32) -> Option<(u32, u32)> {
+    /// The line and column, from 1, of the form after `offset` bytes of the file with this logical name.
+    pub fn form_after(&mut self, file: &str, offset: u32) -> Option<(u32, u32)> {
         if let Some(table) = &self.sources.table
-            && let Some(place) = table.find(file, octets)
+            && let Some(place) = table.find(file, offset)
         {
             return Some(place);
         }
-        if let Some(place) = self.sources.places.lock().get(file).and_then(|places| places.get(&octets)) {
+        if let Some(place) = self.sources.places.lock().get(file).and_then(|places| places.get(&offset)) {
             return *place;
         }
         let sources = self.sources;
         let source =
             self.read.entry(file.to_owned()).or_insert_with(|| SourceFile::read(&sources.native(file)?));
-        let place = source.as_ref().and_then(|source| source.line_and_column(octets));
+        let place = source.as_ref().and_then(|source| source.line_and_column(offset));
         if !file.starts_with("SYS:") {
             return place;
         }
         // A few megabytes, if all places of all files are asked for.
-        self.sources.places.lock().entry(file.to_owned()).or_default().insert(octets, place);
+        self.sources.places.lock().entry(file.to_owned()).or_default().insert(offset, place);
         place
     }
 }
@@ -102,9 +102,9 @@ impl SbclSources {
         !own && universal_write_date(path).is_some_and(|written| written != date)
     }
 
-    /// The form after `octets` octets of the file and the white space and comments that follow.
-    pub fn form_after(&self, path: &Path, octets: u64) -> Option<FormPlace> {
-        SourceFile::read(path)?.form_after(octets)
+    /// The form after `offset` bytes of the file and the white space and comments that follow.
+    pub fn form_after(&self, path: &Path, offset: u64) -> Option<FormPlace> {
+        SourceFile::read(path)?.form_after(offset)
     }
 }
 
@@ -129,15 +129,15 @@ impl SourceFile {
         decode(self.lines.bytes(&self.text, line)).trim().to_owned()
     }
 
-    /// The line and column of the form after `octets` octets.
-    fn line_and_column(&self, octets: u32) -> Option<(u32, u32)> {
-        let start = form_start(&self.text, usize::try_from(octets).ok()?)?;
+    /// The line and column of the form after `offset` bytes.
+    fn line_and_column(&self, offset: u32) -> Option<(u32, u32)> {
+        let start = form_start(&self.text, usize::try_from(offset).ok()?)?;
         Some(self.lines.position(&self.text, u32::try_from(start).ok()?))
     }
 
-    /// The form after `octets` octets and the white space and comments that follow.
-    pub fn form_after(&self, octets: u64) -> Option<FormPlace> {
-        let start = form_start(&self.text, usize::try_from(octets).ok()?)?;
+    /// The form after `offset` bytes and the white space and comments that follow.
+    pub fn form_after(&self, offset: u64) -> Option<FormPlace> {
+        let start = form_start(&self.text, usize::try_from(offset).ok()?)?;
         let (line, column) = self.lines.position(&self.text, u32::try_from(start).ok()?);
         Some(FormPlace {
             offset: characters(&self.text[..start]) as u64,
@@ -160,11 +160,11 @@ mod tests {
         let sources = SbclSources::new(Some(steelbank_image::SBCL.into()));
         let mut read = sources.places();
         let mut found = 0;
-        for (number, (file, octets)) in index.toplevel_forms().enumerate() {
-            found += u32::from(table.find(&file, octets).is_some());
+        for (number, (file, bytes)) in index.toplevel_forms().enumerate() {
+            found += u32::from(table.find(&file, bytes).is_some());
             // All of them would take a minute.
             if number % 97 == 0 {
-                assert_eq!(table.find(&file, octets), read.form_after(&file, octets), "{file} {octets}");
+                assert_eq!(table.find(&file, bytes), read.form_after(&file, bytes), "{file} {bytes}");
             }
         }
         assert!(found > 20_000, "{found}");

@@ -315,7 +315,7 @@ impl Steelbank {
         let outcome = self
             .open_project(control, deadline)
             .and_then(|()| self.work(operation, arguments, control, deadline, Some(listener)))
-            .and_then(|octets| Ok(read_json::<LoadAnswer>(&octets)?))
+            .and_then(|bytes| Ok(read_json::<LoadAnswer>(&bytes)?))
             .or_else(|error| timed_out(error, target, control.allowed()));
         // Whatever was loaded before a failure stays, so the index must hear of it in every case.
         let mut answer = match outcome {
@@ -378,8 +378,8 @@ impl Steelbank {
         let text = |path: Option<&PathBuf>| path.map(|path| path.display().to_string()).unwrap_or_default();
         let arguments =
             vec![text(settings.root.as_ref()), text(Some(&settings.cache)), text(settings.userinit.as_ref())];
-        let octets = self.work(Operation::OpenProject, arguments, control, deadline, None)?;
-        let set_up: SetUp = read_json(&octets)?;
+        let bytes = self.work(Operation::OpenProject, arguments, control, deadline, None)?;
+        let set_up: SetUp = read_json(&bytes)?;
         if set_up.status != LoadStatus::Loaded {
             return Err(Error::SetUp(set_up_failed(settings, set_up)));
         }
@@ -417,7 +417,7 @@ impl Steelbank {
         });
         match control.wait(ticket) {
             Err(LispError::DeadlinePassed { work: Expired::NeverBegan, .. }) => Err(Error::NeverBegan),
-            outcome => Ok(outcome?.octets),
+            outcome => Ok(outcome?.bytes),
         }
     }
 }

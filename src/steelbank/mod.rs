@@ -58,7 +58,7 @@ pub struct Installation {
 pub enum IndexData {
     /// A file.
     File(PathBuf),
-    /// Its octets.
+    /// Its bytes.
     Memory(&'static [u8]),
 }
 
@@ -188,17 +188,17 @@ impl Builder {
         self
     }
 
-    /// The most that Lisp's heap can grow to, in octets.
+    /// The most that Lisp's heap can grow to, in bytes.
     #[must_use]
-    pub fn dynamic_space_size(mut self, octets: usize) -> Self {
-        self.dynamic_space_size = Some(octets);
+    pub fn dynamic_space_size(mut self, bytes: usize) -> Self {
+        self.dynamic_space_size = Some(bytes);
         self
     }
 
-    /// The control stack of each Lisp thread, in octets.
+    /// The control stack of each Lisp thread, in bytes.
     #[must_use]
-    pub fn control_stack_size(mut self, octets: usize) -> Self {
-        self.control_stack_size = Some(octets);
+    pub fn control_stack_size(mut self, bytes: usize) -> Self {
+        self.control_stack_size = Some(bytes);
         self
     }
 
@@ -227,20 +227,20 @@ impl Builder {
         settings.dynamic_space_size = self.dynamic_space_size.unwrap_or(settings.dynamic_space_size);
         settings.control_stack_size = self.control_stack_size.unwrap_or(settings.control_stack_size);
         let index = match &installation.index {
-            IndexData::Memory(octets) if snapshot.is_some() => Index::open_snapshot(*octets),
-            IndexData::Memory(octets) => Index::open(*octets),
+            IndexData::Memory(bytes) if snapshot.is_some() => Index::open_snapshot(*bytes),
+            IndexData::Memory(bytes) => Index::open(*bytes),
             IndexData::File(path) => {
-                let octets = std::fs::read(path)
+                let bytes = std::fs::read(path)
                     .map_err(|error| Error::Index(format!("{}: {error}", path.display())))?;
-                Index::open(Arc::<[u8]>::from(octets))
+                Index::open(Arc::<[u8]>::from(bytes))
             }
         };
         let index = index.map_err(|error| Error::Index(error.to_string()))?;
         let places = match installation.places {
-            Some(IndexData::Memory(octets)) => Places::open(octets),
+            Some(IndexData::Memory(bytes)) => Places::open(bytes),
             // Without it, the sources are read. Lisp starts once in a process, and so does this.
             Some(IndexData::File(path)) => {
-                std::fs::read(path).ok().and_then(|octets| Places::open(Vec::leak(octets)))
+                std::fs::read(path).ok().and_then(|bytes| Places::open(Vec::leak(bytes)))
             }
             None => None,
         };
@@ -448,7 +448,7 @@ impl Steelbank {
             on_lisp.call(Operation::XrefExport, &[&since])
         });
         let export = control.wait(ticket)?;
-        *self.inner.index.write() = index.apply(&export.octets)?;
+        *self.inner.index.write() = index.apply(&export.bytes)?;
         Ok(())
     }
 

@@ -105,7 +105,7 @@ impl Steelbank {
         let ticket = self.lisp().submit(Lane::Work, control.allowed(), None, move |on_lisp| {
             on_lisp.call(Operation::Leftovers, &[&files, if remove { "remove" } else { "" }])
         });
-        let mut left: Vec<Leftover> = read_json(&control.wait(ticket)?.octets)?;
+        let mut left: Vec<Leftover> = read_json(&control.wait(ticket)?.bytes)?;
         for leftover in &mut left {
             leftover.path = self.project().shown(Path::new(&leftover.path));
         }

@@ -55,15 +55,15 @@ impl Client {
         }));
     }
 
-    /// Sends octets as they are.
-    pub(crate) fn send_octets(&mut self, octets: &[u8]) {
-        self.input.write_all(octets).unwrap();
+    /// Sends bytes as they are.
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
+        self.input.write_all(bytes).unwrap();
         self.input.flush().unwrap();
     }
 
     /// Sends a message.
     pub(crate) fn send(&mut self, message: &Value) {
-        self.send_octets(format!("{message}\n").as_bytes());
+        self.send_bytes(format!("{message}\n").as_bytes());
     }
 
     /// Sends a request, and returns its id.

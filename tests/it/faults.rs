@@ -466,7 +466,7 @@ fn a_job_can_be_awaited() {
             Poll::Pending => std::thread::park(),
         }
     };
-    assert!(String::from_utf8(answer.octets).unwrap().contains("42"));
+    assert!(String::from_utf8(answer.bytes).unwrap().contains("42"));
 }
 
 #[test]

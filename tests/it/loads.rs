@@ -90,14 +90,14 @@ fn damaged_cache() {
     let whole = fs::read(&fasl).unwrap();
     let mut other = whole.clone();
     // The header names it for people, and then for the loader.
-    let version = whole[..300].windows(6).rposition(|octets| octets == b"\x002.5.2").unwrap();
+    let version = whole[..300].windows(6).rposition(|bytes| bytes == b"\x002.5.2").unwrap();
     other[version + 1] = b'1';
     let damaged: [&[u8]; 5] = [&whole[..whole.len() / 2], &whole[..20], b"", b"garbage\n", &other];
-    for octets in damaged {
-        fs::write(&fasl, octets).unwrap();
+    for bytes in damaged {
+        fs::write(&fasl, bytes).unwrap();
         evaluate(&bank, "(asdf:clear-system \"old\")");
         let answer = load(&bank, "old");
-        assert_eq!(answer.status, LoadStatus::Loaded, "{octets:?}: {answer:?}");
+        assert_eq!(answer.status, LoadStatus::Loaded, "{bytes:?}: {answer:?}");
         assert!(answer.compiled.iter().any(|path| path.ends_with("one.lisp")), "{answer:?}");
         assert!(fs::read(&fasl).unwrap().len() > whole.len() / 2);
     }
@@ -120,11 +120,11 @@ fn damaged_cache() {
     assert_eq!(load(&bank, "old").status, LoadStatus::Loaded);
     assert!(fasl.is_file());
     let record = fasl.with_file_name("one.fasl.record");
-    for octets in [&b""[..], b"steelbank fasl record 1\n0000000000000000\n#.(break)"] {
-        fs::write(&record, octets).unwrap();
+    for bytes in [&b""[..], b"steelbank fasl record 1\n0000000000000000\n#.(break)"] {
+        fs::write(&record, bytes).unwrap();
         evaluate(&bank, "(asdf:clear-system \"old\")");
         assert_eq!(load(&bank, "old").status, LoadStatus::Loaded);
-        assert_ne!(fs::read(&record).unwrap(), octets);
+        assert_ne!(fs::read(&record).unwrap(), bytes);
     }
     // What depends on a file that was compiled again may be compiled again once more: its fasl is older.
     for _ in 0..2 {
@@ -527,9 +527,9 @@ fn records() {
         |tap| fs::write(tap, "").unwrap(),
         |tap| fs::write(tap, &fs::read(tap).unwrap()[..60]).unwrap(),
         |tap| {
-            let mut octets = fs::read(tap).unwrap();
-            octets[40] ^= 0x40;
-            fs::write(tap, octets).unwrap();
+            let mut bytes = fs::read(tap).unwrap();
+            bytes[40] ^= 0x40;
+            fs::write(tap, bytes).unwrap();
         },
         |tap| {
             fs::remove_file(tap).unwrap();

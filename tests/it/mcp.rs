@@ -237,7 +237,7 @@ fn strange_names_are_answered() {
 }
 
 #[test]
-fn octets_that_are_no_messages_are_refused_and_the_server_goes_on() {
+fn bytes_that_are_no_messages_are_refused_and_the_server_goes_on() {
     let mut client = client();
     let huge = [vec![b' '; (16 << 20) + 1], b"\n".to_vec()].concat();
     let deep = [vec![b'['; 100_000], b"\n".to_vec()].concat();
@@ -249,13 +249,13 @@ fn octets_that_are_no_messages_are_refused_and_the_server_goes_on() {
         (&deep, -32700),
         (&huge, -32600),
     ];
-    for (octets, code) in cases {
-        client.send_octets(octets);
+    for (bytes, code) in cases {
+        client.send_bytes(bytes);
         assert!(client.text("status", json!({})).starts_with("Lisp is "));
         let refusal = client.others.pop().expect("a refusal");
         assert_eq!(refusal["error"]["code"], code, "{refusal}");
     }
-    client.send_octets(b"\n\r\n  \n{\"jsonrpc\":\"2.0\",\"method\":\"notifications/no-such-thing\"}\n");
+    client.send_bytes(b"\n\r\n  \n{\"jsonrpc\":\"2.0\",\"method\":\"notifications/no-such-thing\"}\n");
     assert!(client.text("status", json!({})).starts_with("Lisp is "));
     assert_eq!(client.others, [Value::Null; 0]);
 }

@@ -176,9 +176,9 @@ struct Tally {
 
 impl Tally {
     fn compare(&mut self, path: &Path, sidecar: &Sidecar, features: &Features) {
-        let octets = fs::read(path).unwrap();
-        assert!(sidecar.matches(&octets), "{}", path.display());
-        let text = decoded(&octets, &sidecar.external_format);
+        let bytes = fs::read(path).unwrap();
+        assert!(sidecar.matches(&bytes), "{}", path.display());
+        let text = decoded(&bytes, &sidecar.external_format);
         let read = LispText::read(text.as_bytes(), Dialect::CommonLisp, features);
         let mut starts = BTreeMap::new();
         for form in &sidecar.forms {
@@ -223,11 +223,11 @@ impl Tally {
     }
 }
 
-fn decoded(octets: &[u8], format: &str) -> String {
+fn decoded(bytes: &[u8], format: &str) -> String {
     if format.contains("LATIN") || format.contains("8859") {
-        octets.iter().map(|&octet| char::from(octet)).collect()
+        bytes.iter().map(|&byte| char::from(byte)).collect()
     } else {
-        String::from_utf8(octets.to_vec()).unwrap()
+        String::from_utf8(bytes.to_vec()).unwrap()
     }
 }
 
@@ -235,18 +235,18 @@ fn decoded(octets: &[u8], format: &str) -> String {
 fn a_damaged_sidecar_is_an_error() {
     let file = PathBuf::from("no such sidecar");
     assert!(Sidecar::read(&file).is_err());
-    for octets in [&b""[..], b"SBTAP\0", b"SBTAP\0\x03", b"SBTAP\0\x0312345678", b"something else"] {
-        assert!(Sidecar::parse(octets).is_err());
+    for bytes in [&b""[..], b"SBTAP\0", b"SBTAP\0\x03", b"SBTAP\0\x0312345678", b"something else"] {
+        assert!(Sidecar::parse(bytes).is_err());
     }
     assert!(Sidecar::parse(b"SBTAP\0\x63").unwrap_err().to_string().contains("version 99"));
     // What a sidecar holds before its lists: complete, hash, size, date, path, format.
     let head = |rest: &[u8]| {
-        let mut octets = b"SBTAP\0\x03\x01".to_vec();
-        octets.extend([0; 8]);
-        octets.extend([0, 0, 0, 0]);
-        octets.extend(rest);
-        octets.extend(fnv_1a(&octets).to_le_bytes());
-        octets
+        let mut bytes = b"SBTAP\0\x03\x01".to_vec();
+        bytes.extend([0; 8]);
+        bytes.extend([0, 0, 0, 0]);
+        bytes.extend(rest);
+        bytes.extend(fnv_1a(&bytes).to_le_bytes());
+        bytes
     };
     let whole = head(&[2, 0, 2, 0, 0, 0, 0]);
     assert_eq!(Sidecar::parse(&whole).unwrap().newlines, [0, 1]);

@@ -49,11 +49,11 @@ fn noisy() {
         const NOISE: &str = "(progn
             (format t \"noise ~a~%\" 1) (format *error-output* \"noise~%\") (finish-output)
             (format sb-sys:*stdout* \"noise~%\") (finish-output sb-sys:*stdout*)
-            (let ((octets (sb-alien:make-alien-string (format nil \"noise~%\"))))
+            (let ((bytes (sb-alien:make-alien-string (format nil \"noise~%\"))))
               (dotimes (i 100)
                 (sb-alien:alien-funcall
                   (sb-alien:extern-alien \"write\" (function sb-alien:long sb-alien:int (* sb-alien:char) sb-alien:long))
-                  1 octets 6)))
+                  1 bytes 6)))
             (read-line *standard-input* nil :end)
             (read-line sb-sys:*stdin* nil :end))";
         loop {

@@ -18,7 +18,7 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
 
 /// What a run wrote, and its exit code.
 pub(crate) fn said(output: &Output) -> (String, String, Option<i32>) {
-    let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 

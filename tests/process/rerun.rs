@@ -307,10 +307,10 @@ const FINDINGS: [Finding; 25] = [
             |tap| fs::write(tap, "").unwrap(),
             |tap| fs::write(tap, &fs::read(tap).unwrap()[..50]).unwrap(),
             |tap| {
-                let mut octets = fs::read(tap).unwrap();
-                let middle = octets.len() / 2;
-                octets[middle] ^= 0x10;
-                fs::write(tap, octets).unwrap();
+                let mut bytes = fs::read(tap).unwrap();
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 0x10;
+                fs::write(tap, bytes).unwrap();
             },
         ];
         for damage in damages {
@@ -457,10 +457,10 @@ const FINDINGS: [Finding; 25] = [
     (23, "damaged fasls", |world| {
         for part in [2, 3, 5] {
             for fasl in world.cached(".fasl") {
-                let mut octets = fs::read(&fasl).unwrap();
-                let at = octets.len() / part;
-                octets[at] ^= 4;
-                fs::write(&fasl, octets).unwrap();
+                let mut bytes = fs::read(&fasl).unwrap();
+                let at = bytes.len() / part;
+                bytes[at] ^= 4;
+                fs::write(&fasl, bytes).unwrap();
             }
             world.start_another();
         }

@@ -87,10 +87,10 @@ fn a_core_of_another_build() {
     in_own_process("setup::a_core_of_another_build", || {
         let folder = scratch("core");
         let core = folder.join("other.core");
-        let mut octets = fs::read(built_core()).unwrap();
+        let mut bytes = fs::read(built_core()).unwrap();
         // The build's name stands in the header; see SBCL's coreparse.c.
-        octets[0x30..0x34].copy_from_slice(b"zzzz");
-        fs::write(&core, &octets).unwrap();
+        bytes[0x30..0x34].copy_from_slice(b"zzzz");
+        fs::write(&core, &bytes).unwrap();
         let error = start(with_core(&core));
         assert!(error.contains(&*core.to_string_lossy()) && error.contains("of one build"), "{error}");
 
@@ -107,8 +107,8 @@ fn a_core_that_is_cut_off() {
     in_own_process("setup::a_core_that_is_cut_off", || {
         let folder = scratch("cut");
         let core = folder.join("cut.core");
-        let octets = fs::read(built_core()).unwrap();
-        fs::write(&core, &octets[..octets.len() / 2]).unwrap();
+        let bytes = fs::read(built_core()).unwrap();
+        fs::write(&core, &bytes[..bytes.len() / 2]).unwrap();
         let error = start(with_core(&core));
         assert!(error.contains("is cut off") && error.contains(&*core.to_string_lossy()), "{error}");
         fs::remove_dir_all(folder).unwrap();

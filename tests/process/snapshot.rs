@@ -362,20 +362,20 @@ fn what_forbids_saving_is_told_by_name() {
         (
             "keeper",
             "(defvar cl-user::*kept* (sb-alien:make-alien sb-alien:int 10))",
-            "System keeper keeps 40 octets of foreign memory",
+            "System keeper keeps 40 bytes of foreign memory",
         ),
         (
             "strings",
             "(defvar cl-user::*text* (sb-alien:alien-funcall (sb-alien:extern-alien \"strdup\" \
              (function (* char) sb-alien:c-string)) \"kept\"))",
-            "System strings keeps 5 octets of foreign memory",
+            "System strings keeps 5 bytes of foreign memory",
         ),
         (
             "finder",
             "(sb-alien:alien-funcall (sb-alien:sap-alien (sb-sys:int-sap \
              (sb-sys:find-dynamic-foreign-symbol-address \"calloc\")) (function sb-sys:system-area-pointer \
              sb-alien:size-t sb-alien:size-t)) 3 4)",
-            "System finder keeps 12 octets of foreign memory",
+            "System finder keeps 12 bytes of foreign memory",
         ),
         ("broken", "(car 1)", "does not load"),
     ];
@@ -474,9 +474,9 @@ fn damage_is_noticed_and_the_command_line_makes_another() {
     for (part, damage) in [("core", 200), ("index", 100), ("names", 10), ("manifest", 60)] {
         let before = snapshots();
         let path = before[0].join(part);
-        let mut octets = fs::read(&path).unwrap();
-        octets[damage] ^= 0xff;
-        fs::write(&path, &octets).unwrap();
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[damage] ^= 0xff;
+        fs::write(&path, &bytes).unwrap();
         assert_eq!(ask(), answer, "{part}");
         // Whoever made the one before may still hold the right to.
         soon("it was not made again", &|| ask() == answer && snapshots() != before && snapshots().len() == 1);

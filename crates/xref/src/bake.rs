@@ -7,9 +7,9 @@ use super::columns::{
 use super::export::{Export, Malformed, NONE, Table};
 use super::format::{KINDS, MAGIC, SECTIONS, hash};
 
-/// Bakes an export into the octets of an index.
-pub fn bake(octets: &[u8]) -> Result<Vec<u8>, Malformed> {
-    let export = Export::read(octets)?;
+/// Bakes an export into the bytes of an index.
+pub fn bake(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
+    let export = Export::read(bytes)?;
     let symbols = Symbols::of(&export);
     let names = Names::of(&export, &symbols);
     let functions = Functions::of(&export, &symbols);
@@ -254,22 +254,22 @@ impl Writer {
         );
     }
 
-    fn text(&mut self, octets: impl Iterator<Item = u8>) {
+    fn text(&mut self, bytes: impl Iterator<Item = u8>) {
         let start = self.body.len();
-        self.body.extend(octets);
+        self.body.extend(bytes);
         self.directory.push((start as u32, (self.body.len() - start) as u32));
         self.body.resize(self.body.len().next_multiple_of(4), 0);
     }
 
     fn finish(self) -> Vec<u8> {
         let head = MAGIC.len() + SECTIONS * 8;
-        let mut octets = Vec::with_capacity(head + self.body.len());
-        octets.extend_from_slice(MAGIC);
+        let mut bytes = Vec::with_capacity(head + self.body.len());
+        bytes.extend_from_slice(MAGIC);
         for (start, length) in self.directory {
-            octets.extend_from_slice(&(start + head as u32).to_le_bytes());
-            octets.extend_from_slice(&length.to_le_bytes());
+            bytes.extend_from_slice(&(start + head as u32).to_le_bytes());
+            bytes.extend_from_slice(&length.to_le_bytes());
         }
-        octets.extend_from_slice(&self.body);
-        octets
+        bytes.extend_from_slice(&self.body);
+        bytes
     }
 }

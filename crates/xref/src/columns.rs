@@ -145,7 +145,7 @@ columns! {
         Source,
         /// The top-level form that it stands in, from 0.
         Form,
-        /// Where that form starts, in octets.
+        /// Where that form starts, in bytes.
         Offset,
         /// The serial number of its code object; none for a method.
         Serial,

@@ -1,4 +1,4 @@
-//! What Lisp hands over: `lisp/index/xref.lisp`'s tables, read from one octet vector.
+//! What Lisp hands over: `lisp/index/xref.lisp`'s tables, read from one byte vector.
 //!
 //! Depends on nothing but std, because the build script includes it.
 
@@ -34,7 +34,7 @@ pub const WIDTHS: [usize; 12] = [
 pub struct Malformed {
     /// What was expected.
     pub expected: &'static str,
-    /// The octet at which it was missing.
+    /// The byte at which it was missing.
     pub at: usize,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "cross-reference data has no {} at octet {}; the core and this program are of different versions, build both again",
+            "cross-reference data has no {} at byte {}; the core and this program are of different versions, build both again",
             self.expected, self.at
         )
     }
@@ -78,12 +78,12 @@ impl<C: Column> Table<'_, C> {
 /// The `index`-th little-endian number in `cells`; [`NONE`] outside.
 pub fn word(cells: &[u8], index: usize) -> u32 {
     match cells.get(index * 4..).and_then(|rest| rest.first_chunk::<4>()) {
-        Some(octets) => u32::from_le_bytes(*octets),
+        Some(bytes) => u32::from_le_bytes(*bytes),
         None => NONE,
     }
 }
 
-/// One export, borrowed from the octets that Lisp returned.
+/// One export, borrowed from the bytes that Lisp returned.
 #[derive(Debug)]
 pub struct Export<'a> {
     /// SBCL's `*code-alloc-count*` when the export was made.
@@ -99,8 +99,8 @@ pub struct Export<'a> {
 
 impl<'a> Export<'a> {
     /// Reads the frame of an export; rows are read on demand.
-    pub fn read(octets: &'a [u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader { octets, at: 0 };
+    pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader { bytes, at: 0 };
         if reader.take(8, "heading")? != b"SBXREF01" {
             return Err(Malformed { expected: "heading", at: 0 });
         }
@@ -198,7 +198,7 @@ impl<'a> Export<'a> {
 }
 
 struct Reader<'a> {
-    octets: &'a [u8],
+    bytes: &'a [u8],
     at: usize,
 }
 
@@ -207,7 +207,7 @@ impl<'a> Reader<'a> {
         let taken = self
             .at
             .checked_add(length)
-            .and_then(|end| self.octets.get(self.at..end))
+            .and_then(|end| self.bytes.get(self.at..end))
             .ok_or(Malformed { expected, at: self.at })?;
         self.at += length;
         Ok(taken)
@@ -218,7 +218,7 @@ impl<'a> Reader<'a> {
     }
 
     fn long(&mut self) -> Result<u64, Malformed> {
-        let octets = self.take(8, "number")?;
-        Ok(u64::from(word(octets, 0)) | u64::from(word(octets, 1)) << 32)
+        let bytes = self.take(8, "number")?;
+        Ok(u64::from(word(bytes, 0)) | u64::from(word(bytes, 1)) << 32)
     }
 }

@@ -9,7 +9,7 @@ use super::columns::{
 use super::export::{Malformed, NONE, word};
 use std::sync::Arc;
 
-/// The first octets of an index.
+/// The first bytes of an index.
 pub const MAGIC: &[u8; 8] = b"SBINDX01";
 
 /// How many kinds of record there are; see [`super::Kind`].
@@ -27,7 +27,7 @@ pub enum Section {
     Text,
     /// [`PackageColumn`], in the order of names.
     Packages,
-    /// [`NicknameColumn`] the other way round, of names and nicknames: sorted by their octets.
+    /// [`NicknameColumn`] the other way round, of names and nicknames: sorted by their bytes.
     PackageNames,
     /// Where each package's part of `Uses` starts.
     UseStarts,
@@ -61,53 +61,53 @@ pub const SECTIONS: usize = Section::Sources as usize + 1;
 /// The bucket-independent hash of a symbol's name (FNV-1a, then mixed).
 pub fn hash(name: &[u8]) -> u32 {
     let mut hash = 0x811c_9dc5_u32;
-    for octet in name {
-        hash = (hash ^ u32::from(*octet)).wrapping_mul(0x0100_0193);
+    for byte in name {
+        hash = (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
     }
     (hash ^ (hash >> 15)).wrapping_mul(0x2c1b_3c6d)
 }
 
-/// Where an index's octets live.
+/// Where an index's bytes live.
 #[derive(Debug, Clone)]
-pub enum Octets {
+pub enum Bytes {
     /// Embedded in the program.
     Static(&'static [u8]),
     /// Made or read at run time.
     Shared(Arc<[u8]>),
 }
 
-impl Octets {
+impl Bytes {
     fn as_slice(&self) -> &[u8] {
         match self {
-            Self::Static(octets) => octets,
-            Self::Shared(octets) => octets,
+            Self::Static(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
         }
     }
 }
 
-impl From<&'static [u8]> for Octets {
-    fn from(octets: &'static [u8]) -> Self {
-        Self::Static(octets)
+impl From<&'static [u8]> for Bytes {
+    fn from(bytes: &'static [u8]) -> Self {
+        Self::Static(bytes)
     }
 }
 
-impl From<Arc<[u8]>> for Octets {
-    fn from(octets: Arc<[u8]>) -> Self {
-        Self::Shared(octets)
+impl From<Arc<[u8]>> for Bytes {
+    fn from(bytes: Arc<[u8]>) -> Self {
+        Self::Shared(bytes)
     }
 }
 
 /// A baked index, read in place.
 #[derive(Debug, Clone)]
 pub struct Segment {
-    octets: Octets,
+    bytes: Bytes,
     directory: [(u32, u32); SECTIONS],
 }
 
 impl Segment {
     /// Opens a baked index: reads the directory and checks that every section lies inside.
-    pub fn open(octets: Octets) -> Result<Self, Malformed> {
-        let slice = octets.as_slice();
+    pub fn open(bytes: Bytes) -> Result<Self, Malformed> {
+        let slice = bytes.as_slice();
         if slice.get(..8) != Some(MAGIC.as_slice()) {
             return Err(Malformed { expected: "index heading", at: 0 });
         }
@@ -121,13 +121,13 @@ impl Segment {
             }
             *entry = (start, length);
         }
-        Ok(Self { octets, directory })
+        Ok(Self { bytes, directory })
     }
 
     fn section(&self, section: Section) -> &[u8] {
         let (start, length) = self.directory[section as usize];
         let start = start as usize;
-        self.octets.as_slice().get(start..start + length as usize).unwrap_or_default()
+        self.bytes.as_slice().get(start..start + length as usize).unwrap_or_default()
     }
 
     fn word(&self, section: Section, index: usize) -> u32 {

@@ -5,7 +5,7 @@ use super::columns::{
     BakedSymbolColumn, FunctionColumn, PackageColumn, RefutedColumn, SourceColumn, SurvivorColumn,
 };
 use super::export::{Export, Malformed, NONE};
-use super::format::{Octets, Segment};
+use super::format::{Bytes, Segment};
 use super::kinds::{FunctionKind, Kind, Role};
 use super::symbols::{Package, Symbol};
 use std::borrow::Cow;
@@ -24,7 +24,7 @@ const REPLACED: u32 = 2;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
-    /// The octets cannot be read.
+    /// The bytes cannot be read.
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// Code is missing between the index and the export.
@@ -103,7 +103,7 @@ pub struct Use<'a> {
     pub file_written: u64,
     /// The top-level form of the file that holds the function, counted from 0.
     pub toplevel_form: Option<u32>,
-    /// Where that form starts, in octets, counted before the white space in front of it.
+    /// Where that form starts, in bytes, counted before the white space in front of it.
     pub offset: Option<u32>,
     /// The form number of the use inside the top-level form; none for methods that specialize.
     pub form: Option<u32>,
@@ -139,7 +139,7 @@ impl Index {
     }
 
     /// Opens a baked index. Nothing is read but its directory.
-    pub fn open(base: impl Into<Octets>) -> Result<Self, Malformed> {
+    pub fn open(base: impl Into<Bytes>) -> Result<Self, Malformed> {
         let base = Arc::new(Segment::open(base.into())?);
         let from_base = (0..base.packages()).collect();
         let generation =
@@ -148,7 +148,7 @@ impl Index {
     }
 
     /// Opens the baked index of a core that was saved with code in it that had been replaced.
-    pub fn open_snapshot(base: impl Into<Octets>) -> Result<Self, Malformed> {
+    pub fn open_snapshot(base: impl Into<Bytes>) -> Result<Self, Malformed> {
         let mut index = Self::open(base)?;
         let generation = Generation {
             segment: Arc::clone(&index.newest),
@@ -176,15 +176,15 @@ impl Index {
     }
 
     /// A new snapshot with one more export: `xref-export` called with [`Index::since`].
-    pub fn apply(&self, octets: &[u8]) -> Result<Self, ApplyError> {
-        let export = Export::read(octets)?;
+    pub fn apply(&self, bytes: &[u8]) -> Result<Self, ApplyError> {
+        let export = Export::read(bytes)?;
         let mut generations = self.generations.to_vec();
         if export.since == self.base().serial() {
             generations.truncate(1);
         } else if export.since != self.newest.serial() {
             return Err(ApplyError::Gap { since: export.since, expected: self.since() });
         }
-        let newest = Arc::new(Segment::open(Octets::Shared(bake(octets)?.into()))?);
+        let newest = Arc::new(Segment::open(Bytes::Shared(bake(bytes)?.into()))?);
         if let Some((base, later)) = generations.split_first_mut() {
             (base.gone, base.stale) = refuted(&export, &base.segment);
             if self.snapshot {
@@ -324,7 +324,7 @@ impl Index {
         }
         let home = self.symbol_package(symbol).map(|home| home.0);
         segment
-            .symbols_named(self.symbol_octets(symbol))
+            .symbols_named(self.symbol_bytes(symbol))
             .find(|row| self.home(segment, segment.symbol(*row, BakedSymbolColumn::Home)) == home)
     }
 
@@ -389,7 +389,7 @@ impl Index {
         }
     }
 
-    /// Where the functions of the base stand: a file, and where in it their top-level form starts, in octets. Several times if
+    /// Where the functions of the base stand: a file, and where in it their top-level form starts, in bytes. Several times if
     /// there are several in one.
     pub fn toplevel_forms(&self) -> impl Iterator<Item = (Cow<'_, str>, u32)> {
         let base = self.base();

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Index;
 
-/// The first octets of a table.
+/// The first bytes of a table.
 pub const MAGIC: &[u8; 8] = b"SBPLAC01";
 
 const ROW: usize = 16;
@@ -21,16 +21,16 @@ pub struct Places {
 
 impl Places {
     /// Opens a table; none if it is of another version, or cut off.
-    pub fn open(octets: &'static [u8]) -> Option<Self> {
-        let (count, rows) = octets.strip_prefix(MAGIC)?.split_first_chunk()?;
+    pub fn open(bytes: &'static [u8]) -> Option<Self> {
+        let (count, rows) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
         let (rows, rest) = rows.as_chunks::<ROW>();
         (rest.is_empty() && rows.len() as u64 == u64::from_le_bytes(*count)).then_some(Self { rows })
     }
 
-    /// The line and column, from 1, of the form after so many octets of the file with this logical name. None if it is not
+    /// The line and column, from 1, of the form after so many bytes of the file with this logical name. None if it is not
     /// known here.
-    pub fn find(&self, file: &str, octets: u32) -> Option<(u32, u32)> {
-        let key = key(file.as_bytes(), octets);
+    pub fn find(&self, file: &str, bytes: u32) -> Option<(u32, u32)> {
+        let key = key(file.as_bytes(), bytes);
         let at = self.rows.binary_search_by_key(&key, long).ok()?;
         let row = self.rows.get(at)?;
         Some((short(row, 8), short(row, 12)))
@@ -38,17 +38,17 @@ impl Places {
 }
 
 fn long(row: &[u8; ROW]) -> u64 {
-    row.first_chunk().map_or(0, |octets| u64::from_le_bytes(*octets))
+    row.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 fn short(row: &[u8; ROW], at: usize) -> u32 {
-    row.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |octets| u32::from_le_bytes(*octets))
+    row.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
-fn key(file: &[u8], octets: u32) -> u64 {
-    let fold = |hash: u64, octet: &u8| (hash ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01b3);
+fn key(file: &[u8], bytes: u32) -> u64 {
+    let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     let hash = file.iter().chain(&[0]).fold(0xcbf2_9ce4_8422_2325, fold);
-    octets.to_le_bytes().iter().fold(hash, fold)
+    bytes.to_le_bytes().iter().fold(hash, fold)
 }
 
 /// Makes the table of all functions of `index` in files that `read` gives the text of, by their logical names. None if two
@@ -73,14 +73,14 @@ pub fn bake(index: &Index, read: impl Fn(&str) -> Option<Vec<u8>>) -> Option<Vec
     if rows.windows(2).any(|pair| pair[0].0 == pair[1].0) {
         return None;
     }
-    let mut octets = MAGIC.to_vec();
-    octets.extend((rows.len() as u64).to_le_bytes());
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend((rows.len() as u64).to_le_bytes());
     for (key, line, column) in rows {
-        octets.extend(key.to_le_bytes());
-        octets.extend(line.to_le_bytes());
-        octets.extend(column.to_le_bytes());
+        bytes.extend(key.to_le_bytes());
+        bytes.extend(line.to_le_bytes());
+        bytes.extend(column.to_le_bytes());
     }
-    Some(octets)
+    Some(bytes)
 }
 
 /// A place in a text, which goes forward.
@@ -93,7 +93,7 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// The line of the octet at `at`, and its column in characters, both from 1. What is no UTF-8 counts as what it is replaced
+    /// The line of the byte at `at`, and its column in characters, both from 1. What is no UTF-8 counts as what it is replaced
     /// with.
     fn go_to(&mut self, at: usize) -> (u32, u32) {
         while self.at < at {
@@ -108,15 +108,15 @@ impl Cursor<'_> {
     }
 }
 
-/// The first octet from `at` on that belongs to neither white space nor a comment.
+/// The first byte from `at` on that belongs to neither white space nor a comment.
 pub fn form_start(text: &[u8], mut at: usize) -> Option<usize> {
     loop {
         let rest = text.get(at..)?;
         match rest {
             [] => return None,
-            [b';', ..] => at += rest.iter().position(|octet| *octet == b'\n')?,
+            [b';', ..] => at += rest.iter().position(|byte| *byte == b'\n')?,
             [b'#', b'|', ..] => at += block_comment(rest)?,
-            [octet, ..] if octet.is_ascii_whitespace() || *octet == 0x0b => at += 1,
+            [byte, ..] if byte.is_ascii_whitespace() || *byte == 0x0b => at += 1,
             _ => return Some(at),
         }
     }
@@ -161,11 +161,11 @@ mod tests {
 
     #[test]
     fn a_table_that_is_cut_off_is_none() {
-        let mut octets = MAGIC.to_vec();
-        octets.extend(1_u64.to_le_bytes());
-        octets.extend(key(b"SYS:A.LISP", 7).to_le_bytes());
-        octets.extend([3, 0, 0, 0, 5, 0, 0, 0]);
-        let whole: &'static [u8] = Vec::leak(octets);
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(1_u64.to_le_bytes());
+        bytes.extend(key(b"SYS:A.LISP", 7).to_le_bytes());
+        bytes.extend([3, 0, 0, 0, 5, 0, 0, 0]);
+        let whole: &'static [u8] = Vec::leak(bytes);
         let places = Places::open(whole).unwrap();
         assert_eq!(places.find("SYS:A.LISP", 7), Some((3, 5)));
         assert_eq!(places.find("SYS:A.LISP", 8), None);

@@ -97,7 +97,7 @@ impl Index {
 
     /// A symbol's name.
     pub fn symbol_name(&self, symbol: Symbol) -> Cow<'_, str> {
-        String::from_utf8_lossy(self.symbol_octets(symbol))
+        String::from_utf8_lossy(self.symbol_bytes(symbol))
     }
 
     /// A symbol's home package; none if it is uninterned.
@@ -125,7 +125,7 @@ impl Index {
         }
     }
 
-    pub(super) fn symbol_octets(&self, symbol: Symbol) -> &[u8] {
+    pub(super) fn symbol_bytes(&self, symbol: Symbol) -> &[u8] {
         let segment = self.symbol_segment(symbol);
         segment.string(segment.symbol(symbol.row, BakedSymbolColumn::Name))
     }

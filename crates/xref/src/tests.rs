@@ -15,8 +15,8 @@ const REPLACED: u32 = 2;
 const NONE: u32 = u32::MAX;
 
 fn open(writer: &Writer) -> Index {
-    let octets: Arc<[u8]> = bake::bake(&writer.finish()).unwrap().into();
-    Index::open(octets).unwrap()
+    let bytes: Arc<[u8]> = bake::bake(&writer.finish()).unwrap().into();
+    Index::open(bytes).unwrap()
 }
 
 fn find(index: &Index, package: &str, name: &str) -> Option<(String, Access)> {
@@ -236,12 +236,12 @@ fn many_exports_are_asked_to_become_one_again() {
 fn what_is_cut_short_is_refused() {
     let export = base().finish();
     for length in 0..export.len() {
-        assert!(bake::bake(&export[..length]).is_err(), "{length} of {} octets", export.len());
+        assert!(bake::bake(&export[..length]).is_err(), "{length} of {} bytes", export.len());
     }
     let baked = bake::bake(&export).unwrap();
     for length in 0..baked.len() {
-        let octets: Arc<[u8]> = baked[..length].into();
-        assert!(Index::open(octets).is_err(), "{length} of {} octets", baked.len());
+        let bytes: Arc<[u8]> = baked[..length].into();
+        assert!(Index::open(bytes).is_err(), "{length} of {} bytes", baked.len());
     }
     assert!(open(&base()).apply(&export[..export.len() - 1]).is_err());
 }
@@ -253,8 +253,8 @@ fn numbers_out_of_range_do_no_harm() {
         let mut wrong = export.clone();
         wrong[at..at + 4].copy_from_slice(&0x00ff_fff0_u32.to_le_bytes());
         let Ok(baked) = bake::bake(&wrong) else { continue };
-        let octets: Arc<[u8]> = baked.into();
-        let index = Index::open(octets).unwrap();
+        let bytes: Arc<[u8]> = baked.into();
+        let index = Index::open(bytes).unwrap();
         for symbol in index.symbols().collect::<Vec<_>>() {
             for kind in Kind::ALL {
                 index.who(kind, symbol, |_| true);

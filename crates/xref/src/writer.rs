@@ -124,25 +124,25 @@ impl Writer {
 
     /// The export.
     pub fn finish(&self) -> Vec<u8> {
-        let mut octets = b"SBXREF01".to_vec();
+        let mut bytes = b"SBXREF01".to_vec();
         for long in [0, self.since, self.serial] {
-            octets.extend(long.to_le_bytes());
+            bytes.extend(long.to_le_bytes());
         }
-        let mut word = |word: u32| octets.extend(word.to_le_bytes());
+        let mut word = |word: u32| bytes.extend(word.to_le_bytes());
         word(self.strings.len() as u32);
         let mut end = 0;
         for string in &self.strings {
             end += string.len() as u32;
             word(end);
         }
-        octets.extend(self.strings.iter().flat_map(|string| string.bytes()));
-        octets.resize(octets.len() + (end as usize).next_multiple_of(4) - end as usize, 0);
+        bytes.extend(self.strings.iter().flat_map(|string| string.bytes()));
+        bytes.resize(bytes.len() + (end as usize).next_multiple_of(4) - end as usize, 0);
         for (table, width) in self.tables.iter().zip(WIDTHS) {
-            octets.extend((table.len() as u32).to_le_bytes());
+            bytes.extend((table.len() as u32).to_le_bytes());
             for column in 0..width {
-                octets.extend(table.iter().flat_map(|row| row[column].to_le_bytes()));
+                bytes.extend(table.iter().flat_map(|row| row[column].to_le_bytes()));
             }
         }
-        octets
+        bytes
     }
 }

@@ -126,7 +126,7 @@ fn examine(shell: &Shell) -> Result<Report, Trouble> {
         machine: identity.machine,
         library: match &image.library {
             RuntimeLibrary::File(path) => file(path),
-            RuntimeLibrary::Memory(octets) => format!("in this program, {}", size(octets.len() as u64)),
+            RuntimeLibrary::Memory(bytes) => format!("in this program, {}", size(bytes.len() as u64)),
         },
         core: match &image.core {
             Core::File(path) => file(path),
@@ -137,7 +137,7 @@ fn examine(shell: &Shell) -> Result<Report, Trouble> {
         },
         index: match &shell.installation.index {
             IndexData::File(path) => file(path),
-            IndexData::Memory(octets) => format!("in this program, {}", size(octets.len() as u64)),
+            IndexData::Memory(bytes) => format!("in this program, {}", size(bytes.len() as u64)),
         },
         contribs: match &image.contribs {
             Contribs::Folder(path) => path.display().to_string(),
@@ -206,7 +206,7 @@ fn identify(bank: &Steelbank) -> Result<Identity, Trouble> {
         .lisp()
         .run(Duration::from_secs(10), |on_lisp| on_lisp.call(Operation::Identify, &[]))
         .map_err(Error::from)?;
-    Ok(crate::query::read_json(&answer.octets).map_err(Error::from)?)
+    Ok(crate::query::read_json(&answer.bytes).map_err(Error::from)?)
 }
 
 /// SBCL's own code must carry cross references.
@@ -319,8 +319,8 @@ fn file(path: &Path) -> String {
     }
 }
 
-fn size(octets: u64) -> String {
-    format!("{:.1} MiB", octets as f64 / 1_048_576.0)
+fn size(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / 1_048_576.0)
 }
 
 fn milliseconds(time: Duration) -> f64 {

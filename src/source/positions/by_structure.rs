@@ -47,24 +47,24 @@ impl PositionedFile {
         recorded: Recorded,
         means: &dyn Fn(&str) -> bool,
     ) -> Option<Structured<'a>> {
-        let octets = self.text.as_bytes();
+        let bytes = self.text.as_bytes();
         // SBCL recorded where the top-level form starts, too: better than a count.
         let by_start = recorded
-            .octets
+            .bytes
             .filter(|_| self.decoded_as_is)
-            .and_then(|octets| text.toplevel_from(octets).filter(|top| top.span.start >= octets));
-        let (top, counted) = match (by_start, recorded.octets) {
+            .and_then(|bytes| text.toplevel_from(bytes).filter(|top| top.span.start >= bytes));
+        let (top, counted) = match (by_start, recorded.bytes) {
             (Some(top), _) => (top, true),
-            (None, octets) => {
+            (None, bytes) => {
                 let top = text.toplevel().get(recorded.form as usize)?;
-                (top, top.counted && (octets.is_none() || !self.decoded_as_is))
+                (top, top.counted && (bytes.is_none() || !self.decoded_as_is))
             }
         };
         let form = text.numbered(top, recorded.number);
         let names = |index: &usize| {
             let token = &text.tokens()[*index];
-            token.active && token.is_named(octets, &sought.name) && {
-                let prefix = token.symbol(octets).package;
+            token.active && token.is_named(bytes, &sought.name) && {
+                let prefix = token.symbol(bytes).package;
                 let package = prefix.as_deref().or(top.package.as_deref());
                 package.is_none_or(|package| package == sought.package || means(package))
             }
@@ -92,8 +92,8 @@ impl PositionedFile {
             }
             (None, []) => match form.filter(|_| sure) {
                 Some(form) => {
-                    let octets = self.text.as_bytes();
-                    let head = text.head(form).map(|token| token.symbol(octets).name.to_lowercase());
+                    let bytes = self.text.as_bytes();
+                    let head = text.head(form).map(|token| token.symbol(bytes).name.to_lowercase());
                     let name = head.unwrap_or_else(|| "the form".to_owned());
                     Placement::via(
                         place(whole),

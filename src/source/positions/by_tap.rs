@@ -436,7 +436,7 @@ impl PositionedFile {
             .uses
             .iter()
             .filter(|found| found.name == name && setf.is_none_or(|setf| found.setf == setf))
-            .map(|found| Recorded { kind: found.kind, form: found.form, number: found.number, octets: None })
+            .map(|found| Recorded { kind: found.kind, form: found.form, number: found.number, bytes: None })
             .collect()
     }
 

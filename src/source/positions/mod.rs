@@ -104,8 +104,8 @@ pub struct Recorded {
     pub form: u32,
     /// SBCL's number of the sub-form.
     pub number: u32,
-    /// Where the top-level form starts, in octets, counted before the white space in front of it.
-    pub octets: Option<u32>,
+    /// Where the top-level form starts, in bytes, counted before the white space in front of it.
+    pub bytes: Option<u32>,
 }
 
 /// An occurrence of a symbol in live text.
@@ -204,7 +204,7 @@ pub struct PositionedFile {
     text: String,
     lines: Lines,
     has_mark: bool,
-    /// Whether octets of the file are octets of the text.
+    /// Whether bytes of the file are bytes of the text.
     decoded_as_is: bool,
     fresh: bool,
     /// A sidecar is there that cannot be used.
@@ -219,7 +219,7 @@ impl PositionedFile {
     /// # Errors
     /// If the file at `path` cannot be read. A sidecar that cannot be read counts as none.
     pub fn open(path: &Path, write_date: u64, sidecar: Option<&Path>) -> std::io::Result<PositionedFile> {
-        let octets = std::fs::read(path)?;
+        let bytes = std::fs::read(path)?;
         let truename = std::fs::canonicalize(path)?;
         let sidecar = sidecar.map_or(Ok(None), |sidecar| match Sidecar::read(sidecar) {
             Ok(sidecar) => Ok(Some(sidecar)),
@@ -231,10 +231,10 @@ impl PositionedFile {
             .unwrap_or_default()
             .filter(|sidecar| sidecar.path == truename && sidecar.write_date == write_date);
         let fresh = match &sidecar {
-            Some(sidecar) => sidecar.matches(&octets),
+            Some(sidecar) => sidecar.matches(&bytes),
             None => universal_write_date(&truename).is_none_or(|date| date == write_date),
         };
-        Ok(PositionedFile { damaged, ..PositionedFile::new(path.to_path_buf(), &octets, sidecar, fresh) })
+        Ok(PositionedFile { damaged, ..PositionedFile::new(path.to_path_buf(), &bytes, sidecar, fresh) })
     }
 
     /// As [`PositionedFile::open`], when the text that the image was made from is not on disk at `path` but in the file `text`.
@@ -247,18 +247,18 @@ impl PositionedFile {
         write_date: u64,
         sidecar: Option<&Path>,
     ) -> std::io::Result<PositionedFile> {
-        let octets = std::fs::read(text)?;
+        let bytes = std::fs::read(text)?;
         let sidecar = sidecar
             .and_then(|sidecar| Sidecar::read(sidecar).ok())
             .filter(|sidecar| sidecar.path == path && sidecar.write_date == write_date);
-        let fresh = sidecar.as_ref().is_some_and(|sidecar| sidecar.matches(&octets));
-        Ok(PositionedFile::new(path.to_path_buf(), &octets, sidecar, fresh))
+        let fresh = sidecar.as_ref().is_some_and(|sidecar| sidecar.matches(&bytes));
+        Ok(PositionedFile::new(path.to_path_buf(), &bytes, sidecar, fresh))
     }
 
-    /// The file at `path` with the content `octets`. `fresh` tells whether the image was made from this content.
-    pub fn new(path: PathBuf, octets: &[u8], sidecar: Option<Sidecar>, fresh: bool) -> PositionedFile {
+    /// The file at `path` with the content `bytes`. `fresh` tells whether the image was made from this content.
+    pub fn new(path: PathBuf, bytes: &[u8], sidecar: Option<Sidecar>, fresh: bool) -> PositionedFile {
         let format = sidecar.as_ref().map_or("UTF-8", |sidecar| sidecar.external_format.as_str());
-        let text = decode_as(octets, format);
+        let text = decode_as(bytes, format);
         let decoded_as_is = matches!(text, Cow::Borrowed(_));
         let text = text.into_owned();
         let lines = Lines::new(text.as_bytes());
@@ -279,7 +279,7 @@ impl PositionedFile {
         &self.path
     }
 
-    /// About how much memory this takes, in octets.
+    /// About how much memory this takes, in bytes.
     pub fn size(&self) -> usize {
         let read = match &self.reading {
             Reading::Tap(tapped) => {
@@ -437,19 +437,19 @@ fn outdate(placement: &mut Placement) {
     }
 }
 
-/// `octets` as the external format called `name` decodes them, as far as positions and text are concerned.
-fn decode_as<'a>(octets: &'a [u8], name: &str) -> Cow<'a, str> {
+/// `bytes` as the external format called `name` decodes them, as far as positions and text are concerned.
+fn decode_as<'a>(bytes: &'a [u8], name: &str) -> Cow<'a, str> {
     let wide = |pair: fn([u8; 2]) -> u16| {
-        let units = octets.chunks_exact(2).map(|unit| pair([unit[0], unit[1]]));
+        let units = bytes.chunks_exact(2).map(|unit| pair([unit[0], unit[1]]));
         char::decode_utf16(units).map(|unit| unit.unwrap_or('\u{fffd}')).collect::<String>()
     };
     match name {
-        "UTF-8" | "UTF8" | "US-ASCII" | "ASCII" => String::from_utf8_lossy(octets),
+        "UTF-8" | "UTF8" | "US-ASCII" | "ASCII" => String::from_utf8_lossy(bytes),
         "UTF-16LE" | "UCS-2LE" => Cow::Owned(wide(u16::from_le_bytes)),
         "UTF-16BE" | "UCS-2BE" => Cow::Owned(wide(u16::from_be_bytes)),
-        _ => match std::str::from_utf8(octets) {
-            Ok(text) if octets.is_ascii() => Cow::Borrowed(text),
-            _ => Cow::Owned(octets.iter().map(|&octet| char::from(octet)).collect()),
+        _ => match std::str::from_utf8(bytes) {
+            Ok(text) if bytes.is_ascii() => Cow::Borrowed(text),
+            _ => Cow::Owned(bytes.iter().map(|&byte| char::from(byte)).collect()),
         },
     }
 }

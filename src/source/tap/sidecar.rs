@@ -11,9 +11,9 @@ pub const SIDECAR_VERSION: u8 = 3;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Sidecar {
-    /// FNV-1a hash of the file's octets when it was read.
+    /// FNV-1a hash of the file's bytes when it was read.
     pub content_hash: u64,
-    /// Size of the file in octets.
+    /// Size of the file in bytes.
     pub size: u64,
     /// The file's write date (universal time), as the image's debug sources carry it.
     pub write_date: u64,
@@ -187,7 +187,7 @@ pub enum UseKind {
 /// Why a sidecar could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SidecarError {
-    /// The octets do not start as a sidecar does.
+    /// The bytes do not start as a sidecar does.
     #[error("this is no steelbank sidecar; delete it and load the system again")]
     NotASidecar,
     /// A version this program does not know.
@@ -198,8 +198,8 @@ pub enum SidecarError {
         /// The version found.
         found: u8,
     },
-    /// The octets end early or hold an impossible number.
-    #[error("the sidecar is damaged at octet {offset}; delete it and load the system again")]
+    /// The bytes end early or hold an impossible number.
+    #[error("the sidecar is damaged at byte {offset}; delete it and load the system again")]
     Damaged {
         /// Where.
         offset: usize,
@@ -224,27 +224,27 @@ impl SidecarError {
 impl Sidecar {
     /// Reads the sidecar at `path`.
     pub fn read(path: &Path) -> Result<Sidecar, SidecarError> {
-        let octets = std::fs::read(path)
+        let bytes = std::fs::read(path)
             .map_err(|source| SidecarError::Unreadable { path: path.to_path_buf(), source })?;
-        Sidecar::parse(&octets)
+        Sidecar::parse(&bytes)
     }
 
-    /// Decodes `octets`. Damaged input gives an error, never a panic or an endless loop.
-    pub fn parse(octets: &[u8]) -> Result<Sidecar, SidecarError> {
-        if octets.len() < 7 || &octets[..6] != b"SBTAP\0" {
+    /// Decodes `bytes`. Damaged input gives an error, never a panic or an endless loop.
+    pub fn parse(bytes: &[u8]) -> Result<Sidecar, SidecarError> {
+        if bytes.len() < 7 || &bytes[..6] != b"SBTAP\0" {
             return Err(SidecarError::NotASidecar);
         }
-        if octets[6] != SIDECAR_VERSION {
-            return Err(SidecarError::Version { found: octets[6] });
+        if bytes[6] != SIDECAR_VERSION {
+            return Err(SidecarError::Version { found: bytes[6] });
         }
-        let Some((octets, checksum)) = octets.split_last_chunk::<8>() else {
+        let Some((bytes, checksum)) = bytes.split_last_chunk::<8>() else {
             return Err(SidecarError::NotASidecar);
         };
-        if octets.len() < 7 || fnv_1a(octets) != u64::from_le_bytes(*checksum) {
-            return Err(SidecarError::Damaged { offset: octets.len() });
+        if bytes.len() < 7 || fnv_1a(bytes) != u64::from_le_bytes(*checksum) {
+            return Err(SidecarError::Damaged { offset: bytes.len() });
         }
-        let mut input = Input { octets, offset: 7 };
-        let complete = input.octet()? == 1;
+        let mut input = Input { bytes, offset: 7 };
+        let complete = input.byte()? == 1;
         let content_hash = input.word()?;
         let size = input.unsigned()?;
         let write_date = input.unsigned()?;
@@ -257,14 +257,14 @@ impl Sidecar {
             Ok(newline)
         })?;
         let named = input.many(|input| {
-            let octet = input.octet()?;
-            let kind = match octet {
+            let byte = input.byte()?;
+            let kind = match byte {
                 3 => NameKind::Function,
                 4 => NameKind::Macro,
                 5 => NameKind::SymbolMacro,
                 _ => NameKind::Other,
             };
-            let name = match octet {
+            let name = match byte {
                 0 | 3..=5 => Name::Symbol { package: input.text()?, name: input.text()? },
                 1 => Name::Uninterned(input.text()?),
                 2 => Name::Text(input.text()?),
@@ -282,7 +282,7 @@ impl Sidecar {
             Ok(TopLevelForm { number, numbered: numbered(&events), events })
         })?;
         let uses = input.many(|input| {
-            let kind = match input.octet()? {
+            let kind = match input.byte()? {
                 0 => UseKind::Binds,
                 1 => UseKind::Calls,
                 2 => UseKind::Sets,
@@ -340,9 +340,9 @@ impl Sidecar {
         self.locals.binary_search(&(form, name, true)).is_ok()
     }
 
-    /// True when `octets` are what SBCL read.
-    pub fn matches(&self, octets: &[u8]) -> bool {
-        octets.len() as u64 == self.size && fnv_1a(octets) == self.content_hash
+    /// True when `bytes` are what SBCL read.
+    pub fn matches(&self, bytes: &[u8]) -> bool {
+        bytes.len() as u64 == self.size && fnv_1a(bytes) == self.content_hash
     }
 }
 
@@ -385,11 +385,11 @@ pub fn sidecar_name(truename: &Path, write_date: u64) -> String {
     format!("{:016x}-{}.tap", fnv_1a(truename.as_os_str().as_bytes()), write_date)
 }
 
-/// The FNV-1a hash of `octets`, 64 bits.
-pub fn fnv_1a(octets: &[u8]) -> u64 {
-    octets
+/// The FNV-1a hash of `bytes`, 64 bits.
+pub fn fnv_1a(bytes: &[u8]) -> u64 {
+    bytes
         .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, &octet| (hash ^ u64::from(octet)).wrapping_mul(0x100_0000_01b3))
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// Tells each event its parent, its first child and its next sibling: children stand before their parent.
@@ -427,7 +427,7 @@ fn numbered(events: &[Event]) -> Vec<(u32, u32)> {
 }
 
 struct Input<'a> {
-    octets: &'a [u8],
+    bytes: &'a [u8],
     offset: usize,
 }
 
@@ -436,22 +436,22 @@ impl Input<'_> {
         SidecarError::Damaged { offset: self.offset }
     }
 
-    fn octet(&mut self) -> Result<u8, SidecarError> {
-        let octet = *self.octets.get(self.offset).ok_or_else(|| self.damaged())?;
+    fn byte(&mut self) -> Result<u8, SidecarError> {
+        let byte = *self.bytes.get(self.offset).ok_or_else(|| self.damaged())?;
         self.offset += 1;
-        Ok(octet)
+        Ok(byte)
     }
 
     fn word(&mut self) -> Result<u64, SidecarError> {
-        (0..8).try_fold(0, |word, index| Ok(word | u64::from(self.octet()?) << (8 * index)))
+        (0..8).try_fold(0, |word, index| Ok(word | u64::from(self.byte()?) << (8 * index)))
     }
 
     fn unsigned(&mut self) -> Result<u64, SidecarError> {
         let mut value = 0;
         for shift in (0..63).step_by(7) {
-            let octet = self.octet()?;
-            value |= u64::from(octet & 127) << shift;
-            if octet < 128 {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 127) << shift;
+            if byte < 128 {
                 return Ok(value);
             }
         }
@@ -481,9 +481,9 @@ impl Input<'_> {
 
     fn text(&mut self) -> Result<String, SidecarError> {
         let length = self.unsigned()? as usize;
-        let end = self.offset.checked_add(length).filter(|&end| end <= self.octets.len());
+        let end = self.offset.checked_add(length).filter(|&end| end <= self.bytes.len());
         let end = end.ok_or_else(|| self.damaged())?;
-        let text = std::str::from_utf8(&self.octets[self.offset..end]).map_err(|_| self.damaged())?;
+        let text = std::str::from_utf8(&self.bytes[self.offset..end]).map_err(|_| self.damaged())?;
         self.offset = end;
         Ok(text.to_owned())
     }
@@ -493,8 +493,8 @@ impl Input<'_> {
         mut one: impl FnMut(&mut Self) -> Result<T, SidecarError>,
     ) -> Result<Vec<T>, SidecarError> {
         let count = self.unsigned()?;
-        // Every entry takes an octet at least, so a damaged count cannot ask for more memory than the input.
-        if count > (self.octets.len() - self.offset) as u64 {
+        // Every entry takes a byte at least, so a damaged count cannot ask for more memory than the input.
+        if count > (self.bytes.len() - self.offset) as u64 {
             return Err(self.damaged());
         }
         (0..count).map(|_| one(self)).collect()
@@ -509,7 +509,7 @@ impl Input<'_> {
     }
 
     fn event(&mut self, previous: &mut i64, name_count: u64) -> Result<Event, SidecarError> {
-        let kind = self.octet()?;
+        let kind = self.byte()?;
         *previous = previous.checked_add(self.signed()?).ok_or_else(|| self.damaged())?;
         let start = self.checked(*previous)?;
         let length = self.small()?;

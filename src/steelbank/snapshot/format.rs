@@ -86,8 +86,8 @@ pub(crate) struct Manifest {
 impl Manifest {
     /// Reads and checks the manifest at `path`. An error says in a sentence's end what is wrong with it.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
-        let octets = std::fs::read(path).map_err(|error| error.to_string())?;
-        let rest = octets.strip_prefix(MAGIC.as_bytes()).ok_or("its manifest is of another version")?;
+        let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+        let rest = bytes.strip_prefix(MAGIC.as_bytes()).ok_or("its manifest is of another version")?;
         let (sum, body) = rest.split_at_checked(9).ok_or("its manifest is cut off")?;
         let sum = std::str::from_utf8(sum).ok().and_then(|sum| u32::from_str_radix(sum.trim_end(), 16).ok());
         if sum != Some(checksum(body)) {
@@ -98,15 +98,15 @@ impl Manifest {
 
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let body = serde_json::to_vec(self)?;
-        let mut octets = format!("{MAGIC}{:08x}\n", checksum(&body)).into_bytes();
-        octets.extend(body);
-        std::fs::write(path, octets)
+        let mut bytes = format!("{MAGIC}{:08x}\n", checksum(&body)).into_bytes();
+        bytes.extend(body);
+        std::fs::write(path, bytes)
     }
 }
 
-fn checksum(octets: &[u8]) -> u32 {
+fn checksum(bytes: &[u8]) -> u32 {
     let mut crc = Crc::new();
-    crc.update(octets);
+    crc.update(bytes);
     crc.sum()
 }
 
@@ -155,22 +155,22 @@ mod tests {
     fn ends_length_and_samples_of_a_part_are_compared() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("core");
-        let octets: Vec<u8> = (0..2_000_000_u32).map(|number| (number >> 3) as u8).collect();
-        let part = |octets: &[u8]| {
-            std::fs::write(&path, octets).unwrap();
+        let bytes: Vec<u8> = (0..2_000_000_u32).map(|number| (number >> 3) as u8).collect();
+        let part = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
             Part::of(&File::open(&path).unwrap()).unwrap()
         };
-        let whole = part(&octets);
-        assert_eq!(part(&octets), whole);
-        assert_ne!(part(&octets[..octets.len() - 1]), whole);
+        let whole = part(&bytes);
+        assert_eq!(part(&bytes), whole);
+        assert_ne!(part(&bytes[..bytes.len() - 1]), whole);
         assert_ne!(part(&[0; 2_000_000]), whole);
         for at in [0, 65_535, 1_999_999, 1_940_000] {
-            let mut other = octets.clone();
+            let mut other = bytes.clone();
             other[at] ^= 1;
             assert_ne!(part(&other), whole, "byte {at}");
         }
         // A hole of zeros, as a crash leaves them.
-        let mut hole = octets.clone();
+        let mut hole = bytes.clone();
         hole[1_000_000..1_200_000].fill(0);
         assert_ne!(part(&hole), whole);
         assert_eq!(part(b"").bytes(), 0);

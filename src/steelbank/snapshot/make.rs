@@ -237,7 +237,7 @@ fn try_to_save(builder: Builder, start: &Start, key: &Key, folder: &Path) -> Res
     let ask = |operation: Operation, arguments: &'static [&'static str]| -> Result<Vec<u8>, Reply> {
         let ticket =
             bank.lisp().submit(Lane::Query, ALLOWED, None, move |on_lisp| on_lisp.call(operation, arguments));
-        Ok(control.wait(ticket).map_err(|error| broken(&error))?.octets)
+        Ok(control.wait(ticket).map_err(|error| broken(&error))?.bytes)
     };
     let before = match key.layer {
         Layer::Whole => None,

@@ -71,8 +71,8 @@ impl Key {
             identity(installation),
         );
         // FNV-1a.
-        let number = described.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, octet| {
-            (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3)
+        let number = described.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
         let folder = project.cache.join("snapshots");
         Self { folder, systems: systems.to_vec(), root, layer: Layer::Whole, number }

@@ -88,7 +88,7 @@ fn folders(all: &Path) -> impl Iterator<Item = PathBuf> {
 /// Sixteen digits, a hyphen, a number.
 fn is_snapshot(name: &str) -> bool {
     name.split_once('-').is_some_and(|(key, number)| {
-        key.len() == 16 && !number.is_empty() && number.bytes().all(|octet| octet.is_ascii_digit())
+        key.len() == 16 && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
     })
 }
 
