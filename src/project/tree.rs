@@ -99,13 +99,14 @@ impl Walk {
         let below = root.to_path_buf();
         let skipped: Arc<Mutex<Vec<PathBuf>>> = Arc::default();
         let skip = Arc::clone(&skipped);
+        let in_git = steelbank_watch::is_in_working_tree(root);
         let entries = WalkBuilder::new(root)
             .standard_filters(false)
             .hidden(true)
             .git_ignore(true)
             .git_exclude(true)
-            .parents(true)
-            .require_git(false)
+            .parents(in_git)
+            .require_git(in_git)
             .filter_entry(move |entry| {
                 let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
                 let relative = entry.path().strip_prefix(&below).unwrap_or(entry.path());
@@ -317,6 +318,23 @@ mod tests {
         assert_eq!(names, ["a.lisp", "src/b.cl", "src/inc.txt", "src/systems/own.lisp"]);
         assert!(walk.owns(&root) && walk.owns(&root.join("src")) && !walk.owns(&root.join("vendor")));
         assert!(!walk.is_current(), "what changed a moment ago may change again unseen");
+    }
+
+    #[test]
+    fn what_stands_above_a_repository_ignores_nothing_in_it() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        let root = home.join("project/src");
+        fs::create_dir_all(&root).unwrap();
+        // As those have it who keep their home under Git.
+        fs::write(home.join(".gitignore"), "*\n").unwrap();
+        fs::write(home.join("project/.gitignore"), "/src/made.lisp\n").unwrap();
+        for file in ["a.lisp", "made.lisp"] {
+            fs::write(root.join(file), "(f)").unwrap();
+        }
+        assert_eq!(Walk::new(&root).files.len(), 2, "outside of a repository nothing above counts");
+        fs::create_dir_all(home.join("project/.git")).unwrap();
+        assert_eq!(Walk::new(&root).files, [root.join("a.lisp")], "the repository's own counts");
     }
 
     #[test]

@@ -262,7 +262,8 @@ impl Tree {
         let stop = control.cancelled;
         let found = Mutex::new((Walk::default(), pace));
         let mut builder = WalkBuilder::new(&self.path);
-        builder.require_git(false).follow_links(false).threads(2);
+        let in_git = steelbank_watch::is_in_working_tree(&self.path);
+        builder.require_git(in_git).parents(in_git).follow_links(false).threads(2);
         builder.build_parallel().run(|| {
             Box::new(|entry| {
                 if stop() {
@@ -373,6 +374,20 @@ pub(crate) fn path(bytes: &[u8]) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_stands_above_a_repository_ignores_nothing_in_it() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path().join("project");
+        std::fs::create_dir_all(root.join(".git")).unwrap();
+        std::fs::write(home.path().join(".gitignore"), "*\n").unwrap();
+        std::fs::write(root.join("a.txt"), "").unwrap();
+        let tree = Tree::open(&root).unwrap();
+        let news = Mutex::new(Vec::new());
+        let control = Control { cancelled: &|| false, progress: &|progress| news.lock().push(progress) };
+        tree.walk_at(&control, Pace::new(Duration::ZERO, Duration::ZERO)).unwrap();
+        assert_eq!(news.lock().last(), Some(&Progress::Listing { found: 1 }));
+    }
 
     #[test]
     fn a_long_walk_tells_how_far_it_is() {

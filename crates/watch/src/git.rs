@@ -18,6 +18,11 @@ pub fn exclude_file(folder: &Path) -> Option<PathBuf> {
     Some(own.join(common.lines().next()?).join(EXCLUDE))
 }
 
+/// Whether `folder` is in a Git working tree: the ignore files above count up to its root then, and not at all otherwise.
+pub fn is_in_working_tree(folder: &Path) -> bool {
+    folder.ancestors().any(|above| above.join(".git").exists())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

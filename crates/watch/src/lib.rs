@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use git::exclude_file;
+pub use git::{exclude_file, is_in_working_tree};
 pub use queue::tell_of_descriptors;
 use queue::{Event, Queue};
 
