@@ -8,7 +8,7 @@
 //! plan's, the index's and the answer's.
 
 // Clippy takes only functions marked #[test] for tests.
-#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, missing_docs)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::panic, missing_docs)]
 
 use std::fs;
 use std::path::Path;
