@@ -121,7 +121,7 @@ fn child(root: &Path, arguments: &[String]) {
     fs::write(work.join(format!("{name}.{what}")), report.join("\n")).unwrap();
     if what == "rename" {
         let names = renames::names(&bank, 1);
-        let table = renames::rename_all(&bank, &names, &[], &work.join("after").join(name));
+        let table = renames::rename_all(&bank, &names, &work.join("after").join(name));
         write(&table);
     }
 }

@@ -42,11 +42,6 @@ const SYSTEMS: [&str; 20] = [
 const TESTS: [&str; 5] =
     ["split-sequence/tests", "parse-number/tests", "anaphora/test", "iterate/tests", "nibbles/tests"];
 
-/// Names, and packages of them, that are counted and not renamed: plans for some of them break what uses them without a
-/// warning. nibbles makes names from parts in functions that its macros call, iterate compares its words by their names,
-/// and trivial-gray-streams looks names up by strings.
-const LEFT_OUT: [&str; 4] = ["TRIVIAL-GRAY-STREAMS::", "NIBBLES::", "ITERATE::", "ITERATE.TEST::"];
-
 #[test]
 fn renamed_libraries_load_and_test_as_before() {
     let work = folder("rename");
@@ -73,7 +68,7 @@ fn rename() {
     fs::write(work.join("before.txt"), report(&bank, &work)).unwrap();
     let one_in = std::env::var("STEELBANK_RENAME_ONE_IN").map_or(1, |text| text.parse().unwrap());
     let names = renames::names(&bank, one_in);
-    let table = renames::rename_all(&bank, &names, &LEFT_OUT, &work.join("after"));
+    let table = renames::rename_all(&bank, &names, &work.join("after"));
     for line in table.to_string().lines() {
         println!("seen: rename: {line}");
     }
@@ -84,8 +79,8 @@ fn rename() {
     // An answer that is unsure of everything would pass as well.
     let at_least = |count: usize, percent: usize| assert!(count * 100 >= names.len() * percent, "{table}");
     at_least(exact, 72);
-    at_least(symbol, 75);
-    at_least(cautioned, 87);
+    at_least(symbol, 77);
+    at_least(cautioned, 88);
     assert!(names.len() * one_in >= 2_500, "{table}");
 }
 

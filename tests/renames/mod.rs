@@ -168,7 +168,7 @@ pub(crate) fn names(bank: &Steelbank, one_in: usize) -> Vec<String> {
 }
 
 /// Plans the rename of each name, makes those edits that need no caution in `copy`, and counts.
-pub(crate) fn rename_all(bank: &Steelbank, names: &[String], left_out: &[&str], copy: &Path) -> Table {
+pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Table {
     let known = Names::new(&bank.index());
     let mut table = Table::default();
     let mut files: BTreeMap<String, BTreeMap<usize, Edit>> = BTreeMap::new();
@@ -195,9 +195,7 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], left_out: &[&str], 
                 show_doubts(bank, name);
             }
         }
-        if !matches!(class, Class::Narrow | Class::Symbol)
-            || left_out.iter().any(|left| is_left_out(name, left))
-        {
+        if !matches!(class, Class::Narrow | Class::Symbol) {
             continue;
         }
         // Names that contain each other, as a structure's and its accessors', meet in the same token.
@@ -231,11 +229,6 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], left_out: &[&str], 
         fs::write(path, bytes).unwrap();
     }
     table
-}
-
-/// Whether a name is not to be renamed: by itself, or with all of its package, which ends in colons.
-fn is_left_out(name: &str, left: &str) -> bool {
-    name == left || (left.ends_with("::") && name.starts_with(left))
 }
 
 /// Prints the places of which it is not certain what `name` means there.
