@@ -289,6 +289,13 @@ impl Steelbank {
         self.project().loading.load(Ordering::SeqCst) > 0
     }
 
+    /// Has answers say that the image is moving until the guard is dropped: for loads that are about to begin.
+    pub(crate) fn announce_loads(&self) -> Moving {
+        let moving = Moving { bank: self.clone(), counted: AtomicBool::new(false) };
+        moving.begin();
+        moving
+    }
+
     fn load_target(
         &self,
         target: LoadTarget,
@@ -423,7 +430,7 @@ impl Steelbank {
 }
 
 /// Counts a load among those that change the image, from `begin` until `end` or until it is dropped.
-struct Moving {
+pub(crate) struct Moving {
     bank: Steelbank,
     counted: AtomicBool,
 }

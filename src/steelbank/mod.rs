@@ -37,6 +37,7 @@ use steelbank_xref::places::Places;
 use steelbank_xref::{Index, Kind};
 
 pub use load::LoadListener;
+pub(crate) use load::Moving;
 pub use requests::LoadRequest;
 
 /// Everything that an SBCL needs to run and to be asked: all of one build.

@@ -10,6 +10,7 @@ use super::{Exit, PROGRAM, Serve, Shell, Trouble};
 use crate::doors::mcp::{Again, ServeError, serve_again, take_streams};
 use crate::engine::{Origin, adopt_descriptor, execute_again, reap_children};
 use crate::recovery::{Handover, Loaded};
+use crate::steelbank::Moving;
 use crate::tools::{Permissions, Session, Tools};
 
 /// The option that names the descriptor of a handover; see [`Serve::return_from`].
@@ -37,6 +38,7 @@ impl Serve {
             Some(handover) => (adopt_descriptor(handover.input)?, adopt_descriptor(handover.output)?),
         };
         let systems = self.systems_of(shell, handover.as_ref());
+        let baked = systems.clone();
         let permissions = Permissions { eval: self.allow_eval, edits: self.allow_edits };
         let session = shell.session_of(true, systems)?.allowing(permissions).with_tools(tools);
         let recovery = session.recovery();
@@ -60,11 +62,16 @@ impl Serve {
         // A client may yet say which project it is about.
         if !session.lacks_project() || shell.options.project.any() || !loads.is_empty() {
             // What is wrong with the installation is told at once.
-            session.bank()?;
+            let bank = session.bank()?;
+            let in_snapshot = |load: &Loaded| matches!(load, Loaded::System(name) if baked.contains(name));
+            let complete = bank.is_from_fresh_snapshot() && loads.iter().all(in_snapshot);
+            let expects = shell.options.project.any() || !loads.is_empty();
+            // Before the first question: what is not loaded yet is not missing.
+            let moving = (expects && !complete).then(|| bank.announce_loads());
             let (shell, session) = (Arc::clone(shell), session.clone());
             std::thread::Builder::new()
                 .name("mcp-prepare".into())
-                .spawn(move || prepare(&shell, &session, &loads))
+                .spawn(move || prepare(&shell, &session, &loads, moving))
                 .map_err(ServeError::from)?;
         }
         serve_again(input, output, session, again)?;
@@ -87,8 +94,8 @@ impl Serve {
     }
 }
 
-/// Opens the index of the text, and loads what is to be loaded.
-fn prepare(shell: &Shell, session: &Session, loads: &[Loaded]) {
+/// Opens the index of the text, and loads what is to be loaded. Answers say that the image is moving until `moving` is dropped.
+fn prepare(shell: &Shell, session: &Session, loads: &[Loaded], moving: Option<Moving>) {
     // Whoever asks hears why, if there is no text to be searched.
     let _ = session.text();
     if let Err(trouble) = shell.options.project.load(session, &shell.output) {
@@ -97,6 +104,7 @@ fn prepare(shell: &Shell, session: &Session, loads: &[Loaded]) {
     let named = shell.options.project.systems();
     let others = loads.iter().filter(|load| !matches!(load, Loaded::System(name) if named.contains(name)));
     session.load_again(&others.cloned().collect::<Vec<_>>());
+    drop(moving);
     if named.is_empty()
         && let Some(bank) = session.started()
     {
