@@ -53,5 +53,5 @@ no system's. Else NIL.")
                                            (function (sb-alien:signed 64) (sb-alien:signed 64)))
                     number)
         when (plusp size)
-          collect (format nil "~:[What was loaded~;System ~:*~A~] keeps ~D octet~:P of foreign memory, which would not be in a ~
+          collect (format nil "~:[What was loaded~;System ~:*~A~] keeps ~D byte~:P of foreign memory, which would not be in a ~
                                snapshot." name size)))

@@ -39,16 +39,16 @@ fn with_core(core: &Path) -> Installation {
 fn no_files_at_all() {
     in_own_process("setup::no_files_at_all", || {
         let error = start(Installation::in_folder(Path::new("/nowhere/at/all")));
-        assert!(error.contains("/nowhere/at/all") && error.contains("build"), "{error}");
+        assert!(error.contains("/nowhere/at/all"), "{error}");
         let mut installation = Installation::in_folder(Path::new("/nowhere/at/all"));
         installation.index = Installation::built().index;
         let error = start(installation);
         assert!(
-            error.contains("/nowhere/at/all/libsteelbank-sbcl.so") && error.contains("./bootstrap"),
+            error.contains("/nowhere/at/all/libsteelbank-sbcl.so") && !error.contains("./bootstrap"),
             "{error}"
         );
         let error = start(with_core(Path::new("/nowhere/steelbank.core")));
-        assert!(error.contains("/nowhere/steelbank.core") && error.contains("./bootstrap"), "{error}");
+        assert!(error.contains("/nowhere/steelbank.core"), "{error}");
         // None of this has used up the one start.
         Steelbank::builder().start().unwrap();
     });
@@ -63,7 +63,7 @@ fn a_wrong_library() {
         let mut installation = Installation::built();
         installation.image.library = RuntimeLibrary::File(text.clone());
         let error = start(installation);
-        assert!(error.contains(&*text.to_string_lossy()) && error.contains("./bootstrap"), "{error}");
+        assert!(error.contains(&*text.to_string_lossy()), "{error}");
 
         // A library of somebody else's: this test's libc.
         let libc = fs::read_to_string("/proc/self/maps")
@@ -134,7 +134,7 @@ fn a_damaged_index() {
         let mut installation = Installation::built();
         installation.index = IndexData::Memory(b"not an index");
         let error = start(installation);
-        assert!(error.contains("index") && error.contains("build steelbank again"), "{error}");
+        assert!(error.contains("index of cross references cannot be read"), "{error}");
         Steelbank::builder().start().unwrap();
     });
 }
