@@ -39,9 +39,10 @@ impl Steelbank {
         request: &find_references::Request,
         control: &Control,
     ) -> Result<References, Error> {
-        let index = self.text_index()?;
-        let resolver = self.symbol_resolver(index, &request.pattern);
-        Ok(within(control, |control| find_references(index, request, Some(&resolver), control))?)
+        self.on_text(control, |index, control| {
+            let resolver = self.symbol_resolver(index, &request.pattern);
+            find_references(index, request, Some(&resolver), control)
+        })
     }
 
     /// Builds the index of the project's text, or brings it up to date.
@@ -53,8 +54,7 @@ impl Steelbank {
         request: &index_project::Request,
         control: &Control,
     ) -> Result<Indexed, Error> {
-        let index = self.text_index()?;
-        Ok(within(control, |control| index_project(index, request, control))?)
+        self.on_text(control, |index, control| index_project(index, request, control))
     }
 
     /// Whether the index of the project's text covers the files as they are. Changes nothing.
@@ -62,8 +62,23 @@ impl Steelbank {
     /// # Errors
     /// There is no project, its folder is gone, or the question was called off.
     pub fn index_status(&self, control: &Control) -> Result<IndexStatus, Error> {
-        let index = self.text_index()?;
-        Ok(within(control, |control| check_index_status(index, control))?)
+        self.on_text(control, check_index_status)
+    }
+
+    /// Work on the text that ends when the question is called off or its time is over.
+    fn on_text<T, E>(
+        &self,
+        control: &Control,
+        work: impl FnOnce(&TextIndex, &TextControl<'_>) -> Result<T, E>,
+    ) -> Result<T, Error>
+    where
+        Error: From<E>,
+    {
+        let cancellation = control.cancellation();
+        let deadline = crate::engine::deadline_after(control.allowed());
+        let cancelled = || cancellation.is_cancelled() || std::time::Instant::now() >= deadline;
+        let control = TextControl { cancelled: &cancelled, progress: &|_| {} };
+        Ok(work(self.text_index()?, &control)?)
     }
 
     /// Tells which symbol called `pattern` stands at a place of a file that is loaded as it is.
@@ -85,14 +100,6 @@ impl Steelbank {
             Some(format!("{package}::{name}"))
         }
     }
-}
-
-/// Work on the text that ends when the question is called off or its time is over.
-fn within<T>(control: &Control, work: impl FnOnce(&TextControl<'_>) -> T) -> T {
-    let cancellation = control.cancellation();
-    let deadline = crate::engine::deadline_after(control.allowed());
-    let cancelled = || cancellation.is_cancelled() || std::time::Instant::now() >= deadline;
-    work(&TextControl { cancelled: &cancelled, progress: &|_| {} })
 }
 
 impl From<TextError> for Error {

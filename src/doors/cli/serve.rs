@@ -63,8 +63,8 @@ impl Serve {
         if !session.lacks_project() || shell.options.project.any() || !loads.is_empty() {
             // What is wrong with the installation is told at once.
             let bank = session.bank()?;
-            let in_snapshot = |load: &Loaded| matches!(load, Loaded::System(name) if baked.contains(name));
-            let complete = bank.is_from_fresh_snapshot() && loads.iter().all(in_snapshot);
+            let complete =
+                bank.is_from_fresh_snapshot() && loads.iter().all(|load| is_system_of(load, &baked));
             let expects = shell.options.project.any() || !loads.is_empty();
             // Before the first question: what is not loaded yet is not missing.
             let moving = (expects && !complete).then(|| bank.announce_loads());
@@ -94,6 +94,11 @@ impl Serve {
     }
 }
 
+/// Whether `load` is that of one of `systems`.
+fn is_system_of(load: &Loaded, systems: &[String]) -> bool {
+    matches!(load, Loaded::System(name) if systems.contains(name))
+}
+
 /// Opens the index of the text, and loads what is to be loaded. Answers say that the image is moving until `moving` is dropped.
 fn prepare(shell: &Shell, session: &Session, loads: &[Loaded], moving: Option<Moving>) {
     // Whoever asks hears why, if there is no text to be searched.
@@ -102,7 +107,7 @@ fn prepare(shell: &Shell, session: &Session, loads: &[Loaded], moving: Option<Mo
         shell.output.complain(&trouble.message);
     }
     let named = shell.options.project.systems();
-    let others = loads.iter().filter(|load| !matches!(load, Loaded::System(name) if named.contains(name)));
+    let others = loads.iter().filter(|load| !is_system_of(load, named));
     session.load_again(&others.cloned().collect::<Vec<_>>());
     drop(moving);
     if named.is_empty()
