@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::lines::decode;
 use steelbank_reader::{
-    Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Span, Token, TokenKind, upcase,
+    Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range, Token, TokenKind, upcase,
 };
 
 /// A package as a form in a text defines it.
@@ -55,7 +55,7 @@ pub enum Context {
 #[non_exhaustive]
 pub struct TextToken {
     /// All of the token, package prefix included, in bytes of the decoded text.
-    pub span: Span,
+    pub span: Range,
     /// Where the name itself starts.
     pub name_start: u32,
     /// What stands before the name.
@@ -328,7 +328,7 @@ impl<'a> Scan<'a> {
 
     /// Whether `token` is what a form `(def… name)` or `(def… (setf name))` defines.
     fn is_defined(&self, token: &Token) -> bool {
-        let by = |id: FormId, span: Span| {
+        let by = |id: FormId, span: Range| {
             self.operator(id).is_some_and(|operator| operator.starts_with("DEF"))
                 && self.lisp.elements(id).nth(1).is_some_and(|datum| self.lisp.span(datum) == span)
         };
@@ -376,7 +376,7 @@ impl<'a> Scan<'a> {
 
     /// Whether a string holds a symbol with its package and nothing else: whoever writes that has it read.
     fn is_qualified_name(&self, token: &Token) -> bool {
-        let inside = self.text.get(token.span.range()).and_then(|text| text.strip_prefix(b"\""));
+        let inside = self.text.get(token.span.indices()).and_then(|text| text.strip_prefix(b"\""));
         let Some(inside) = inside.and_then(|text| text.strip_suffix(b"\"")) else { return false };
         let colons = |text: &[u8]| text.iter().take_while(|&&byte| byte == b':').count();
         let (prefix, rest) = inside.split_at(memchr::memchr(b':', inside).unwrap_or(0));
@@ -520,7 +520,7 @@ impl<'a> Scan<'a> {
             let prefix: String = decode(&word[..at]).chars().map(upcase).collect();
             self.shared(&prefix)
         });
-        let span = Span { start: start as u32, end: (start + word.len()) as u32 };
+        let span = Range::new(start as u32, (start + word.len()) as u32);
         let entry = TextToken {
             span,
             name_start: (start + name_at) as u32,
@@ -590,7 +590,7 @@ mod tests {
         let found: Vec<_> = tokens
             .named(name)
             .iter()
-            .map(|token| (&TEXT[token.span.range()], token.context.clone(), token.active))
+            .map(|token| (&TEXT[token.span.indices()], token.context.clone(), token.active))
             .collect();
         assert_eq!(found, expected, "{name}");
     }

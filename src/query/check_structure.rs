@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use steelbank_reader::Dialect;
-use steelbank_reader::lines::{Lines, decode};
+use steelbank_reader::lines::{LineColumn, LineIndex, decode};
 use steelbank_reader::structure::{self, ProblemKind};
 
 /// Whether a text is balanced, and what is wrong first.
@@ -75,10 +75,10 @@ pub fn check_structure(text: &[u8], path: Option<&str>) -> StructureAnswer {
         _ => Dialect::CommonLisp,
     };
     let found = structure::check_structure(text, dialect);
-    let lines = Lines::new(text);
+    let lines = LineIndex::new(text);
     let problem = found.problem.map(|problem| {
-        let (line, column) = lines.position(text, problem.start);
-        let (mend_line, mend_column) = lines.position(text, problem.mend.0);
+        let LineColumn { line, column } = lines.position(text, problem.start);
+        let mend = lines.position(text, problem.mend.0);
         StructureProblem {
             kind: match problem.kind {
                 ProblemKind::Unclosed => StructureKind::Unclosed,
@@ -92,8 +92,8 @@ pub fn check_structure(text: &[u8], path: Option<&str>) -> StructureAnswer {
             text: shortened(&decode(lines.bytes(text, line))),
             shows_at_line: lines.line(problem.shows),
             insert: problem.mend.1.to_owned(),
-            mend_line,
-            mend_column,
+            mend_line: mend.line,
+            mend_column: mend.column,
         }
     });
     StructureAnswer { path: path.map(str::to_owned), balanced: found.balanced, open: found.open, problem }

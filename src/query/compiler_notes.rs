@@ -155,8 +155,8 @@ fn compile(
     let Ok(bytes) = std::fs::read(path) else { return skipped(format!("{shown} cannot be read.")) };
     let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
     let begins = file.form_place(form, 0).map(|place| place.line);
-    let lines = steelbank_reader::lines::Lines::new(&bytes);
-    let top = text.toplevel().iter().find(|top| Some(lines.position(&bytes, top.span.start).0) == begins);
+    let lines = steelbank_reader::lines::LineIndex::new(&bytes);
+    let top = text.toplevel().iter().find(|top| Some(lines.position(&bytes, top.span.start).line) == begins);
     let Some(top) = top else { return skipped("Its form was not found in the text.") };
     noted.place = context.places().of_form(path, date, Some(form), source.form_number);
     let before = text.toplevel().iter().take_while(|other| other.span.start < top.span.start);
@@ -165,11 +165,11 @@ fn compile(
             let head = other.form.and_then(|form| text.form(form)).and_then(|form| text.head(form));
             head.is_some_and(|head| head.is_named(&bytes, "DECLAIM"))
         })
-        .map(|other| String::from_utf8_lossy(&bytes[other.span.range()]).into_owned())
+        .map(|other| String::from_utf8_lossy(&bytes[other.span.indices()]).into_owned())
         .collect();
     let arguments = vec![
         top.package.as_deref().unwrap_or("COMMON-LISP-USER").to_owned(),
-        String::from_utf8_lossy(&bytes[top.span.range()]).into_owned(),
+        String::from_utf8_lossy(&bytes[top.span.indices()]).into_owned(),
         declaims.join("\n"),
     ];
     let (told, _): (Told, _) = context.ask_on(Lane::Work, "compiler-notes", arguments, control)?;

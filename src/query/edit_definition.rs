@@ -10,7 +10,7 @@ use super::lookup::find_package;
 use crate::project::{Project, write};
 use crate::source::tap::sidecar::fnv_1a;
 use steelbank_reader::edit::{self, DefinitionForm, Operation};
-use steelbank_reader::lines::Lines;
+use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText, Marker};
 use steelbank_xref::{Access, Index};
 
@@ -136,7 +136,7 @@ pub fn edit_definition(
         path: shown,
         definition: definition.label,
         operation: request.operation,
-        line: Lines::new(&new).line(first as u32),
+        line: LineIndex::new(&new).line(first as u32),
         diff,
         version: version(&new),
         cautions,
@@ -151,7 +151,7 @@ fn version(bytes: &[u8]) -> String {
 /// The one definition of `text` that `wanted` names.
 fn only_definition(text: &[u8], path: &str, wanted: &str) -> Result<DefinitionForm, EditError> {
     let mut found = edit::find_definitions(text, wanted).map_err(EditError)?;
-    let lines = Lines::new(text);
+    let lines = LineIndex::new(text);
     let named = |forms: &[DefinitionForm]| {
         let most = forms.iter().take(20);
         let named: Vec<String> =
@@ -225,16 +225,16 @@ fn check_symbols(
 fn unified(path: &str, old: &[u8], new: &[u8], start: usize, end: usize, length: usize) -> String {
     const CONTEXT: u32 = 2;
     let decoded = |text: &[u8]| String::from_utf8_lossy(text).trim_end_matches(['\r', '\n']).to_owned();
-    let (old_lines, new_lines) = (Lines::new(old), Lines::new(new));
+    let (old_lines, new_lines) = (LineIndex::new(old), LineIndex::new(new));
     // Whole lines, from the first that differs to the last.
-    let last = |text: &[u8], lines: &Lines, at: usize| {
+    let last = |text: &[u8], lines: &LineIndex, at: usize| {
         let full = at > 0 && text.get(at - 1) == Some(&b'\n');
         lines.line(at as u32).saturating_sub(u32::from(full))
     };
     let first = old_lines.line(start as u32);
     let (old_last, new_last) = (last(old, &old_lines, end), last(new, &new_lines, start + length));
     let from = first.saturating_sub(CONTEXT).max(1);
-    let count = |text: &[u8], lines: &Lines| {
+    let count = |text: &[u8], lines: &LineIndex| {
         lines.count() as u32 - u32::from(text.ends_with(b"\n") || text.is_empty())
     };
     let old_to = (old_last + CONTEXT).min(count(old, &old_lines));
@@ -244,7 +244,7 @@ fn unified(path: &str, old: &[u8], new: &[u8], start: usize, end: usize, length:
         (old_to + 1).saturating_sub(from),
         (new_to + 1).saturating_sub(from)
     );
-    let mut put = |mark: char, text: &[u8], lines: &Lines, from: u32, to: u32| {
+    let mut put = |mark: char, text: &[u8], lines: &LineIndex, from: u32, to: u32| {
         for line in from..=to {
             // Writing to a string cannot fail.
             let _ = writeln!(diff, "{mark}{}", decoded(lines.bytes(text, line)));

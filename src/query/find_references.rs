@@ -316,15 +316,15 @@ fn shown(path: &Path) -> String {
 fn definition(located: Located) -> Definition {
     Definition {
         path: shown(&located.path),
-        line: located.name.0,
-        column: located.name.1,
+        line: located.name.line,
+        column: located.name.column,
         kind: located.kind.name().to_owned(),
         symbol: located.symbol,
         span: Span {
-            start_line: located.start.0,
-            start_column: located.start.1,
-            end_line: located.end.0,
-            end_column: located.end.1,
+            start_line: located.start.line,
+            start_column: located.start.column,
+            end_line: located.end.line,
+            end_column: located.end.column,
         },
         preview: located.preview,
         declaration: located.declaration,

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use steelbank_reader::lines::Lines;
+use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Datum, Dialect, Features, FormId, FormKind, LispText, TokenKind};
 use steelbank_text::kind::Kind as Defined;
 use steelbank_xref::Kind;
@@ -427,7 +427,7 @@ fn arity_of(text: &LispText, bytes: &[u8], form: FormId) -> Option<Arity> {
 
 /// The form that defines `known`: it may stand in another, as in EVAL-WHEN.
 fn form_of(text: &LispText, bytes: &[u8], known: &Known) -> Option<FormId> {
-    let lines = Lines::new(bytes);
+    let lines = LineIndex::new(bytes);
     (0..text.forms().len()).map(FormId::new).find(|form| match text.elements(*form).nth(1) {
         Some(Datum::Token(name)) => text
             .tokens()
@@ -460,11 +460,11 @@ fn arity(context: &Context<'_>, users: &Users<'_>, known: &Known, bad: &mut Vec<
     {
         let (Some(line), Some(column)) = (used.line.line, used.line.column) else { continue };
         let Some((bytes, text)) = read(&used.line.path) else { continue };
-        let lines = Lines::new(&bytes);
+        let lines = LineIndex::new(&bytes);
         for (at, form) in text.forms().iter().enumerate() {
             let Some(head) = text.head(form).filter(|head| head.kind == TokenKind::Symbol) else { continue };
             let starts = lines.position(&bytes, head.span.start);
-            if form.kind != FormKind::List || starts.0 != line || starts.1 < column {
+            if form.kind != FormKind::List || starts.line != line || starts.column < column {
                 continue;
             }
             if head.symbol(&bytes).name != known.definition.name.as_str() {
@@ -472,8 +472,8 @@ fn arity(context: &Context<'_>, users: &Users<'_>, known: &Known, bad: &mut Vec<
             }
             let count = text.elements(FormId::new(at)).count().saturating_sub(1);
             if let Some(problem) = taken.fits(count) {
-                let call = String::from_utf8_lossy(&bytes[form.span.range()]).into_owned();
-                let place = format!("{}:{}:{}", used.line.path, starts.0, starts.1);
+                let call = String::from_utf8_lossy(&bytes[form.span.indices()]).into_owned();
+                let place = format!("{}:{}:{}", used.line.path, starts.line, starts.column);
                 bad.push(BadCall { place, call, problem });
             }
         }

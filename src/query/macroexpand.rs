@@ -11,7 +11,7 @@ use super::control::Control;
 use super::lookup::{LookupStatus, find_package};
 use super::question::Question;
 use crate::engine::Lane;
-use steelbank_reader::lines::Lines;
+use steelbank_reader::lines::{LineColumn, LineIndex};
 use steelbank_reader::{Dialect, Features, FormKind, LispText};
 
 /// How far to expand.
@@ -135,24 +135,24 @@ pub struct FormAt {
 pub fn form_at(path: &Path, line: u32, column: Option<u32>) -> std::io::Result<Option<FormAt>> {
     let bytes = std::fs::read(path)?;
     let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
-    let lines = Lines::new(&bytes);
+    let lines = LineIndex::new(&bytes);
     if line == 0 || line as usize > lines.count() {
         return Ok(None);
     }
     let position = |start: u32| lines.position(&bytes, start);
     let lists = || text.forms().iter().filter(|form| form.kind == FormKind::List);
     let begins = lists()
-        .filter(|form| position(form.span.start).0 == line)
-        .find(|form| column.is_none_or(|column| position(form.span.start).1 >= column));
+        .filter(|form| position(form.span.start).line == line)
+        .find(|form| column.is_none_or(|column| position(form.span.start).column >= column));
     let start = lines.start(line);
     let around = || {
         lists().filter(|form| form.span.contains(start)).min_by_key(|form| form.span.end - form.span.start)
     };
     Ok(begins.or_else(around).map(|form| {
-        let (line, column) = position(form.span.start);
+        let LineColumn { line, column } = position(form.span.start);
         let top = text.toplevel().iter().find(|top| top.span.contains(form.span.start));
         FormAt {
-            text: String::from_utf8_lossy(&bytes[form.span.range()]).into_owned(),
+            text: String::from_utf8_lossy(&bytes[form.span.indices()]).into_owned(),
             package: top.and_then(|top| top.package.as_deref().map(String::from)),
             line,
             column,

@@ -164,7 +164,7 @@ impl Known {
     }
 
     pub(super) fn place(&self) -> String {
-        format!("{}:{}:{}", self.path, self.definition.place.0, self.definition.place.1)
+        format!("{}:{}:{}", self.path, self.definition.place.line, self.definition.place.column)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use steelbank_reader::lines::Lines;
+use steelbank_reader::lines::{LineColumn, LineIndex};
 use steelbank_reader::{Datum, Dialect, Features, LispText};
 
 use super::Error;
@@ -262,9 +262,9 @@ impl MacroForms {
         for (path, lines_used) in found {
             let Some(bytes) = shown.get(&path).and_then(|path| std::fs::read(path).ok()) else { continue };
             let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
-            let lines = Lines::new(&bytes);
+            let lines = LineIndex::new(&bytes);
             for top in text.toplevel() {
-                let (line, column) = lines.position(&bytes, top.span.start);
+                let LineColumn { line, column } = lines.position(&bytes, top.span.start);
                 let last = lines.line(top.span.end.saturating_sub(1));
                 let Some((framework, _)) = lines_used.iter().find(|(_, used)| (line..=last).contains(used))
                 else {
@@ -303,7 +303,7 @@ fn read_file(
 ) {
     let Ok(bytes) = std::fs::read(path) else { return };
     let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
-    let lines = Lines::new(&bytes);
+    let lines = LineIndex::new(&bytes);
     let index = &context.index;
     for top in text.toplevel() {
         let Some(package) = top.package.as_deref().and_then(|name| find_package(index, name)) else {
@@ -327,7 +327,7 @@ fn read_file(
         };
         let Some(Datum::Token(name)) = named else { continue };
         let name = text.tokens()[name].symbol(&bytes).name.trim_matches('"').to_uppercase();
-        let (line, column) = lines.position(&bytes, top.span.start);
+        let LineColumn { line, column } = lines.position(&bytes, top.span.start);
         let last = lines.line(top.span.end.saturating_sub(1));
         let place = Place { path: context.project.shown(path), line, column, last };
         places.entry((package, name)).or_insert(place);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::Marker;
-use steelbank_reader::lines::Lines;
+use steelbank_reader::lines::{LineColumn, LineIndex};
 use steelbank_xref::{Access, Index, Package, Symbol};
 
 use super::counted;
@@ -195,7 +195,7 @@ impl Resolver<'_> {
     fn add(&self, project: &Project, file: &UnseenText, uses: &mut TextUses) {
         let mut definitions = 0;
         let bytes = file.text.as_bytes();
-        let starts = Lines::new(bytes);
+        let starts = LineIndex::new(bytes);
         let mut last: Option<TextUse> = None;
         for token in file.tokens.named(&self.target.name) {
             let state = match file.standing {
@@ -209,7 +209,7 @@ impl Resolver<'_> {
                 definitions += 1;
                 continue;
             }
-            let (line, column) = starts.position(bytes, token.span.start);
+            let LineColumn { line, column } = starts.position(bytes, token.span.start);
             match &mut last {
                 Some(last) if last.line == line => {
                     last.columns.push(column);

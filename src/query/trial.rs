@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::context::Places;
 use super::read_json;
 use crate::engine::{Answer, CallError, OnLisp, Operation};
-use steelbank_reader::lines::Lines;
+use steelbank_reader::lines::{LineColumn, LineIndex};
 use steelbank_reader::{Dialect, Features, LispText};
 
 /// How long after its time code is left to end by its own clean-up.
@@ -305,7 +305,7 @@ impl ToldFrame {
 pub(super) struct Code<'a> {
     bytes: &'a [u8],
     text: LispText,
-    lines: Lines,
+    lines: LineIndex,
     /// Where each top-level form, or the white space before it, begins: in bytes.
     starts: Vec<u32>,
 }
@@ -325,7 +325,7 @@ impl<'a> Code<'a> {
         Self {
             bytes,
             text: LispText::read(bytes, Dialect::CommonLisp, &Features::sbcl()),
-            lines: Lines::new(bytes),
+            lines: LineIndex::new(bytes),
             starts,
         }
     }
@@ -346,7 +346,7 @@ impl<'a> Code<'a> {
     }
 
     fn shown(&self, byte: u32) -> String {
-        let (line, column) = self.lines.position(self.bytes, byte);
+        let LineColumn { line, column } = self.lines.position(self.bytes, byte);
         format!("code:{line}:{column}")
     }
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::code_find_references::{Request, UseType, code_find_references};
 use super::context::Context;
-use steelbank_reader::lines::Lines;
+use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText};
 
 /// Counts uses. Reads each file once for the packages of its forms.
@@ -25,7 +25,7 @@ impl Forms {
     fn read(path: &Path) -> Option<Self> {
         let bytes = std::fs::read(path).ok()?;
         let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
-        let lines = Lines::new(&bytes);
+        let lines = LineIndex::new(&bytes);
         let forms = text.toplevel().iter().map(|form| {
             let package = form.package.as_deref().map(String::from);
             (lines.line(form.span.start), lines.line(form.span.end.saturating_sub(1)), package)

@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use steelbank_reader::lines::LineColumn;
 use steelbank_xref::{Access, FunctionKind, Index, Kind, Use};
 
 /// The question.
@@ -404,7 +405,7 @@ fn subject(kind: Kind) -> u8 {
 }
 
 /// Where a top-level form of SBCL's own starts.
-fn toplevel_position((line, column): (u32, u32)) -> Position {
+fn toplevel_position(LineColumn { line, column }: LineColumn) -> Position {
     Position { line, column, evidence: Evidence::Approximate, via: None, stale: false }
 }
 

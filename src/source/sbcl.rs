@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::positions::universal_write_date;
-use steelbank_reader::lines::{Lines, characters, decode};
+use steelbank_reader::lines::{LineColumn, LineIndex, characters, decode};
 use steelbank_xref::places::{Places as Table, form_start};
 
 /// Where the sources are that SBCL was built from, if they are at hand.
@@ -20,7 +20,7 @@ pub struct SbclSources {
 }
 
 /// Line and column of the form after so many bytes of a file, by its logical name. The files do not change.
-type PlacesByFile = HashMap<String, HashMap<u32, Option<(u32, u32)>>>;
+type PlacesByFile = HashMap<String, HashMap<u32, Option<LineColumn>>>;
 
 /// Looks up places in SBCL's own sources: each file is read at most once, and not at all for places that are known.
 #[derive(Debug)]
@@ -31,11 +31,11 @@ pub struct Places<'a> {
 
 impl Places<'_> {
     /// The line and column, from 1, of the form after `offset` bytes of the file with this logical name.
-    pub fn form_after(&mut self, file: &str, offset: u32) -> Option<(u32, u32)> {
+    pub fn form_after(&mut self, file: &str, offset: u32) -> Option<LineColumn> {
         if let Some(table) = &self.sources.table
-            && let Some(place) = table.find(file, offset)
+            && let Some((line, column)) = table.find(file, offset)
         {
-            return Some(place);
+            return Some(LineColumn { line, column });
         }
         if let Some(place) = self.sources.places.lock().get(file).and_then(|places| places.get(&offset)) {
             return *place;
@@ -112,14 +112,14 @@ impl SbclSources {
 #[derive(Debug)]
 pub struct SourceFile {
     text: Vec<u8>,
-    lines: Lines,
+    lines: LineIndex,
 }
 
 impl SourceFile {
     /// Reads the file at `path`, if that can be done.
     pub fn read(path: &Path) -> Option<Self> {
         let text = fs::read(path).ok()?;
-        let lines = Lines::new(&text);
+        let lines = LineIndex::new(&text);
         Some(Self { text, lines })
     }
 
@@ -130,7 +130,7 @@ impl SourceFile {
     }
 
     /// The line and column of the form after `offset` bytes.
-    fn line_and_column(&self, offset: u32) -> Option<(u32, u32)> {
+    fn line_and_column(&self, offset: u32) -> Option<LineColumn> {
         let start = form_start(&self.text, usize::try_from(offset).ok()?)?;
         Some(self.lines.position(&self.text, u32::try_from(start).ok()?))
     }
@@ -138,7 +138,7 @@ impl SourceFile {
     /// The form after `offset` bytes and the white space and comments that follow.
     pub fn form_after(&self, offset: u64) -> Option<FormPlace> {
         let start = form_start(&self.text, usize::try_from(offset).ok()?)?;
-        let (line, column) = self.lines.position(&self.text, u32::try_from(start).ok()?);
+        let LineColumn { line, column } = self.lines.position(&self.text, u32::try_from(start).ok()?);
         Some(FormPlace {
             offset: characters(&self.text[..start]) as u64,
             line: line.into(),
@@ -164,7 +164,8 @@ mod tests {
             found += u32::from(table.find(&file, bytes).is_some());
             // All of them would take a minute.
             if number % 97 == 0 {
-                assert_eq!(table.find(&file, bytes), read.form_after(&file, bytes), "{file} {bytes}");
+                let place = table.find(&file, bytes).map(|(line, column)| LineColumn { line, column });
+                assert_eq!(place, read.form_after(&file, bytes), "{file} {bytes}");
             }
         }
         assert!(found > 20_000, "{found}");

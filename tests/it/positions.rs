@@ -195,7 +195,8 @@ impl Tally {
             let Some(top) = top else {
                 self.aside += 1;
                 let form = read.toplevel().get(form.number as usize);
-                self.read_time += usize::from(form.is_some_and(|top| text[top.span.range()].contains("#.")));
+                self.read_time +=
+                    usize::from(form.is_some_and(|top| text[top.span.indices()].contains("#.")));
                 self.aside_forms += numbered.len();
                 continue;
             };

@@ -181,7 +181,7 @@ pub(crate) fn make_wrong(bank: &Steelbank, names: &[String], count: usize, rando
 /// An edit of a token that is none of `edits`.
 fn another(text: &[u8], new: &str, edits: &[Edit], random: &mut Random) -> Option<Edit> {
     let read = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
-    let lines = steelbank_reader::lines::Lines::new(text);
+    let lines = steelbank_reader::lines::LineIndex::new(text);
     let tokens: Vec<_> = read.tokens().iter().filter(|token| token.active && !token.in_feature).collect();
     for _ in 0..50 {
         let token = tokens.get(random.below(tokens.len()))?;
@@ -194,7 +194,7 @@ fn another(text: &[u8], new: &str, edits: &[Edit], random: &mut Random) -> Optio
         {
             continue;
         }
-        let (line, column) = lines.position(text, token.name_start);
+        let steelbank_reader::lines::LineColumn { line, column } = lines.position(text, token.name_start);
         let new = new.to_lowercase();
         let mut edit = edits.first()?.clone();
         (edit.start, edit.end, edit.line, edit.column) = (start, end, line, column);

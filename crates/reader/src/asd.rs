@@ -3,7 +3,7 @@
 //! ASDF evaluates these files; that is somebody's code. Here `defsystem` forms are looked for in the text. What only
 //! evaluation could tell (`#.`, components of the system's own classes, inferred systems) is left out, and said.
 
-use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Span, Token, TokenKind};
+use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range, Token, TokenKind};
 
 /// A `defsystem` form.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct SystemDefinition {
     /// The system's name as ASDF knows it: a string as it is written, a symbol in lower case.
     pub name: String,
     /// The whole form.
-    pub form: Span,
+    pub form: Range,
     /// The Lisp files of its components, relative to the definition's folder, with `/` between folders.
     pub files: Vec<String>,
     /// The systems that it names in `:depends-on`, plainly or with a version or a feature.
@@ -197,14 +197,14 @@ impl Source<'_> {
         if let Datum::Form(id) = datum {
             // #p"folder/"
             let form = self.lisp.form(id).filter(|form| form.kind == FormKind::Literal)?;
-            let start = self.text.get(form.span.range())?;
+            let start = self.text.get(form.span.indices())?;
             return match start {
                 [b'#', b'p' | b'P', ..] => self.string(self.lisp.elements(id).next()?),
                 _ => None,
             };
         }
         let token = self.token(datum).filter(|token| token.kind == TokenKind::String)?;
-        let raw = self.text.get(token.span.range())?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        let raw = self.text.get(token.span.indices())?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
         let mut characters = super::lines::decode(raw).into_owned().chars().collect::<Vec<_>>().into_iter();
         let mut string = String::new();
         while let Some(character) = characters.next() {

@@ -1,12 +1,12 @@
 //! Editing one definition of a text: finding it by name and kind, and putting another text in its place.
 
-use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Span, TokenKind};
+use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range, TokenKind};
 
 /// A definition that stands in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DefinitionForm {
     /// The whole form.
-    pub span: Span,
+    pub span: Range,
     /// How it would be named: `(defmethod area :around (square))`.
     pub label: String,
     /// The package that is current there.
@@ -213,7 +213,7 @@ impl Source<'_> {
     }
 
     fn plain_text(&self, id: FormId) -> String {
-        let text = self.text.get(self.lisp.span(Datum::Form(id)).range()).unwrap_or_default();
+        let text = self.text.get(self.lisp.span(Datum::Form(id)).indices()).unwrap_or_default();
         String::from_utf8_lossy(text).split_whitespace().collect::<Vec<_>>().join(" ").to_uppercase()
     }
 
@@ -239,7 +239,7 @@ impl Source<'_> {
         match token.kind {
             TokenKind::Symbol => Some(token.symbol(self.text).name.into_owned()),
             TokenKind::String => {
-                let raw = self.text.get(token.span.range())?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+                let raw = self.text.get(token.span.indices())?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
                 Some(String::from_utf8_lossy(raw).into_owned())
             }
             _ => None,
@@ -284,7 +284,7 @@ pub enum Operation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
     /// In bytes of the old text; empty where something is put in.
-    pub span: Span,
+    pub span: Range,
     /// What is put there.
     pub text: String,
 }
@@ -319,11 +319,11 @@ pub fn edit(
         }
         Operation::InsertBefore => {
             let at = start_with_comment(text, span.start);
-            Edit { span: Span { start: at, end: at }, text: format!("{form}{blank}") }
+            Edit { span: Range::new(at, at), text: format!("{form}{blank}") }
         }
         Operation::InsertAfter => {
             let at = end_of_line(text, span.end);
-            Edit { span: Span { start: at, end: at }, text: format!("{blank}{form}") }
+            Edit { span: Range::new(at, at), text: format!("{blank}{form}") }
         }
         Operation::Delete => Edit { span: deleted(text, span), text: String::new() },
     };
@@ -342,9 +342,9 @@ pub fn apply(text: &[u8], edit: &Edit) -> Vec<u8> {
 fn check_one_form(form: &str) -> Result<(), String> {
     let text = form.as_bytes();
     let structure = super::structure::check_structure(text, Dialect::CommonLisp);
-    let lines = super::lines::Lines::new(text);
+    let lines = super::lines::LineIndex::new(text);
     if let Some(problem) = structure.problem {
-        let (line, column) = lines.position(text, problem.start);
+        let super::lines::LineColumn { line, column } = lines.position(text, problem.start);
         return Err(format!(
             "The text is not one form: its structure is broken at line {line}, column {column}. check-structure tells more."
         ));
@@ -405,7 +405,7 @@ fn end_of_line(text: &[u8], end: u32) -> u32 {
 }
 
 /// What goes when the form in `span` does: with its line, if nothing else stands there, and one empty line.
-fn deleted(text: &[u8], span: Span) -> Span {
+fn deleted(text: &[u8], span: Range) -> Range {
     let (start, end) = (span.start as usize, span.end as usize);
     let line = memchr::memrchr(b'\n', &text[..start]).map_or(0, |newline| newline + 1);
     let rest = &text[end..];
@@ -425,7 +425,7 @@ fn deleted(text: &[u8], span: Span) -> Span {
             end += 2;
         }
     }
-    Span { start: line as u32, end: end as u32 }
+    Range::new(line as u32, end as u32)
 }
 
 /// All forms but the one that is edited must read as before.
@@ -437,7 +437,10 @@ fn check_rest(
 ) -> Result<(), String> {
     let forms = |text: &[u8]| -> Vec<Vec<u8>> {
         let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
-        lisp.toplevel().iter().map(|form| text.get(form.span.range()).unwrap_or_default().to_vec()).collect()
+        lisp.toplevel()
+            .iter()
+            .map(|form| text.get(form.span.indices()).unwrap_or_default().to_vec())
+            .collect()
     };
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let place = lisp.toplevel().iter().position(|form| form.span.end >= definition.span.end);

@@ -1,4 +1,4 @@
-//! The structural reader: Lisp text to forms and tokens with byte spans.
+//! The structural reader: Lisp text to forms and tokens with their ranges in bytes.
 //!
 //! It reads as `cl:read` would under the standard readtable, but interns nothing, evaluates nothing
 //! and accepts any bytes. [`LispText::read`] gives
@@ -20,7 +20,7 @@
 //! let greet = &file.toplevel()[1];
 //! assert_eq!(greet.package.as_deref(), Some("APP"));
 //! let print = file.numbered(greet, 2).unwrap();
-//! assert_eq!(&text[print.span.range()], b"(print (list 'hello x))");
+//! assert_eq!(&text[print.span.indices()], b"(print (list 'hello x))");
 //! assert!(file.head(print).unwrap().is_named(text, "PRINT"));
 //! ```
 
@@ -28,6 +28,7 @@ pub mod asd;
 pub mod edit;
 mod features;
 pub mod lines;
+mod range;
 mod reader;
 pub mod structure;
 mod syntax;
@@ -37,7 +38,8 @@ mod text;
 mod token;
 
 pub use features::Features;
+pub use range::Range;
 pub use syntax::Dialect;
-pub use text::{Datum, Form, FormId, FormKind, LispText, Span, TopLevelForm};
+pub use text::{Datum, Form, FormId, FormKind, LispText, TopLevelForm};
 pub use token::upcase;
 pub use token::{Marker, SymbolName, Token, TokenKind};

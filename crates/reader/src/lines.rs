@@ -1,45 +1,88 @@
-//! Lines and columns of a text, from byte offsets.
+//! The conversion of offsets in a text to lines and columns, and back.
 //!
-//! Lines and columns count from 1. A column counts characters, not bytes; in a text that is not
-//! UTF-8 every byte that does not decode counts as one character.
+//! Offsets count bytes from 0, lines and columns count from 1. A column counts characters, unless another
+//! [`PositionEncoding`] is asked for; in a text that is not UTF-8 every byte that does not decode counts as one unit.
 
 use std::borrow::Cow;
 
-/// The starts of a text's lines.
+/// What a column counts: what the Language Server Protocol calls a position encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PositionEncoding {
+    /// Bytes of UTF-8.
+    Utf8,
+    /// Code units of UTF-16, as editors count by default.
+    Utf16,
+    /// Characters, as people count.
+    Characters,
+}
+
+/// A line and a column, both from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LineColumn {
+    /// The line.
+    pub line: u32,
+    /// The column.
+    pub column: u32,
+}
+
+/// Converts offsets of one text. It has the starts of the text's lines, not the text: pass the same bytes again where
+/// they are asked for.
 #[derive(Debug, Clone)]
-pub struct Lines {
+pub struct LineIndex {
     starts: Vec<u32>,
 }
 
-impl Lines {
+impl LineIndex {
     /// Finds the lines of `text`. A line ends after its line feed.
     pub fn new(text: &[u8]) -> Self {
         let mut starts = vec![0];
         starts.extend(memchr::memchr_iter(b'\n', text).map(|at| at as u32 + 1));
-        Lines { starts }
+        LineIndex { starts }
     }
 
-    /// The line, from 1, on which the byte at `offset` stands.
+    /// The lines of a text of which only the offsets of its line feeds are known, in order.
+    pub fn of_newlines(newlines: &[u32]) -> Self {
+        LineIndex {
+            starts: std::iter::once(0).chain(newlines.iter().map(|at| at.saturating_add(1))).collect(),
+        }
+    }
+
+    /// The line on which the byte at `offset` stands.
     pub fn line(&self, offset: u32) -> u32 {
         self.starts.partition_point(|&start| start <= offset) as u32
     }
 
-    /// The line, from 1, and the column in characters, from 1, of the byte at `offset`.
-    pub fn position(&self, text: &[u8], offset: u32) -> (u32, u32) {
+    /// The line of the byte at `offset`, and its column in characters.
+    pub fn position(&self, text: &[u8], offset: u32) -> LineColumn {
+        self.position_in(text, offset, PositionEncoding::Characters)
+    }
+
+    /// The line of the byte at `offset`, and its column in units of `encoding`.
+    pub fn position_in(&self, text: &[u8], offset: u32, encoding: PositionEncoding) -> LineColumn {
         let line = self.line(offset);
         let start = self.start(line) as usize;
         let end = (offset as usize).min(text.len());
         let before = text.get(start..end).unwrap_or_default();
-        (line, characters(before) as u32 + 1)
+        LineColumn { line, column: encoding.count(before) as u32 + 1 }
     }
 
-    /// The byte at which `line` (from 1) starts. A line past the end starts where the last one does.
+    /// The byte at `position`, whose column is in units of `encoding`; past the line's end, the byte there. None past
+    /// the last line.
+    pub fn offset(&self, text: &[u8], position: LineColumn, encoding: PositionEncoding) -> Option<u32> {
+        if position.line == 0 || position.line as usize > self.starts.len() {
+            return None;
+        }
+        let skipped = encoding.skip(self.bytes(text, position.line), position.column.max(1) as usize - 1);
+        Some(self.start(position.line) + skipped as u32)
+    }
+
+    /// The byte at which `line` starts. A line past the end starts where the last one does.
     pub fn start(&self, line: u32) -> u32 {
         let index = (line.max(1) as usize - 1).min(self.starts.len() - 1);
         self.starts[index]
     }
 
-    /// The bytes of `line` (from 1), without its line ending; empty past the end.
+    /// The bytes of `line`, without its line ending; empty past the end.
     pub fn bytes<'a>(&self, text: &'a [u8], line: u32) -> &'a [u8] {
         let Some(&start) = (line as usize).checked_sub(1).and_then(|index| self.starts.get(index)) else {
             return &[];
@@ -55,6 +98,66 @@ impl Lines {
     /// How many lines there are; an empty text has one.
     pub fn count(&self) -> usize {
         self.starts.len()
+    }
+}
+
+impl PositionEncoding {
+    /// How many units `bytes` holds.
+    fn count(self, bytes: &[u8]) -> usize {
+        match self {
+            PositionEncoding::Utf8 => bytes.len(),
+            _ if bytes.is_ascii() => bytes.len(),
+            PositionEncoding::Characters => characters(bytes),
+            PositionEncoding::Utf16 => bytes
+                .utf8_chunks()
+                .map(|chunk| chunk.valid().encode_utf16().count() + chunk.invalid().len())
+                .sum(),
+        }
+    }
+
+    /// How many bytes the first `units` units of `bytes` take; one that ends inside of a character takes the whole.
+    fn skip(self, bytes: &[u8], units: usize) -> usize {
+        let width = |char: char| match self {
+            PositionEncoding::Utf8 => char.len_utf8(),
+            PositionEncoding::Utf16 => char.len_utf16(),
+            PositionEncoding::Characters => 1,
+        };
+        let (mut at, mut seen) = (0, 0);
+        for chunk in bytes.utf8_chunks() {
+            let valid = chunk.valid().chars().map(|char| (char.len_utf8(), width(char)));
+            for (bytes, units_of) in valid.chain(chunk.invalid().iter().map(|_| (1, 1))) {
+                if seen >= units {
+                    return at;
+                }
+                (at, seen) = (at + bytes, seen + units_of);
+            }
+        }
+        at
+    }
+}
+
+/// The columns, in characters, of offsets that ascend: each byte is looked at once, however long a line is.
+#[derive(Debug)]
+pub(crate) struct AscendingColumns<'a> {
+    text: &'a [u8],
+    at: usize,
+    column: usize,
+}
+
+impl<'a> AscendingColumns<'a> {
+    pub(crate) fn new(text: &'a [u8]) -> Self {
+        Self { text, at: 0, column: 1 }
+    }
+
+    /// The column of the byte at `offset`, which is not before the last one that was asked for.
+    pub(crate) fn of(&mut self, offset: u32) -> usize {
+        let between = self.text.get(self.at..offset as usize).unwrap_or_default();
+        self.column = match memchr::memrchr(b'\n', between) {
+            Some(line) => 1 + characters(&between[line + 1..]),
+            None => self.column + characters(between),
+        };
+        self.at = offset as usize;
+        self.column
     }
 }
 
@@ -85,22 +188,58 @@ mod tests {
     #[test]
     fn lines_and_columns_count_characters_from_one() {
         let text = "a\nhé é!\r\n\nend".as_bytes();
-        let lines = Lines::new(text);
+        let lines = LineIndex::new(text);
         assert_eq!(lines.count(), 4);
-        assert_eq!(lines.position(text, 0), (1, 1));
+        let position = |offset| {
+            let LineColumn { line, column } = lines.position(text, offset);
+            (line, column)
+        };
+        assert_eq!(position(0), (1, 1));
         let bang = text.iter().position(|&byte| byte == b'!').unwrap() as u32;
-        assert_eq!(lines.position(text, bang), (2, 5));
+        assert_eq!(position(bang), (2, 5));
         assert_eq!(lines.bytes(text, 2), "hé é!".as_bytes());
         assert_eq!(lines.bytes(text, 3), b"");
         assert_eq!(lines.bytes(text, 4), b"end");
         assert_eq!(lines.bytes(text, 5), b"");
-        assert_eq!(lines.position(text, 1000), (4, 4));
+        assert_eq!(position(1000), (4, 4));
     }
 
     #[test]
     fn a_byte_that_is_not_utf8_is_one_character() {
         let text = b"caf\xe9 x";
         assert_eq!(decode(text), "café x");
-        assert_eq!(Lines::new(text).position(text, 5), (1, 6));
+        assert_eq!(LineIndex::new(text).position(text, 5), LineColumn { line: 1, column: 6 });
+    }
+
+    #[test]
+    fn columns_count_what_the_encoding_says_and_lead_back() {
+        let text = "x\n(é 𝒳 y)\n".as_bytes();
+        let lines = LineIndex::new(text);
+        let y = text.iter().position(|&byte| byte == b'y').unwrap() as u32;
+        for (encoding, column) in
+            [(PositionEncoding::Utf8, 10), (PositionEncoding::Utf16, 7), (PositionEncoding::Characters, 6)]
+        {
+            let position = lines.position_in(text, y, encoding);
+            assert_eq!(position, LineColumn { line: 2, column }, "{encoding:?}");
+            assert_eq!(lines.offset(text, position, encoding), Some(y), "{encoding:?}");
+            let past = LineColumn { line: 2, column: 99 };
+            assert_eq!(lines.offset(text, past, encoding), Some(text.len() as u32 - 1));
+            assert_eq!(lines.offset(text, LineColumn { line: 4, column: 1 }, encoding), None);
+        }
+        assert_eq!(LineIndex::of_newlines(&[1, 12]).line(y), 2);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_start_of_a_character_is_found_again(text in "[a\n\r é𝒳]{0,40}") {
+            let (bytes, lines) = (text.as_bytes(), LineIndex::new(text.as_bytes()));
+            for (at, char) in text.char_indices().filter(|(_, char)| !matches!(char, '\n' | '\r')) {
+                for encoding in [PositionEncoding::Utf8, PositionEncoding::Utf16, PositionEncoding::Characters] {
+                    let position = lines.position_in(bytes, at as u32, encoding);
+                    let back = lines.offset(bytes, position, encoding);
+                    proptest::prop_assert_eq!(back, Some(at as u32), "{} {:?}", char, encoding);
+                }
+            }
+        }
     }
 }

@@ -2,8 +2,9 @@
 
 mod lexer;
 
+use super::Range;
 use super::features::outcome;
-use super::text::{Datum, Form, FormId, FormKind, LispText, NONE, Span, TopLevelForm};
+use super::text::{Datum, Form, FormId, FormKind, LispText, NONE, TopLevelForm};
 use super::{Dialect, Features, Marker, Token, TokenKind};
 use std::sync::Arc;
 
@@ -135,7 +136,7 @@ impl<'a> Reader<'a> {
         let tokens = self.text.tokens.len() as u32;
         self.text.forms.push(Form {
             kind,
-            span: Span { start, end: start },
+            span: Range { start, end: start },
             parent: self.enclosing(),
             active: self.skipping == 0 && self.testing == 0,
             elements: 0,
@@ -292,7 +293,7 @@ impl<'a> Reader<'a> {
 
     /// Whether a token is `cl:quote`.
     fn is_quote(&self, token: &Token) -> bool {
-        let raw = self.bytes.get(token.span.range()).unwrap_or_default();
+        let raw = self.bytes.get(token.span.indices()).unwrap_or_default();
         let Some(tail) = raw.len().checked_sub(5).map(|at| &raw[at..]) else { return false };
         if !tail.eq_ignore_ascii_case(b"quote") || token.kind != TokenKind::Symbol {
             return false;

@@ -1,6 +1,6 @@
 //! Where the parentheses of a Lisp text went wrong, judged by indentation.
 
-use super::lines::characters;
+use super::lines::AscendingColumns;
 use super::{Dialect, Features, LispText, Token, TokenKind};
 
 /// What is wrong with a text's structure.
@@ -57,7 +57,7 @@ pub fn check_structure(text: &[u8], dialect: Dialect) -> Structure {
     if let Some(problem) = unclosed_token(text, &lisp) {
         return Structure { balanced: false, open: 0, problem: Some(problem) };
     }
-    let mut columns = Columns { text, at: 0, column: 1 };
+    let mut columns = AscendingColumns::new(text);
     let mut open: Vec<Open> = Vec::new();
     let mut first: Option<Problem> = None;
     let mut contradiction: Option<Problem> = None;
@@ -89,9 +89,9 @@ pub fn check_structure(text: &[u8], dialect: Dialect) -> Structure {
                 end = token.span.end;
             }
             at = token.span.end as usize;
-            if text[token.span.range()].contains(&b'\n') {
+            if text[token.span.indices()].contains(&b'\n') {
                 // What follows a string or comment of several lines on its last line has no indentation of its own.
-                line_start = token.kind == TokenKind::Comment && text[token.span.range()].ends_with(b"\n");
+                line_start = token.kind == TokenKind::Comment && text[token.span.indices()].ends_with(b"\n");
             }
             continue;
         }
@@ -137,25 +137,6 @@ pub fn check_structure(text: &[u8], dialect: Dialect) -> Structure {
         (false, _) => first.or_else(unclosed),
     };
     Structure { balanced: balanced && problem.is_none(), open: open.len(), problem }
-}
-
-/// Columns, from 1 and in characters, of offsets that ascend.
-struct Columns<'a> {
-    text: &'a [u8],
-    at: usize,
-    column: usize,
-}
-
-impl Columns<'_> {
-    fn of(&mut self, offset: u32) -> usize {
-        let between = self.text.get(self.at..offset as usize).unwrap_or_default();
-        self.column = match memchr::memrchr(b'\n', between) {
-            Some(line) => 1 + characters(&between[line + 1..]),
-            None => self.column + characters(between),
-        };
-        self.at = offset as usize;
-        self.column
-    }
 }
 
 /// Compares the indentation of a line of code, which begins at `offset`, with the lists that are open there.
@@ -228,13 +209,13 @@ fn unclosed_token(text: &[u8], lisp: &LispText) -> Option<Problem> {
 }
 
 fn definition_inside(text: &[u8], token: &Token) -> Option<u32> {
-    let inside = text.get(token.span.range())?;
+    let inside = text.get(token.span.indices())?;
     let at = memchr::memmem::find_iter(inside, b"\n(").find(|&at| is_definition(inside, at as u32 + 1))?;
     Some(token.span.start + at as u32 + 1)
 }
 
 fn unclosed_kind(text: &[u8], token: &Token) -> Option<ProblemKind> {
-    let raw = text.get(token.span.range())?;
+    let raw = text.get(token.span.indices())?;
     match token.kind {
         TokenKind::String => {
             let body = raw.get(raw.iter().position(|&byte| byte == b'"')? + 1..)?;

@@ -19,7 +19,7 @@ fn numbered(text: &str) -> Vec<Vec<&str>> {
                 .map(|number| {
                     let form = file.numbered(toplevel, number).unwrap();
                     assert_eq!(form.number(), Some(number));
-                    &text[form.span.range()]
+                    &text[form.span.indices()]
                 })
                 .collect()
         })
@@ -126,7 +126,7 @@ fn features_decide_what_is_read() {
     check_numbers("#+nope\n(a)\n(b)", &[&["(b)"]]);
     let file = read("(f #+nope (a b))");
     let inactive: Vec<_> = file.forms().iter().filter(|form| !form.active).map(|form| form.span).collect();
-    assert_eq!(inactive, [Span { start: 10, end: 15 }]);
+    assert_eq!(inactive, [Range::new(10, 15)]);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_missing_parenthesis_does_not_hide_the_rest() {
     let text = "(defun a ()\n  (b)\n\n(defun c ()\n  (d))\n\n#+nope\n(defun e ())\n(defun f ())\n";
     let file = read(text);
     let shown: Vec<_> =
-        file.toplevel().iter().map(|form| (&text[form.span.range()], form.unterminated)).collect();
+        file.toplevel().iter().map(|form| (&text[form.span.indices()], form.unterminated)).collect();
     assert_eq!(
         shown,
         [("(defun a ()\n  (b)\n\n", true), ("(defun c ()\n  (d))", false), ("(defun f ())", false),]
@@ -225,7 +225,7 @@ fn a_byte_order_mark_is_a_symbol_as_in_sbcl() {
 fn a_top_level_form_is_found_from_the_offset_before_it() {
     let text = "(a)\n\n;; about b\n(b)";
     let file = read(text);
-    let at = |offset| file.toplevel_from(offset).map(|form| &text[form.span.range()]);
+    let at = |offset| file.toplevel_from(offset).map(|form| &text[form.span.indices()]);
     assert_eq!(
         [at(0), at(2), at(3), at(text.len() as u32 - 1), at(100)],
         [Some("(a)"), Some("(a)"), Some("(b)"), Some("(b)"), None]
@@ -236,7 +236,7 @@ fn a_top_level_form_is_found_from_the_offset_before_it() {
 fn check_tokens(dialect: Dialect, text: &str, expect: &[&str]) {
     let file = LispText::read(text.as_bytes(), dialect, &Features::default());
     let active = file.tokens().iter().filter(|token| token.active && token.kind != TokenKind::Comment);
-    let shown: Vec<_> = active.map(|token| &text[token.span.range()]).collect();
+    let shown: Vec<_> = active.map(|token| &text[token.span.indices()]).collect();
     assert_eq!(shown, expect);
     assert!(file.balanced(), "{text}");
 }

@@ -1,31 +1,9 @@
 //! What the structural reader makes of a text.
 
 use super::reader::Reader;
-use super::{Dialect, Features, Token, TokenKind};
+use super::{Dialect, Features, Range, Token, TokenKind};
 use std::num::NonZeroU32;
-use std::ops::Range;
 use std::sync::Arc;
-
-/// A range of bytes, `start` included, `end` not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Span {
-    /// The first byte.
-    pub start: u32,
-    /// The byte after the last.
-    pub end: u32,
-}
-
-impl Span {
-    /// For slicing the text.
-    pub fn range(self) -> Range<usize> {
-        self.start as usize..self.end as usize
-    }
-
-    /// Whether `offset` lies inside.
-    pub fn contains(self, offset: u32) -> bool {
-        (self.start..self.end).contains(&offset)
-    }
-}
 
 /// The place of a form in its [`LispText`], in the order in which forms start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,7 +50,7 @@ pub struct Form {
     /// What it is.
     pub kind: FormKind,
     /// Its text, from the parenthesis or macro character to its end.
-    pub span: Span,
+    pub span: Range,
     /// The form around it; `None` at top level.
     pub parent: Option<FormId>,
     /// False within what `#+`, `#-`, `#;` or `#_` leaves out, and for feature expressions themselves.
@@ -100,7 +78,7 @@ impl Form {
     }
 
     /// The indices of all tokens inside, those of inner forms and comments included.
-    pub fn tokens(&self) -> Range<usize> {
+    pub fn tokens(&self) -> std::ops::Range<usize> {
         self.tokens.0 as usize..self.tokens.1 as usize
     }
 }
@@ -109,7 +87,7 @@ impl Form {
 #[derive(Debug, Clone)]
 pub struct TopLevelForm {
     /// Its text, from its first character, whatever stands in front left out.
-    pub span: Span,
+    pub span: Range,
     /// The form, unless the datum is an atom.
     pub form: Option<FormId>,
     /// The package that `in-package` (`ns` in Clojure) made current here; `None` before the first.
@@ -128,7 +106,7 @@ pub struct TopLevelForm {
 
 impl TopLevelForm {
     /// The indices of all its tokens, comments included.
-    pub fn tokens(&self) -> Range<usize> {
+    pub fn tokens(&self) -> std::ops::Range<usize> {
         self.tokens.0 as usize..self.tokens.1 as usize
     }
 }
@@ -258,12 +236,12 @@ impl LispText {
     }
 
     /// The span of a datum.
-    pub fn span(&self, datum: Datum) -> Span {
+    pub fn span(&self, datum: Datum) -> Range {
         match datum {
             Datum::Token(index) => self.tokens.get(index).map(|token| token.span),
             Datum::Form(id) => self.form(id).map(|form| form.span),
         }
-        .unwrap_or(Span { start: 0, end: 0 })
+        .unwrap_or(Range::new(0, 0))
     }
 
     /// The token at `offset`, if one stands there.

@@ -1,6 +1,6 @@
 //! Tokens: what stands between parentheses.
 
-use super::{Dialect, FormId, Span};
+use super::{Dialect, FormId, Range};
 use crate::lines::decode;
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ pub struct Token {
     /// What it is.
     pub kind: TokenKind,
     /// All of it, package prefix included.
-    pub span: Span,
+    pub span: Range,
     /// For a symbol, the byte at which its own name starts, after the package prefix.
     pub name_start: u32,
     /// For a symbol, what stands in front of the name.
@@ -87,8 +87,8 @@ impl Token {
     }
 
     /// The span of the symbol's own name, without the package prefix.
-    pub fn name_span(&self) -> Span {
-        Span { start: self.name_start, end: self.span.end }
+    pub fn name_span(&self) -> Range {
+        Range::new(self.name_start, self.span.end)
     }
 }
 

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use steelbank_reader::lines::Lines;
+use steelbank_reader::lines::LineIndex;
 
 /// So many bytes are kept.
 const KEPT: usize = 32 << 20;
@@ -17,7 +17,7 @@ const KEPT: usize = 32 << 20;
 #[derive(Debug)]
 pub(crate) struct Text {
     pub(crate) bytes: Vec<u8>,
-    pub(crate) lines: Lines,
+    pub(crate) lines: LineIndex,
 }
 
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl TextCache {
         if !same {
             return None;
         }
-        let text = Arc::new(Text { lines: Lines::new(&read.text), bytes: read.text });
+        let text = Arc::new(Text { lines: LineIndex::new(&read.text), bytes: read.text });
         if !file.recent {
             self.keep(file, &text);
         }

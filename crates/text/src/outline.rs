@@ -3,8 +3,8 @@
 use crate::definitions::lisp::definitions;
 use crate::kind::Kind;
 use crate::scan::lisp::read;
-use steelbank_reader::lines::{Lines, decode};
-use steelbank_reader::{Dialect, LispText};
+use steelbank_reader::lines::{LineColumn, LineIndex, decode};
+use steelbank_reader::{Dialect, LispText, Range};
 
 /// One definition of a Common Lisp text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct LispDefinition {
     /// The operator that defines, upcased and without package prefix.
     pub operator: String,
     /// Line and column of the name, from 1, the column in characters.
-    pub place: (u32, u32),
+    pub place: LineColumn,
     /// The first line of the whole form.
     pub start: u32,
     /// The last line of the whole form.
@@ -38,7 +38,7 @@ pub struct LispDefinition {
 /// All definitions of a Common Lisp text, in order; what `#+` or `#-` leaves out is left out.
 pub fn lisp_definitions(bytes: &[u8]) -> Vec<LispDefinition> {
     let text = read(bytes, Dialect::CommonLisp);
-    let lines = Lines::new(bytes);
+    let lines = LineIndex::new(bytes);
     let found = definitions(&text, bytes).into_iter().filter(|definition| definition.active).filter_map(
         |definition| {
             let form = text.toplevel().iter().position(|top| top.span.contains(definition.form.start))?;
@@ -48,7 +48,7 @@ pub fn lisp_definitions(bytes: &[u8]) -> Vec<LispDefinition> {
                 .find(|form| form.span == definition.form)
                 .and_then(|form| text.head(form))
                 .map(|head| head.symbol(bytes).name.into_owned());
-            let (name, prefix) = name(&text, bytes, definition.name.start, definition.name.range());
+            let (name, prefix) = name(&text, bytes, definition.name);
             let start = lines.line(definition.form.start);
             let before = decode(bytes.get(definition.form.start as usize..definition.name.start as usize)?);
             Some(LispDefinition {
@@ -70,19 +70,14 @@ pub fn lisp_definitions(bytes: &[u8]) -> Vec<LispDefinition> {
     found.collect()
 }
 
-/// The name at `start` as the reader makes it, and its package prefix.
-fn name(
-    text: &LispText,
-    bytes: &[u8],
-    start: u32,
-    range: std::ops::Range<usize>,
-) -> (String, Option<String>) {
-    match text.tokens().iter().find(|token| token.span.contains(start)) {
+/// The name at `range` as the reader makes it, and its package prefix.
+fn name(text: &LispText, bytes: &[u8], range: Range) -> (String, Option<String>) {
+    match text.tokens().iter().find(|token| token.span.contains(range.start)) {
         Some(token) if token.kind == steelbank_reader::TokenKind::Symbol => {
             let symbol = token.symbol(bytes);
             (symbol.name.into_owned(), symbol.package.map(|package| package.into_owned()))
         }
-        _ => (decode(bytes.get(range).unwrap_or_default()).into_owned(), None),
+        _ => (decode(bytes.get(range.indices()).unwrap_or_default()).into_owned(), None),
     }
 }
 
@@ -96,7 +91,15 @@ mod tests {
         let found = lisp_definitions(text.as_bytes());
         let shown: Vec<_> = found
             .iter()
-            .map(|each| (each.kind.name(), each.name.as_str(), each.setf, each.place, (each.start, each.end)))
+            .map(|each| {
+                (
+                    each.kind.name(),
+                    each.name.as_str(),
+                    each.setf,
+                    (each.place.line, each.place.column),
+                    (each.start, each.end),
+                )
+            })
             .collect();
         assert_eq!(
             shown,

@@ -76,7 +76,7 @@ impl Pattern {
         let bytes = self.text.as_bytes();
         let read = scan_lisp::read(bytes, language.dialect()?);
         let [token] = read.tokens() else { return None };
-        let whole = token.span.range() == (0..bytes.len()) && read.toplevel().len() == 1;
+        let whole = token.span.indices() == (0..bytes.len()) && read.toplevel().len() == 1;
         if !whole
             || token.kind != TokenKind::Symbol
             || token.form.is_some()

@@ -20,8 +20,7 @@ use crate::store::segment::Segment;
 use crate::store::snapshot::{GONE, Snapshot};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use steelbank_reader::Span;
-use steelbank_reader::lines::{characters, decode};
+use steelbank_reader::lines::{LineColumn, characters, decode};
 
 /// A question.
 #[derive(Debug, Clone)]
@@ -86,11 +85,11 @@ pub struct Located {
     /// The name as it is written there.
     pub symbol: String,
     /// Line and column, from 1, of the name.
-    pub name: (u32, u32),
+    pub name: LineColumn,
     /// Line and column of the first character of the whole definition.
-    pub start: (u32, u32),
+    pub start: LineColumn,
     /// Line and column after the last.
-    pub end: (u32, u32),
+    pub end: LineColumn,
     /// The line of the name.
     pub preview: String,
     /// Whether it is only a declaration.
@@ -369,7 +368,7 @@ impl Searcher<'_> {
             };
             let plain = entry.language == Language::TEXT;
             for (offset, role) in hits {
-                let (line, column) = text.lines.position(&text.bytes, offset);
+                let LineColumn { line, column } = text.lines.position(&text.bytes, offset);
                 found.push(Found {
                     path: entry.path.clone(),
                     line,
@@ -423,9 +422,8 @@ impl Searcher<'_> {
     fn locate(&mut self, file: usize, definition: &Definition) -> Result<Option<Located>, Retry> {
         let Some(text) = self.text(file)? else { return Ok(None) };
         let at = |offset| text.lines.position(&text.bytes, offset);
-        let Span { start, end } = definition.name;
-        let name = at(start);
-        let symbol = decode(text.bytes.get(start as usize..end as usize).unwrap_or_default()).into_owned();
+        let name = at(definition.name.start);
+        let symbol = decode(text.bytes.get(definition.name.indices()).unwrap_or_default()).into_owned();
         Ok(Some(Located {
             path: self.file(file).path.clone(),
             kind: definition.kind,
@@ -433,7 +431,7 @@ impl Searcher<'_> {
             name,
             start: at(definition.form.start),
             end: at(definition.form.end),
-            preview: preview(text.lines.bytes(&text.bytes, name.0), name.1),
+            preview: preview(text.lines.bytes(&text.bytes, name.line), name.column),
             declaration: definition.declaration,
         }))
     }

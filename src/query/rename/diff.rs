@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use steelbank_reader::lines::{Lines, decode};
+use steelbank_reader::lines::{LineIndex, decode};
 
 use super::plan::Edit;
 
@@ -52,7 +52,7 @@ pub(crate) fn edited(
 
 /// The `edits` of the file `path`, which holds `old`, as hunks.
 pub(crate) fn hunks(path: &str, old: &[u8], edits: &[Edit]) -> Vec<Hunk> {
-    let lines = Lines::new(old);
+    let lines = LineIndex::new(old);
     let count = lines.count() as u32 - u32::from(old.ends_with(b"\n") || old.is_empty());
     let last_line = |edit: &Edit| lines.line(edit.end.max(edit.start + 1) as u32 - 1);
     let mut groups: Vec<&[Edit]> = Vec::new();
@@ -116,7 +116,13 @@ pub(crate) fn hunks(path: &str, old: &[u8], edits: &[Edit]) -> Vec<Hunk> {
 }
 
 /// The lines from `first` to `last` as they are, and with the edits.
-fn changed(old: &[u8], lines: &Lines, edits: &[Edit], first: u32, last: u32) -> (Vec<String>, Vec<String>) {
+fn changed(
+    old: &[u8],
+    lines: &LineIndex,
+    edits: &[Edit],
+    first: u32,
+    last: u32,
+) -> (Vec<String>, Vec<String>) {
     let start = lines.start(first) as usize;
     let end = if last as usize >= lines.count() { old.len() } else { lines.start(last + 1) as usize };
     let before = old.get(start..end).unwrap_or_default();
@@ -140,9 +146,9 @@ mod tests {
     use super::*;
 
     fn edits(text: &str, old: &str, new: &str) -> Vec<Edit> {
-        let lines = Lines::new(text.as_bytes());
+        let lines = LineIndex::new(text.as_bytes());
         let found = text.match_indices(old).map(|(start, _)| {
-            let (line, column) = lines.position(text.as_bytes(), start as u32);
+            let LineColumn { line, column } = lines.position(text.as_bytes(), start as u32);
             Edit { start, end: start + old.len(), line, column, old: old.to_owned(), new: new.to_owned() }
         });
         found.collect()

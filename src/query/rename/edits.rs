@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use steelbank_reader::lines::Lines;
+use steelbank_reader::lines::{LineColumn, LineIndex};
 use steelbank_reader::{Dialect, Features, LispText, upcase};
 
 use super::parts;
@@ -23,9 +23,9 @@ pub(super) struct TextPlace {
 }
 
 impl TextPlace {
-    fn doubt(&self, project: &Project, lines: &Lines, reason: &str) -> Doubt {
+    fn doubt(&self, project: &Project, lines: &LineIndex, reason: &str) -> Doubt {
         let bytes = self.file.text.as_bytes();
-        let (line, column) = lines.position(bytes, self.token.name_start);
+        let LineColumn { line, column } = lines.position(bytes, self.token.name_start);
         let context = String::from_utf8_lossy(lines.bytes(bytes, line)).trim().to_owned();
         Doubt { path: project.shown(&self.file.path), line, column, context, reason: reason.to_owned() }
     }
@@ -33,13 +33,13 @@ impl TextPlace {
 
 /// Each of `places`, those of a file one after the other, as a doubt for `reason`.
 pub(super) fn doubts(project: &Project, places: &[TextPlace], reason: &str) -> Vec<Doubt> {
-    let mut of: Option<(&Path, Lines)> = None;
+    let mut of: Option<(&Path, LineIndex)> = None;
     let mut found = Vec::with_capacity(places.len());
     for place in places {
         let path = place.file.path.as_path();
         let lines = match of.take() {
             Some((known, lines)) if known == path => lines,
-            _ => Lines::new(place.file.text.as_bytes()),
+            _ => LineIndex::new(place.file.text.as_bytes()),
         };
         found.push(place.doubt(project, &lines, reason));
         of = Some((path, lines));
@@ -53,7 +53,7 @@ struct Opened {
     bytes: Vec<u8>,
     /// Whether that is the text in which the places were found, byte for byte.
     is_same: bool,
-    lines: Lines,
+    lines: LineIndex,
     hash: u64,
     read: OnceCell<LispText>,
 }
@@ -63,7 +63,7 @@ impl Opened {
         let path = place.file.path.clone();
         let bytes = project.read(&path).ok()?;
         let is_same = std::str::from_utf8(&bytes).is_ok() && place.file.text.as_bytes() == bytes;
-        let (lines, hash) = (Lines::new(&bytes), fnv_1a(&bytes));
+        let (lines, hash) = (LineIndex::new(&bytes), fnv_1a(&bytes));
         Some(Self { path, bytes, is_same, lines, hash, read: OnceCell::new() })
     }
 
@@ -178,8 +178,9 @@ impl<'a> Editor<'a> {
                     format!("{open}{old} ({keyword} {}){close}", spelled(name, old.as_bytes()))
                 }
             };
-            let lines = Lines::new(&bytes);
-            let (line, column) = lines.position(&bytes, u32::try_from(start).unwrap_or(u32::MAX));
+            let lines = LineIndex::new(&bytes);
+            let LineColumn { line, column } =
+                lines.position(&bytes, u32::try_from(start).unwrap_or(u32::MAX));
             self.hashes.insert(path.clone(), fnv_1a(&bytes));
             self.files.entry(path.clone()).or_default().insert(Edit { start, end, line, column, old, new });
         }
@@ -208,11 +209,15 @@ impl<'a> Editor<'a> {
             // Offsets count bytes of the decoded text.
             if !opened.is_same {
                 let why = "the file is not UTF-8, or has just changed";
-                self.doubtful.push(place.doubt(self.project, &Lines::new(place.file.text.as_bytes()), why));
+                self.doubtful.push(place.doubt(
+                    self.project,
+                    &LineIndex::new(place.file.text.as_bytes()),
+                    why,
+                ));
                 continue;
             }
             let text: &str = &place.file.text;
-            let span = place.token.span.range();
+            let span = place.token.span.indices();
             let Some(written) = bytes.get(span.clone()) else { continue };
             let kind = match place.token.context {
                 Context::Package { .. } | Context::Lookup(_) if written.starts_with(b"\"") => Kind::Text,
@@ -222,7 +227,7 @@ impl<'a> Editor<'a> {
             let key = is_key_parameter(bytes, place.token.span.start, || opened.read())
                 .then(|| key_form(&bytes[..span.start]));
             let key = key.filter(|_| kind == Kind::Symbol && place.token.context == Context::Code);
-            let (line, column) = lines.position(bytes, place.token.span.start);
+            let LineColumn { line, column } = lines.position(bytes, place.token.span.start);
             match self.edit(written, kind, key) {
                 Some((from, to, new)) => {
                     self.hashes.insert(path.clone(), opened.hash);

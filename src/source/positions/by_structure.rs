@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use steelbank_reader::{Form, LispText, Span, TopLevelForm as TopLevelText};
+use steelbank_reader::{Form, LispText, Range, TopLevelForm as TopLevelText};
 
 use super::{Evidence, Expander, Placement, PositionedFile, Recorded, Sought, UseKind};
 
@@ -84,7 +84,7 @@ impl PositionedFile {
         let whole = form.map_or(top.span, |form| form.span);
         let token = |index: usize| text.tokens()[index].span;
         let free: Vec<usize> = inside.into_iter().filter(|index| !taken.contains(index)).collect();
-        let place = |span: Span| self.byte_place(span.start, span.end);
+        let place = |span: Range| self.byte_place(span.start, span.end);
         match (operator, &free[..]) {
             (Some(only), _) | (None, &[only]) if sure => Placement::new(place(token(only)), Evidence::Exact),
             (Some(first), _) | (None, &[first, ..]) => {

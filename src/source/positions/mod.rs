@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use steelbank_reader::lines::Lines;
+use steelbank_reader::lines::{LineColumn, LineIndex};
 use steelbank_reader::{Dialect, Features, LispText};
 
 use self::by_tap::Tapped;
@@ -202,7 +202,7 @@ pub enum SidecarState {
 pub struct PositionedFile {
     path: PathBuf,
     text: String,
-    lines: Lines,
+    lines: LineIndex,
     has_mark: bool,
     /// Whether bytes of the file are bytes of the text.
     decoded_as_is: bool,
@@ -261,7 +261,7 @@ impl PositionedFile {
         let text = decode_as(bytes, format);
         let decoded_as_is = matches!(text, Cow::Borrowed(_));
         let text = text.into_owned();
-        let lines = Lines::new(text.as_bytes());
+        let lines = LineIndex::new(text.as_bytes());
         let has_mark = text.starts_with('\u{feff}');
         let reading = match sidecar {
             Some(sidecar) => Reading::Tap(Box::new(Tapped::new(sidecar))),
@@ -419,9 +419,9 @@ impl PositionedFile {
 
     fn byte_place(&self, start: u32, end: u32) -> Place {
         let text = self.text.as_bytes();
-        let (line, column) = self.lines.position(text, start);
-        let (end_line, end_column) = self.lines.position(text, end);
-        self.columns(line, column, (line == end_line).then(|| end_column - column))
+        let LineColumn { line, column } = self.lines.position(text, start);
+        let last = self.lines.position(text, end);
+        self.columns(line, column, (line == last.line).then(|| last.column - column))
     }
 
     /// Editors show no byte order mark, so the first line's columns do not count it.

@@ -1,6 +1,7 @@
 //! The reader's tokens: symbols, numbers, strings, characters, comments, and what the macro character `#` starts.
 
-use super::super::text::{Datum, FormKind, Span};
+use super::super::Range;
+use super::super::text::{Datum, FormKind};
 use super::super::token::is_number;
 use super::super::{Dialect, Marker, Token, TokenKind};
 use super::{Frame, FrameKind, Reader};
@@ -8,7 +9,7 @@ use crate::lines::decode;
 
 impl Reader<'_> {
     fn push_token(&mut self, kind: TokenKind, start: usize, name_start: usize, marker: Marker) -> usize {
-        let span = Span { start: start as u32, end: self.at as u32 };
+        let span = Range::new(start as u32, self.at as u32);
         self.text.tokens.push(Token {
             kind,
             span,
@@ -330,7 +331,7 @@ impl Token {
         match self.kind {
             TokenKind::Symbol => Some(self.symbol(text).name.into_owned()),
             TokenKind::String => {
-                let raw = text.get(self.span.range())?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+                let raw = text.get(self.span.indices())?.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
                 Some(decode(raw).replace('\\', ""))
             }
             _ => None,

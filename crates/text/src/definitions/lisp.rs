@@ -1,7 +1,7 @@
 //! What a Lisp text defines, told by the operators that define.
 
 use crate::kind::Kind;
-use steelbank_reader::{Datum, Dialect, Form, FormId, FormKind, LispText, Marker, Span, Token, TokenKind};
+use steelbank_reader::{Datum, Dialect, Form, FormId, FormKind, LispText, Marker, Range, Token, TokenKind};
 
 /// One definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,9 +9,9 @@ pub(crate) struct Definition {
     /// What it defines.
     pub(crate) kind: Kind,
     /// The name, without its package prefix, as it stands in the text.
-    pub(crate) name: Span,
+    pub(crate) name: Range,
     /// The whole defining form.
-    pub(crate) form: Span,
+    pub(crate) form: Range,
     /// Whether it only announces a definition that stands elsewhere.
     pub(crate) declaration: bool,
     /// False for what `#+` or `#-` leaves out.
@@ -241,7 +241,7 @@ impl Finder<'_> {
         let Some(token) = self.name(datum) else { return };
         let mut name = token.name_span();
         if token.kind == TokenKind::String {
-            name = Span { start: token.span.start + 1, end: token.span.end.saturating_sub(1) };
+            name = Range::new(token.span.start + 1, token.span.end.saturating_sub(1));
         }
         if name.start >= name.end {
             return;
@@ -294,7 +294,7 @@ mod tests {
         let found: Vec<_> = definitions(&read, text.as_bytes())
             .iter()
             .filter(|definition| definition.active && !definition.declaration)
-            .map(|definition| (definition.kind.name(), &text[definition.name.range()]))
+            .map(|definition| (definition.kind.name(), &text[definition.name.indices()]))
             .collect();
         assert_eq!(found, expect);
     }

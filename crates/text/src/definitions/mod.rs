@@ -6,7 +6,7 @@ use crate::language::Language;
 use crate::scan::lisp as scan_lisp;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
-use steelbank_reader::Span;
+use steelbank_reader::Range;
 use streaming_iterator::StreamingIterator;
 use tree_sitter::{Node, ParseOptions, Parser, QueryCursor, QueryCursorOptions};
 
@@ -86,8 +86,8 @@ fn definition(text: &[u8], name: Node<'_>, node: Node<'_>, kind: Kind) -> Option
     }
     Some(Definition {
         kind,
-        name: Span { start: start as u32, end: name.end_byte() as u32 },
-        form: Span { start: node.start_byte() as u32, end: node.end_byte() as u32 },
+        name: Range::new(start as u32, name.end_byte() as u32),
+        form: Range::new(node.start_byte() as u32, node.end_byte() as u32),
         declaration,
         active: true,
     })
@@ -201,7 +201,7 @@ mod tests {
             .iter()
             .map(|definition| {
                 let declared = if definition.declaration { " declared" } else { "" };
-                format!("{} {}{declared}", definition.kind.name(), &text[definition.name.range()])
+                format!("{} {}{declared}", definition.kind.name(), &text[definition.name.indices()])
             })
             .collect();
         assert_eq!(found, expect, "{language}");

@@ -58,7 +58,7 @@ fn is_operator(lisp: &LispText, index: usize, token: &Token) -> bool {
 /// Words in a comment or a string. Punctuation around a word may be prose's and may be the symbol's own: the word is
 /// found with it and without.
 fn prose(text: &[u8], dialect: Dialect, token: &Token, role: Role, emit: &mut dyn FnMut(Occurrence<'_>)) {
-    let bytes = text.get(token.span.range()).unwrap_or_default();
+    let bytes = text.get(token.span.indices()).unwrap_or_default();
     let mut at = 0;
     while at < bytes.len() {
         let length = prose_length(&bytes[at..], dialect);

@@ -4,7 +4,7 @@ use crate::definitions::lisp::Definition;
 use crate::kind::Kind;
 use crate::scan::occurrence::Role;
 use crate::store::codec::{Decoder, put_number};
-use steelbank_reader::Span;
+use steelbank_reader::Range;
 
 /// One occurrence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,8 +156,8 @@ fn decode_definitions(decoder: &mut Decoder<'_>) -> Option<Vec<Definition>> {
         let end = start.checked_add(decoder.small()?)?;
         all.push(Definition {
             kind,
-            name: Span { start: name_start, end: name_end },
-            form: Span { start, end },
+            name: Range::new(name_start, name_end),
+            form: Range { start, end },
             declaration: flags & 1 != 0,
             active: flags & 2 == 0,
         });
