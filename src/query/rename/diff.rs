@@ -143,6 +143,8 @@ fn changed(
 
 #[cfg(test)]
 mod tests {
+    use steelbank_reader::lines::LineColumn;
+
     use super::*;
 
     fn edits(text: &str, old: &str, new: &str) -> Vec<Edit> {
