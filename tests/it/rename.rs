@@ -52,8 +52,24 @@ fn renamed_libraries_load_and_test_as_before() {
     in_a_process_of_its_own("rename::rename", &environment);
     in_a_process_of_its_own("rename::load_renamed", &environment);
     let report = |name: &str| fs::read_to_string(work.join(name)).unwrap();
-    assert_eq!(report("before.txt"), report("after.txt"));
+    assert_same(&report("before.txt"), &report("after.txt"));
     fs::remove_dir_all(&work).unwrap();
+}
+
+/// Asserts that two reports are the same, and shows where they differ: whole, they fill a log.
+fn assert_same(before: &str, after: &str) {
+    let mut different = before.lines().zip(after.lines()).filter(|(before, after)| before != after);
+    if let Some((before, after)) = different.next() {
+        let same = before.chars().zip(after.chars()).take_while(|(before, after)| before == after).count();
+        let from = |line: &str| line.chars().skip(same.saturating_sub(200)).take(600).collect::<String>();
+        panic!(
+            "{} more lines differ; the first, before:\n{}\nafter:\n{}",
+            different.count(),
+            from(before),
+            from(after)
+        );
+    }
+    assert_eq!(before.lines().count(), after.lines().count());
 }
 
 fn work() -> PathBuf {

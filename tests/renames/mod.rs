@@ -264,9 +264,18 @@ fn failure(answer: &LoadAnswer) -> Option<FailureKind> {
     answer.failure.as_ref().map(|failure| failure.kind)
 }
 
-/// A message without the new names' ending, folders, and numbers.
+/// A message without the new names' ending, folders, and numbers. Leaves out SB-RT's dumps of a failed value's words,
+/// which SB-VM:HEXDUMP shows as the objects that they happen to point to.
 pub(crate) fn plain(text: &str, folders: [&Path; 2]) -> String {
-    let mut text = text.to_uppercase().replace(SUFFIX, "");
+    let hexadecimal = |word: &str| !word.is_empty() && word.chars().all(|char| char.is_ascii_hexdigit());
+    let dumped = |line: &&str| {
+        line.split_once(": ").is_some_and(|(address, word)| {
+            hexadecimal(address)
+                && word.split(' ').next().is_some_and(|word| word.len() == 16 && hexadecimal(word))
+        })
+    };
+    let lines: Vec<&str> = text.lines().filter(|line| !dumped(line)).collect();
+    let mut text = lines.join("\n").to_uppercase().replace(SUFFIX, "");
     for folder in folders {
         text = text.replace(&folder.display().to_string().to_uppercase(), "");
     }
