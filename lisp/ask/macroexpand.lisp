@@ -20,18 +20,33 @@
 (defparameter *steps-shown* 100
   "How many steps of an expansion are told.")
 
+(defun only-form (text)
+  "The one form that TEXT is. What is wrong with it is told by line and column, without the stream that it is read from."
+  (with-input-from-string (stream text)
+    (flet ((fail (what)
+             (let* ((read (subseq text 0 (min (file-position stream) (length text))))
+                    (line (count #\Newline read))
+                    (start (position #\Newline read :from-end t)))
+               (error "The form cannot be read (line ~D, column ~D): ~A" (1+ line)
+                      (max 1 (- (length read) (if start (1+ start) 0)))
+                      what))))
+      (handler-case
+          (let* ((end (list nil))
+                 (form (read stream nil end)))
+            (when (eq form end) (error "The text has no form."))
+            (unless (eq (read stream nil end) end) (error "The text has more than one form."))
+            form)
+        (end-of-file () (fail "it ends before it is closed: a parenthesis, quote or bar is missing."))
+        (reader-error (condition) (fail (describe-condition condition)))))))
+
 (define-question "macroexpand" (text package-name depth read-eval)
   "The expansion of the form TEXT, read in the package PACKAGE-NAME, by one step (DEPTH is once), until it is no macro
 form (full), or with all forms in it (all); and which macro made each step. #. is refused unless READ-EVAL is given."
   (let ((package (find-package package-name)))
     (if (null package)
         (missing-object :no-package)
-        (let ((form (let ((*package* package) (*read-eval* (and (given read-eval) t)) (end (list nil)))
-                      (with-input-from-string (stream text)
-                        (let ((form (read stream nil end)))
-                          (when (eq form end) (error "The text has no form."))
-                          (unless (eq (read stream nil end) end) (error "The text has more than one form."))
-                          form))))
+        (let ((form (let ((*package* package) (*read-eval* (and (given read-eval) t)))
+                      (only-form text)))
               (steps '())
               (count 0)
               (hook *macroexpand-hook*))

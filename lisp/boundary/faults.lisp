@@ -95,7 +95,12 @@
     (handler-case (with-plain-printing
                     (let ((*print-escape* nil) (*print-length* 20) (*print-level* 5)
                           (*package* (find-package :common-lisp-user)))
-                      (limited (lambda (stream) (princ condition stream)))))
+                      (limited (lambda (stream)
+                                 ;; Printed whole, it would repeat the stream.
+                                 (if (typep condition '(and reader-error simple-condition))
+                                     (apply #'format stream (simple-condition-format-control condition)
+                                            (simple-condition-format-arguments condition))
+                                     (princ condition stream))))))
       (serious-condition (second)
         (format nil "a condition of type ~a, whose report signalled ~a"
                 (name-text (type-of condition))

@@ -48,6 +48,13 @@
          (inner (innermost-condition condition))
          (text (cond ((source-end-p condition)
                       "The file ends inside a form: a closing parenthesis, quote or bar is missing.")
+                     ((typep inner 'sb-int:stream-decoding-error)
+                      (format nil "Octets ~{~2,'0X~^ ~} are no characters in ~A: save the file in UTF-8, or name its ~
+                                   encoding in the system's definition."
+                              (coerce (sb-int:character-decoding-error-octets inner) 'list)
+                              (stream-external-format (stream-error-stream inner))))
+                     ((typep inner 'sb-kernel:character-decoding-error-in-comment)
+                      "A comment has octets that are no characters in the file's encoding; they were passed over.")
                      ((no-input-p inner)
                       "The code asked for input, and there is none: nobody sits at a terminal.")
                      ((typep inner 'simple-reader-error)
@@ -139,7 +146,12 @@
          (inner (innermost-condition condition))
          (stream (and (typep inner 'stream-error)
                       (ignore-errors (stream-error-stream inner)))))
-    (cond ((and (streamp stream) (or input-error (typep inner 'reader-error)))
+    (cond ((typep inner 'sb-kernel:character-decoding-error-in-comment)
+           (let ((stream (sb-kernel::decoding-error-in-comment-stream inner)))
+             (append (list :path (or (file-of-stream stream) *file*))
+                     ;; The position is that after the comment's first character.
+                     (stream-place stream (max 0 (1- (sb-kernel::decoding-error-in-comment-position inner)))))))
+          ((and (streamp stream) (or input-error (typep inner 'reader-error)))
            (append (list :path (or (file-of-stream stream) *file*))
                    (reader-error-place input-error stream)))
           (context (compiler-place context))

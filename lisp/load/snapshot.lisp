@@ -274,7 +274,12 @@ deleted; its write date).")
                                           (string= file other :start2 (- (length other) (length file))))))
               (let ((folder (sb-unix:unix-realpath (subseq name 0 (max slash 1)))))
                 (when folder
-                  (look-up (concatenate 'string (string-right-trim "/" folder) file)))))))))))
+                  (look-up (concatenate 'string (string-right-trim "/" folder) file)))))
+            ;; A link to the file may have any name.
+            (when (eql (logand sb-unix:s-ifmt (or (nth-value 3 (sb-unix:unix-lstat name)) 0)) sb-unix:s-iflnk)
+              (let ((file (sb-unix:unix-realpath name)))
+                (when file
+                  (look-up file))))))))))
 
 (defun overlaid-query (function path query error-p)
   "Around SB-IMPL::%QUERY-FILE-SYSTEM: tell of a file as its overlay has it. PATH is a whole one."

@@ -419,7 +419,10 @@ impl Project {
     /// `path` relative to the root if it is below it, as answers show it.
     pub fn shown(&self, path: &Path) -> String {
         let shown = self.root().and_then(|root| path.strip_prefix(root).ok()).unwrap_or(path);
-        shown.to_string_lossy().into_owned()
+        match shown.as_os_str().is_empty() {
+            true => ".".to_owned(),
+            false => shown.to_string_lossy().into_owned(),
+        }
     }
 
     /// The positions in the file at `path`, of which the image holds the version of `write_date`.

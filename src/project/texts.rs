@@ -296,7 +296,11 @@ impl Project {
         };
         let unreadable = standings.unreadable.iter().filter_map(of_interest);
         let mut found = UnseenTexts {
-            unreadable: unreadable.map(|(path, ..)| path.to_path_buf()).collect(),
+            // A folder that was to be loaded as a file has no text.
+            unreadable: unreadable
+                .map(|(path, ..)| path.to_path_buf())
+                .filter(|path| !path.is_dir())
+                .collect(),
             cut: texts.live.walk.cut,
             files: Vec::new(),
         };

@@ -215,6 +215,8 @@ impl Question for AproposRequest {
         found.sort_by(|a, b| {
             (a.1 == SBCL, a.0, a.1, a.2.len(), &a.2).cmp(&(b.1 == SBCL, b.0, b.1, b.2.len(), &b.2))
         });
+        // What is used after a load stands in the tables of before and after it.
+        found.dedup_by(|a, b| a.2 == b.2);
         let mut arguments = vec![self.kinds.join(","), self.offset.to_string(), self.limit.to_string()];
         for (.., symbol) in found {
             let home = index.symbol_package(symbol).map(|home| index.package_name(home).into_owned());

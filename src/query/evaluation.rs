@@ -167,7 +167,17 @@ impl EvaluationRequest {
             warning_count: (told.warning_count > warnings.len()).then_some(told.warning_count),
             warnings,
             unread_at: told.unread_at.map(|index| code.at(&self.code, index)),
-            failure: told.failure.map(|failure| failure.placed(&mut places, Some(&code))),
+            failure: told.failure.map(|failure| {
+                let mut failure = failure.placed(&mut places, Some(&code));
+                if told.unread_at.is_some()
+                    && failure.condition.as_deref() == Some("COMMON-LISP::END-OF-FILE")
+                {
+                    failure.report =
+                        "The code ends inside a form: a closing parenthesis, quote or bar is missing."
+                            .to_owned();
+                }
+                failure
+            }),
             duration_ms: u64::try_from(told.duration.as_millis()).unwrap_or(u64::MAX),
         }
     }

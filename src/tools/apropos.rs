@@ -63,6 +63,7 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<Answer, F
         limit: given.paging.limit,
     };
     let answer = session.bank()?.apropos(&request, &call.control(ALLOWED))?;
+    given.paging.within(answer.total)?;
     let (symbols, page) = given.paging.fit(answer.symbols, answer.total, offset);
     if page.total == 0 {
         let text = format!("No symbol matches {}.", super::quoted(&pattern));

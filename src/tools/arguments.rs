@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::call::Failure;
 use super::words::{quoted, shortened};
 use crate::query::lookup::DEFAULT_PACKAGE;
-use crate::query::nearest;
+use crate::query::{counted, nearest};
 
 /// No arguments.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -56,6 +56,29 @@ impl Page {
             Some(cursor) => cursor.parse().map_err(|_| wrong_cursor(cursor)),
         }
     }
+
+    /// That the cursor does not point past the end of `total` entries.
+    ///
+    /// # Errors
+    /// It does.
+    pub(super) fn within(&self, total: usize) -> Result<(), Failure> {
+        within(self.cursor.as_deref().unwrap_or_default(), total)
+    }
+}
+
+/// That `cursor`, if it is one, does not point past the end of `total` entries.
+///
+/// # Errors
+/// It does: no answer gave it, or what was asked about has changed since.
+pub(super) fn within(cursor: &str, total: usize) -> Result<(), Failure> {
+    match cursor.parse::<usize>() {
+        Ok(offset) if offset > 0 && offset >= total && total > 0 => Err(Failure::Arguments(format!(
+            "The cursor {} is past the end: there are {} now. Ask again without it.",
+            quoted(cursor),
+            counted(total, "entry", "entries")
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// What is said of a cursor that no answer gave.
@@ -87,8 +110,8 @@ fn default_timeout() -> u64 {
     300
 }
 
-/// Reads the arguments of the tool called `tool`. An argument that is null counts as left out, which is what
-/// some models mean by it.
+/// Reads the arguments of the tool called `tool`. An argument that is null, or an empty string where none is needed, counts as
+/// left out, which is what some models mean by it.
 pub(super) fn read<T: DeserializeOwned>(
     tool: &str,
     schema: &Map<String, Value>,
@@ -96,9 +119,17 @@ pub(super) fn read<T: DeserializeOwned>(
 ) -> Result<T, String> {
     given.retain(|_, value| !value.is_null());
     rename_subject(schema, &mut given);
+    drop_empty(schema, &mut given);
     check(tool, schema, &given)?;
     serde_json::from_value(Value::Object(given))
         .map_err(|error| format!("The arguments of {tool} cannot be read: {error}."))
+}
+
+/// An empty name, path or choice is none. An empty text is one.
+fn drop_empty(schema: &Map<String, Value>, given: &mut Map<String, Value>) {
+    let required = schema.get("required").and_then(Value::as_array);
+    let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
+    given.retain(|name, value| value != "" || name == "text" || is_required(name));
 }
 
 /// What a call is about has one name in each tool; the others' names for it are understood.
@@ -152,6 +183,12 @@ fn check(tool: &str, schema: &Map<String, Value>, given: &Map<String, Value>) ->
                 described(kind)
             ));
         }
+        if value == "" && ["path", "package", "definition"].contains(&name.as_str()) {
+            return Err(format!("The argument \"{name}\" of {tool} is empty."));
+        }
+        for element in value.as_array().into_iter().flatten() {
+            check_element(tool, name, property.get("items").unwrap_or(&Value::Null), element)?;
+        }
         let bound = |key: &str| property.get(key).and_then(Value::as_f64);
         if let Some(number) = value.as_f64()
             && (bound("minimum").is_some_and(|least| number < least)
@@ -177,6 +214,36 @@ fn check(tool: &str, schema: &Map<String, Value>, given: &Map<String, Value>) ->
         }
     }
     Ok(())
+}
+
+/// Checks one element of the list that is the argument `name`.
+fn check_element(tool: &str, name: &str, schema: &Value, element: &Value) -> Result<(), String> {
+    let wrong = |must: &str| {
+        let shown = shortened(&element.to_string());
+        Err(format!(
+            "Each element of the argument \"{name}\" of {tool} must be {must}, but {shown} was given."
+        ))
+    };
+    let choices = schema.get("enum").and_then(Value::as_array);
+    if let Some(choices) = choices.filter(|choices| !choices.contains(element)) {
+        let known: Vec<String> = choices.iter().map(Value::to_string).collect();
+        return wrong(&format!("one of {}", known.join(", ")));
+    }
+    if let Some(kind) = wanted(schema).filter(|kind| !is_a(element, kind)) {
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let names: Vec<&str> = properties.into_iter().flat_map(Map::keys).map(String::as_str).collect();
+        let with = if names.is_empty() { String::new() } else { format!(" with {}", names.join(", ")) };
+        return wrong(&format!("{}{with}", described(kind)));
+    }
+    if let Some(element) = element.as_object() {
+        let none = Map::new();
+        let schema = schema.as_object().unwrap_or(&none);
+        return check(&format!("the {name} of {tool}"), schema, element);
+    }
+    match element.as_str() {
+        Some("") => wrong("a string that is not empty"),
+        _ => Ok(()),
+    }
 }
 
 /// The type that a property's schema names, if it names one.
@@ -236,6 +303,37 @@ mod tests {
         let expected = Sample { name: "x".into(), limit: 10 };
         assert_eq!(check(json!({ "name": "x" })).as_ref(), Ok(&expected));
         assert_eq!(check(json!({ "name": "x", "limit": null })).as_ref(), Ok(&expected));
+    }
+
+    #[test]
+    fn elements_of_lists_are_checked_and_empty_is_left_out() {
+        #[derive(Debug, Deserialize, JsonSchema)]
+        struct Part {
+            path: String,
+        }
+        #[derive(Debug, Deserialize, JsonSchema)]
+        struct Lists {
+            #[serde(default)]
+            package: String,
+            #[serde(default)]
+            names: Vec<String>,
+            #[serde(default)]
+            parts: Vec<Part>,
+        }
+        let schema = super::super::schema::input::<Lists>();
+        let read = |given: Value| read::<Lists>("sample", &schema, given.as_object().unwrap().clone());
+        let given = read(json!({ "package": "", "names": ["x"], "parts": [{ "path": "a" }] })).unwrap();
+        assert_eq!((given.package.as_str(), given.names.len(), given.parts[0].path.as_str()), ("", 1, "a"));
+        for (given, expected) in [
+            (json!({ "names": [5] }), "\"names\" of sample must be a string, but 5 was given"),
+            (json!({ "names": [""] }), "\"names\" of sample must be a string that is not empty"),
+            (json!({ "parts": [5] }), "\"parts\" of sample must be an object with path, but 5 was given"),
+            (json!({ "parts": [{}] }), "the parts of sample needs the argument \"path\""),
+            (json!({ "parts": [{ "path": "" }] }), "The argument \"path\" of the parts of sample is empty."),
+        ] {
+            let error = read(given).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[test]

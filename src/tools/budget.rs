@@ -124,6 +124,72 @@ pub(super) fn cut(answer: &mut Answer, cursor: Option<Cursor>, budget: usize, co
     }
 }
 
+/// Makes `answer` fit into `budget` characters at last, whatever it is: lists lose their ends, and single texts that are longer
+/// than any answer, their middles.
+pub(super) fn bound(answer: &mut Answer, budget: usize) {
+    let room = budget.saturating_sub(BESIDE);
+    if let Value::Object(structured) = &mut answer.structured {
+        let mut left_out = 0;
+        // Each turn takes the excess from what is longest.
+        for _ in 0..16 {
+            let size = length(structured);
+            if size <= budget {
+                break;
+            }
+            let list = longest(structured).map(|(name, entries)| (length(entries), name));
+            let text = longest_text(structured.values_mut());
+            match (list, text) {
+                (Some((of_list, name)), text) if text.as_ref().is_none_or(|text| text.len() < of_list) => {
+                    let Some(Value::Array(entries)) = structured.get_mut(&name) else { break };
+                    let mut taken = (size - of_list).min(room / 2);
+                    let fitting = entries.iter().take_while(|entry| {
+                        taken += length(entry) + 1;
+                        taken <= room
+                    });
+                    let fitting = fitting.count().clamp(1, entries.len() - 1);
+                    left_out += entries.len() - fitting;
+                    entries.truncate(fitting);
+                }
+                (_, Some(text)) => shorten(text, size - room),
+                (_, None) => break,
+            }
+        }
+        if left_out > 0 {
+            structured.insert("left_out".to_owned(), left_out.into());
+        }
+    }
+    if let (Some(text), Some(_)) = cut_text(&answer.text, 0, budget, room) {
+        answer.text = text + "\n\n... more is left out.";
+    }
+    if answer.text.chars().count() > budget {
+        let excess = answer.text.chars().count() - room;
+        shorten(&mut answer.text, excess);
+    }
+}
+
+/// The longest string in `values`, at any depth.
+fn longest_text<'a>(values: impl Iterator<Item = &'a mut Value>) -> Option<&'a mut String> {
+    let texts = values.filter_map(|value| match value {
+        Value::String(text) => Some(text),
+        Value::Array(values) => longest_text(values.iter_mut()),
+        Value::Object(values) => longest_text(values.values_mut()),
+        _ => None,
+    });
+    texts.max_by_key(|text| text.len())
+}
+
+/// Takes `excess` characters, and some more, out of the middle of `text`.
+fn shorten(text: &mut String, excess: usize) {
+    let characters: Vec<char> = text.chars().collect();
+    let kept = characters.len().saturating_sub(excess + 100);
+    let (head, tail) = (kept - kept / 4, kept / 4);
+    let left_out = characters.len() - head - tail;
+    let start = characters[..head].iter();
+    let end = characters[characters.len() - tail..].iter();
+    *text = start.copied().collect::<String>() + &format!(" [… {left_out} characters left out …] ");
+    text.extend(end);
+}
+
 /// The list of `structured` that takes the most room.
 fn longest(structured: &Map<String, Value>) -> Option<(String, &Vec<Value>)> {
     let lists = structured.iter().filter_map(|(name, value)| Some((name, value.as_array()?)));
@@ -211,6 +277,25 @@ mod tests {
         cut(&mut whole, None, usize::MAX, true);
         assert_eq!(whole, answer());
         assert!(Cursor::read("x").unwrap_err().to_string().contains("\"x\""));
+    }
+
+    #[test]
+    fn whatever_an_answer_holds_it_is_bounded() {
+        let long = |count: usize| "é(x) ".repeat(count);
+        for structured in [
+            json!({ "form": long(9_000), "expansion": long(9_000) }),
+            json!({ "one": [{ "text": long(9_000) }] }),
+            json!({ "changed": (0..9_000).collect::<Vec<u32>>(), "users": (0..9_000).collect::<Vec<u32>>() }),
+        ] {
+            let mut answer = Answer::new(long(9_000), &structured, Outcome::Answered).unwrap();
+            bound(&mut answer, 10_000);
+            assert!(length(&answer.structured) <= 10_000, "{}", length(&answer.structured));
+            assert!(answer.text.chars().count() <= 10_000);
+            assert!(answer.structured.to_string().contains("left"), "what is left out is told");
+        }
+        let mut whole = answer();
+        bound(&mut whole, usize::MAX);
+        assert_eq!(whole, answer());
     }
 
     #[test]

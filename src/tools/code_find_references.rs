@@ -142,6 +142,7 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<Answer
         Ok(answer) => answer,
         Err(error) => return of_error(bank, error, Outcome::NotFoundError),
     };
+    given.page.within(answer.total + answer.text_total)?;
     let mut refs: Vec<Entry> = answer.refs.iter().map(Entry::from).collect();
     let beside = code_find_references::Answer { refs: Vec::new(), text: Vec::new(), ..answer.clone() };
     let budget = call.budget().saturating_sub(text::references(&beside).len());

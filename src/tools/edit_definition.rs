@@ -38,6 +38,11 @@ pub(super) fn tool() -> Tool {
 }
 
 fn edit(session: &Session, given: Arguments, _: &Call) -> Result<Answer, Failure> {
+    if given.text.trim().is_empty() && given.operation != EditOperation::Delete {
+        return Err(Failure::Arguments(
+            "edit-definition needs the argument \"text\", the new form.".to_owned(),
+        ));
+    }
     let mut request = EditRequest::new(given.path, &given.definition, given.operation, &given.text);
     request.version = given.version;
     let answer =

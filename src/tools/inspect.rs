@@ -72,6 +72,7 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<Answer, F
         InspectStatus::Failed => Outcome::Failed,
         InspectStatus::Gone | InspectStatus::Unknown | InspectStatus::NoPart => Outcome::NotFound,
     };
+    given.paging.within(inspection.count)?;
     let parts = std::mem::take(&mut inspection.parts);
     let (parts, page) = given.paging.fit(parts, inspection.count, offset);
     inspection.parts = parts;

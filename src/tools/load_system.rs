@@ -71,7 +71,13 @@ pub(super) fn loaded(
     outcome: Result<LoadAnswer, query::Error>,
     detail: bool,
 ) -> Result<Answer, Failure> {
-    let text = outcome.as_ref().map_or_else(ToString::to_string, text::load);
+    let project = session.bank()?.project();
+    let shown = |path: &str| project.shown(Path::new(path));
+    let text = match &outcome {
+        Ok(answer) if detail => text::load(answer),
+        Ok(answer) => text::load(&relative(answer.clone(), shown)),
+        Err(error) => error.to_string(),
+    };
     let loaded = outcome.as_ref().is_ok_and(|answer| answer.status == LoadStatus::Loaded);
     let line = text.lines().next().unwrap_or_default().to_owned();
     let name = match &what {
@@ -86,9 +92,27 @@ pub(super) fn loaded(
         session.recovery().note_loaded(what);
     }
     let ended = if loaded { Outcome::Answered } else { Outcome::Failed };
-    let answer = outcome?;
-    let project = session.bank()?.project();
-    Answer::new(text, &Loaded::new(answer, |path| project.shown(Path::new(path)), detail), ended)
+    Answer::new(text, &Loaded::new(outcome?, shown, detail), ended)
+}
+
+/// `answer` with each file as `shown` shows it.
+pub(super) fn relative(answer: LoadAnswer, shown: impl Fn(&str) -> String) -> LoadAnswer {
+    let all = |paths: Vec<String>| paths.iter().map(|path| shown(path)).collect();
+    let diagnostic = |said: Diagnostic| Diagnostic { path: said.path.as_deref().map(&shown), ..said };
+    let failure = |failure: Option<LoadFailure>| failure.map(|failure| shorter(failure, &shown, false));
+    LoadAnswer {
+        path: answer.path.as_deref().map(&shown),
+        compiled: all(answer.compiled),
+        cached: all(answer.cached),
+        diagnostics: answer.diagnostics.into_iter().map(diagnostic).collect(),
+        failure: failure(answer.failure),
+        systems: answer
+            .systems
+            .into_iter()
+            .map(|system| SystemOutcome { failure: failure(system.failure), ..system })
+            .collect(),
+        ..answer
+    }
 }
 
 /// What came of a load.

@@ -69,8 +69,9 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fa
         let root = bank.project().root().map(std::path::Path::to_owned).unwrap_or_default();
         let path = root.join(&given.path);
         let column = (given.column > 0).then_some(given.column);
-        let found = form_at(&path, given.line, column)
-            .map_err(|error| Failure::Arguments(format!("{} cannot be read: {error}.", path.display())))?;
+        let found = form_at(&path, given.line, column).map_err(|error| {
+            Failure::Arguments(format!("The file {} cannot be read: {error}.", given.path))
+        })?;
         let Some(found) = found else {
             return Err(Failure::Arguments(format!(
                 "No form begins on line {} of {}, nor is one around it.",

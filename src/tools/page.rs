@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Failure;
-use super::words::quoted;
+use super::arguments::{within, wrong_cursor};
 
 /// The most characters of the lists in a structured answer: some 9,000 tokens, so that all of it stays below 10,000.
 pub(super) const MOST: usize = 36_000;
@@ -41,17 +41,24 @@ impl Paging {
         if self.cursor.is_empty() {
             return Ok(0);
         }
-        self.cursor.parse().map_err(|_| {
-            Failure::Arguments(format!(
-                "{} is no cursor: give the one that the answer before had.",
-                quoted(&self.cursor)
-            ))
-        })
+        self.cursor.parse().map_err(|_| wrong_cursor(&self.cursor))
+    }
+
+    /// That the cursor does not point past the end of `total` entries.
+    ///
+    /// # Errors
+    /// It does.
+    pub(super) fn within(&self, total: usize) -> Result<(), Failure> {
+        within(&self.cursor, total)
     }
 
     /// The wanted part of all `entries`.
+    ///
+    /// # Errors
+    /// The cursor is none, or points past the end.
     pub(super) fn cut<T: Serialize>(&self, entries: Vec<T>) -> Result<(Vec<T>, Page), Failure> {
         let (total, offset) = (entries.len(), self.offset()?);
+        self.within(total)?;
         Ok(self.fit(entries.into_iter().skip(offset).take(self.limit).collect(), total, offset))
     }
 

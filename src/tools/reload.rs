@@ -1,13 +1,14 @@
 //! The tool reload: brings the image up to the disk.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::arguments::Timeout;
-use super::load_system::listener;
+use super::load_system::{listener, relative};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
 use crate::query::load_system::LoadStatus;
 use crate::query::reload::{ReloadAnswer, ReloadRequest};
@@ -40,7 +41,9 @@ pub(super) fn tool() -> Tool {
 fn reload(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     let request = ReloadRequest::new(given.paths, given.remove);
-    let answer = session.bank()?.reload(&request, &control, Some(listener(call)))?;
+    let bank = session.bank()?;
+    let mut answer = bank.reload(&request, &control, Some(listener(call)))?;
+    answer.load = relative(answer.load, |path| bank.project().shown(Path::new(path)));
     let mut shown = match answer.changed.as_slice() {
         _ if answer.nothing_loaded => "Nothing of the project is loaded: call load-system.".to_owned(),
         [] => "No file has changed since it was loaded.".to_owned(),
@@ -48,7 +51,13 @@ fn reload(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fa
     };
     // Writing to a string cannot fail.
     if !answer.nothing_loaded {
-        let _ = write!(shown, "\n{}", text::load(&answer.load));
+        let load = text::load(&answer.load);
+        let load = match answer.load.systems.is_empty() {
+            // Single files were loaded, by hand or by a load that failed.
+            true => load.replacen("The project is loaded", "They are loaded again", 1),
+            false => load,
+        };
+        let _ = write!(shown, "\n{load}");
     }
     if !answer.left.is_empty() {
         shown.push_str("\nThe image has definitions that their files do not have any more:");

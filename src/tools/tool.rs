@@ -217,6 +217,9 @@ impl Tool {
                 if !self.turns_pages && (call.budget() != usize::MAX || cursor.is_some()) {
                     budget::cut(&mut answer, cursor, call.budget(), self.schemas().continues);
                 }
+                if call.budget() != usize::MAX {
+                    budget::bound(&mut answer, call.budget());
+                }
                 answer.notes.extend(session.recovery().take_note());
                 if moving {
                     answer.notes.push(MOVING.to_owned());

@@ -219,6 +219,7 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<A
         let note = Some(&answer.unseen).filter(|unseen| !unseen.is_empty()).map(Unseen::sentence);
         return Missing::new(&bank.index(), &answer.asked, answer.status, note).answer(Outcome::NotFound);
     };
+    given.page.within(answer.count)?;
     let symbol = subject.text.clone();
     let shown = |file: &str| bank.project().shown(std::path::Path::new(file));
     let mut users: Vec<Entry> =

@@ -181,6 +181,29 @@ pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
+/// The byte of `bytes` that stands at byte `offset` of the text that [`decode`] makes of them, if a character starts there.
+pub fn undecoded(bytes: &[u8], offset: usize) -> Option<usize> {
+    let (mut at, mut decoded) = (0, 0);
+    for chunk in bytes.utf8_chunks() {
+        let valid = chunk.valid();
+        if offset <= decoded + valid.len() {
+            let within = offset.checked_sub(decoded)?;
+            return valid.is_char_boundary(within).then_some(at + within);
+        }
+        at += valid.len();
+        decoded += valid.len();
+        for _ in chunk.invalid() {
+            at += 1;
+            // Latin-1's upper half takes two bytes in UTF-8.
+            decoded += 2;
+            if decoded == offset {
+                return Some(at);
+            }
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,6 +231,11 @@ mod tests {
     fn a_byte_that_is_not_utf8_is_one_character() {
         let text = b"caf\xe9 x";
         assert_eq!(decode(text), "café x");
+        for (character, byte) in decode(text).char_indices().zip(0..) {
+            assert_eq!(undecoded(text, character.0), Some(byte));
+        }
+        assert_eq!(undecoded(text, 7), Some(6), "the end");
+        assert_eq!((undecoded(text, 4), undecoded(text, 8)), (None, None));
         assert_eq!(LineIndex::new(text).position(text, 5), LineColumn { line: 1, column: 6 });
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use steelbank_reader::lines::{LineColumn, LineIndex};
+use steelbank_reader::lines::{self, LineColumn, LineIndex};
 use steelbank_reader::{Dialect, Features, LispText, upcase};
 
 use super::parts;
@@ -51,8 +51,10 @@ pub(super) fn doubts(project: &Project, places: &[TextPlace], reason: &str) -> V
 struct Opened {
     path: PathBuf,
     bytes: Vec<u8>,
-    /// Whether that is the text in which the places were found, byte for byte.
+    /// Whether that is the text in which the places were found.
     is_same: bool,
+    /// Whether that text's bytes are the file's, which is so in UTF-8.
+    is_utf8: bool,
     lines: LineIndex,
     hash: u64,
     read: OnceCell<LispText>,
@@ -62,9 +64,18 @@ impl Opened {
     fn new(project: &Project, place: &TextPlace) -> Option<Self> {
         let path = place.file.path.clone();
         let bytes = project.read(&path).ok()?;
-        let is_same = std::str::from_utf8(&bytes).is_ok() && place.file.text.as_bytes() == bytes;
+        let is_same = lines::decode(&bytes) == *place.file.text;
+        let is_utf8 = std::str::from_utf8(&bytes).is_ok();
         let (lines, hash) = (LineIndex::new(&bytes), fnv_1a(&bytes));
-        Some(Self { path, bytes, is_same, lines, hash, read: OnceCell::new() })
+        Some(Self { path, bytes, is_same, is_utf8, lines, hash, read: OnceCell::new() })
+    }
+
+    /// Where the file has what stands at `range` of the text.
+    fn span(&self, range: Range<usize>) -> Option<Range<usize>> {
+        if self.is_utf8 {
+            return Some(range);
+        }
+        Some(lines::undecoded(&self.bytes, range.start)?..lines::undecoded(&self.bytes, range.end)?)
     }
 
     fn read(&self) -> &LispText {
@@ -206,9 +217,8 @@ impl<'a> Editor<'a> {
             }
             let Some(opened) = &opened else { continue };
             let (bytes, lines) = (opened.bytes.as_slice(), &opened.lines);
-            // Offsets count bytes of the decoded text.
             if !opened.is_same {
-                let why = "the file is not UTF-8, or has just changed";
+                let why = "the file has just changed";
                 self.doubtful.push(place.doubt(
                     self.project,
                     &LineIndex::new(place.file.text.as_bytes()),
@@ -216,19 +226,21 @@ impl<'a> Editor<'a> {
                 ));
                 continue;
             }
-            let text: &str = &place.file.text;
-            let span = place.token.span.indices();
+            let Some(span) = opened.span(place.token.span.indices()) else { continue };
             let Some(written) = bytes.get(span.clone()) else { continue };
+            let start = u32::try_from(span.start).unwrap_or(u32::MAX);
             let kind = match place.token.context {
                 Context::Package { .. } | Context::Lookup(_) if written.starts_with(b"\"") => Kind::Text,
                 Context::Prose | Context::Read | Context::Comment => Kind::Word,
                 _ => Kind::Symbol,
             };
-            let key = is_key_parameter(bytes, place.token.span.start, || opened.read())
-                .then(|| key_form(&bytes[..span.start]));
+            let key =
+                is_key_parameter(bytes, start, || opened.read()).then(|| key_form(&bytes[..span.start]));
             let key = key.filter(|_| kind == Kind::Symbol && place.token.context == Context::Code);
-            let LineColumn { line, column } = lines.position(bytes, place.token.span.start);
-            match self.edit(written, kind, key) {
+            let LineColumn { line, column } = lines.position(bytes, start);
+            let edit = self.edit(written, kind, key);
+            let edit = edit.filter(|(.., new)| opened.is_utf8 || new.is_ascii());
+            match edit {
                 Some((from, to, new)) => {
                     self.hashes.insert(path.clone(), opened.hash);
                     self.files.entry(path.clone()).or_default().insert(Edit {
@@ -236,12 +248,15 @@ impl<'a> Editor<'a> {
                         end: span.start + to,
                         line,
                         column,
-                        old: text[span.start + from..span.start + to].to_owned(),
+                        old: lines::decode(&written[from..to]).into_owned(),
                         new,
                     });
                 }
                 None => {
-                    let why = "the text there does not read as the name";
+                    let why = match opened.is_utf8 {
+                        true => "the text there does not read as the name",
+                        false => "the new name cannot be written in the file's encoding",
+                    };
                     self.doubtful.push(place.doubt(self.project, lines, why));
                 }
             }
@@ -382,7 +397,7 @@ fn is_key_parameter<'a>(text: &[u8], offset: u32, read: impl FnOnce() -> &'a Lis
 struct ByteMap<'a> {
     bytes: &'a [u8],
     encoding: Encoding,
-    /// For UTF-8: the byte at every 64th character.
+    /// For UTF-8: the byte at every 64th character. For what is no UTF-8 though it was read as that: at every character.
     marks: Vec<usize>,
 }
 
@@ -390,6 +405,8 @@ struct ByteMap<'a> {
 enum Encoding {
     Ascii,
     Utf8,
+    /// UTF-8, but for octets in comments, which SBCL passes over and does not count.
+    Damaged,
     /// Every byte is a character.
     Latin,
 }
@@ -401,6 +418,7 @@ impl<'a> ByteMap<'a> {
     fn new(bytes: &'a [u8], format: &str) -> Option<ByteMap<'a>> {
         let encoding = match format {
             _ if bytes.is_ascii() => Encoding::Ascii,
+            "UTF-8" | "UTF8" if std::str::from_utf8(bytes).is_err() => Encoding::Damaged,
             "UTF-8" | "UTF8" => Encoding::Utf8,
             "LATIN-1" | "ISO-8859-1" | "LATIN1" | "ISO8859-1" => Encoding::Latin,
             _ => return None,
@@ -410,11 +428,22 @@ impl<'a> ByteMap<'a> {
             let text = std::str::from_utf8(bytes).ok()?;
             marks = text.char_indices().step_by(STEP).map(|(at, _)| at).collect();
         }
+        if encoding == Encoding::Damaged {
+            let mut at = 0;
+            for chunk in bytes.utf8_chunks() {
+                marks.extend(chunk.valid().char_indices().map(|(within, _)| at + within));
+                at += chunk.valid().len() + chunk.invalid().len();
+            }
+            marks.push(at);
+        }
         Some(ByteMap { bytes, encoding, marks })
     }
 
     /// The byte at which the character with number `at` starts.
     fn byte(&self, at: usize) -> Option<usize> {
+        if self.encoding == Encoding::Damaged {
+            return self.marks.get(at).copied();
+        }
         if self.encoding != Encoding::Utf8 {
             return (at <= self.bytes.len()).then_some(at);
         }
@@ -429,14 +458,14 @@ impl<'a> ByteMap<'a> {
     fn decoded(&self, bytes: &[u8]) -> Option<String> {
         match self.encoding {
             Encoding::Latin => Some(bytes.iter().map(|&byte| char::from(byte)).collect()),
-            Encoding::Ascii | Encoding::Utf8 => String::from_utf8(bytes.to_vec()).ok(),
+            Encoding::Ascii | Encoding::Utf8 | Encoding::Damaged => String::from_utf8(bytes.to_vec()).ok(),
         }
     }
 
     fn can_encode(&self, text: &str) -> bool {
         match self.encoding {
             // What an edit adds must read in the encoding that the file may be taken for.
-            Encoding::Latin => text.is_ascii(),
+            Encoding::Latin | Encoding::Damaged => text.is_ascii(),
             Encoding::Ascii | Encoding::Utf8 => true,
         }
     }
@@ -456,6 +485,8 @@ mod tests {
         let map = ByteMap::new(b"\xe4(x)", "LATIN-1").unwrap();
         assert_eq!(map.byte(1), Some(1));
         assert!(ByteMap::new(b"\xe4", "EUC-JP").is_none());
+        let map = ByteMap::new(b"; \xc3\xa4\xfc\xe9\n(x)", "UTF-8").unwrap();
+        assert_eq!(map.byte(4), Some(7), "octets that are no characters are passed over");
     }
 
     #[test]

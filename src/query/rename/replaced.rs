@@ -87,7 +87,7 @@ impl Renamed {
                 .find(|replaced| *replaced != upper)
                 .map(|replaced| format!("{package}{replaced}"))
         });
-        neutral.split_whitespace().collect::<Vec<_>>().join(" ")
+        without_addresses(&neutral.split_whitespace().collect::<Vec<_>>().join(" "))
     }
 
     pub(super) fn diagnostic(&self, said: &Said) -> String {
@@ -209,4 +209,17 @@ fn tokens(text: &str, replace: impl Fn(&str) -> Option<String>) -> String {
     }
     finish(&mut token, &mut made);
     made
+}
+
+/// `text` without the addresses of unreadable objects, as in `#<FD-STREAM {1001B08B93}>`: they differ in each image.
+fn without_addresses(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        plain.push_str(before);
+        plain.push('{');
+        let digits = after.bytes().take_while(u8::is_ascii_hexdigit).count();
+        rest = if digits >= 6 && after[digits..].starts_with("}>") { &after[digits..] } else { after };
+    }
+    plain + rest
 }
