@@ -20,12 +20,11 @@ use super::text::{Target, TextUse, TextUses, text_uses};
 use super::uses::{PlacedUse, RecordedUse, SymbolUses};
 use super::via::{Origin, Origins};
 use crate::project::{FileVersion, Project};
-use crate::source::positions::{
-    Evidence, Occurrence, Place, Placement, PositionedFile, SidecarState, Standing,
-};
+use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, SidecarState, Standing};
 use crate::source::sbcl::{SbclSources, SourceFile};
 use crate::source::tap::operators::Defined;
 use crate::source::tap::roles::Role as TextRole;
+use steelbank_reader::Range;
 use steelbank_xref::{Index, Kind, Package};
 
 impl Question for Request {
@@ -255,12 +254,12 @@ impl Search<'_> {
             self.placed(&shown, &file, &placed, &mut claimed);
         }
         for occurrence in &occurrences {
-            if !claimed.contains(&(occurrence.place.line, occurrence.place.column))
+            if !claimed.contains(&occurrence.range)
                 && let Some((use_type, sure)) = unrecorded(occurrence, self.facts)
             {
                 let sure = sure && file.is_fresh();
                 let evidence = if sure { Evidence::Exact } else { Evidence::Approximate };
-                self.add(&shown, &file, occurrence.place, evidence, use_type, None, None, None);
+                self.add(&shown, &file, occurrence.range, evidence, use_type, None, None, None);
             }
         }
     }
@@ -297,7 +296,7 @@ impl Search<'_> {
         shown: &str,
         file: &PositionedFile,
         placed: &PlacedUse,
-        claimed: &mut BTreeSet<(u32, u32)>,
+        claimed: &mut BTreeSet<Range>,
     ) {
         let recorded = &placed.recorded;
         if placed.placements.is_empty() {
@@ -330,15 +329,17 @@ impl Search<'_> {
                 continue;
             }
             // A file that has changed: the recorded place may be another's by now.
-            if !file.is_fresh() && !file.has_name_on(self.uses.sought(), placement.place.line) {
+            if !file.is_fresh()
+                && !file.has_name_on(self.uses.sought(), file.position(placement.range.start).line)
+            {
                 self.unknown(shown, recorded, true);
                 continue;
             }
             if evidence == Evidence::Exact {
-                claimed.insert((placement.place.line, placement.place.column));
+                claimed.insert(placement.range);
             }
             let use_type = use_type(recorded.kind);
-            self.add(shown, file, placement.place, evidence, use_type, recorded.caller.clone(), via, origin);
+            self.add(shown, file, placement.range, evidence, use_type, recorded.caller.clone(), via, origin);
         }
     }
 
@@ -361,13 +362,14 @@ impl Search<'_> {
         &mut self,
         shown: &str,
         file: &PositionedFile,
-        place: Place,
+        range: Range,
         evidence: Evidence,
         use_type: UseType,
         caller: Option<String>,
         via: Option<String>,
         origin: Option<Origin>,
     ) {
+        let place = file.position(range.start);
         let line = self.lines.entry((shown.to_owned(), Some(place.line))).or_default();
         line.stale = !file.is_fresh();
         line.context.get_or_insert_with(|| file.line_text(place.line).trim().to_owned());

@@ -10,6 +10,7 @@ use super::Error;
 use super::context::Context;
 use super::control::Control;
 use super::find_definition::{ImageDefinition, ImageDefinitions, ImageSource, resolve};
+use super::load_system::Severity;
 use super::question::Question;
 use super::read_json;
 use crate::engine::{Lane, Operation};
@@ -49,12 +50,13 @@ pub struct NotedDefinition {
 }
 
 /// What the compiler says of a form.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CompilerNote {
     /// `file:line:column` of the form.
     pub place: String,
     /// `note`, `style-warning`, `warning` or `error`.
-    pub severity: String,
+    #[schemars(with = "String")]
+    pub severity: Severity,
     /// What it says.
     pub message: String,
 }
@@ -67,7 +69,7 @@ struct Told {
 
 #[derive(Deserialize)]
 struct ToldNote {
-    severity: String,
+    severity: Severity,
     message: String,
     number: Option<u32>,
 }
@@ -154,7 +156,7 @@ fn compile(
     }
     let Ok(bytes) = std::fs::read(path) else { return skipped(format!("{shown} cannot be read.")) };
     let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
-    let begins = file.form_place(form, 0).map(|place| place.line);
+    let begins = file.form_range(form, 0).map(|range| file.position(range.start).line);
     let lines = steelbank_reader::lines::LineIndex::new(&bytes);
     let top = text.toplevel().iter().find(|top| Some(lines.position(&bytes, top.span.start).line) == begins);
     let Some(top) = top else { return skipped("Its form was not found in the text.") };
@@ -177,12 +179,20 @@ fn compile(
         .notes
         .into_iter()
         .map(|note| {
-            let place = file.form_place(form, note.number.unwrap_or(0));
+            let range = file.form_range(form, note.number.unwrap_or(0));
+            let place = range.map(|range| file.position(range.start));
             let (line, column) = place.map_or((0, 0), |place| (place.line, place.column));
             let place = format!("{shown}:{line}:{column}");
             (line, column, CompilerNote { place, severity: note.severity, message: note.message })
         })
         .collect();
-    notes.sort();
+    notes.sort_by(|(line, column, note), (other_line, other_column, other)| {
+        (line, column, note.severity.name(), &note.message).cmp(&(
+            other_line,
+            other_column,
+            other.severity.name(),
+            &other.message,
+        ))
+    });
     Ok(notes.into_iter().map(|(_, _, note)| note).collect())
 }

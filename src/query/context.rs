@@ -140,7 +140,8 @@ impl<'a> Places<'a> {
     fn form(&self, path: &Path, date: Option<u64>, form: u32, number: u32) -> Option<(u64, u64)> {
         let date = date.or_else(|| universal_write_date(path))?;
         let file = self.project.positions(path, date).ok()?;
-        let place = file.form_place(form, number).or_else(|| file.form_place(form, 0))?;
+        let range = file.form_range(form, number).or_else(|| file.form_range(form, 0))?;
+        let place = file.position(range.start);
         Some((place.line.into(), place.column.into()))
     }
 }

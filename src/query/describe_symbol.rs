@@ -14,6 +14,7 @@ use super::{Error, read_json};
 use crate::engine::{CallError, Lane, OnLisp, Operation};
 use crate::project::Project;
 use crate::source::sbcl::SbclSources;
+use steelbank_xref::Access;
 
 /// How long a value may take to print: print-object methods are the user's code.
 const PRINTING: Duration = Duration::from_secs(2);
@@ -45,6 +46,39 @@ pub struct DescribeSymbolAnswer {
     pub description: Option<Description>,
 }
 
+/// The word that stands for a symbol: the first that fits, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING-KEBAB-CASE")]
+#[non_exhaustive]
+pub enum Classification {
+    /// It names a macro.
+    Macro,
+    /// It names a generic function.
+    GenericFunction,
+    /// It names another function, or a special operator.
+    Function,
+    /// It names a class.
+    Class,
+    /// It has a value.
+    Variable,
+    /// None of them.
+    Symbol,
+}
+
+impl Classification {
+    /// The name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Macro => "MACRO",
+            Self::GenericFunction => "GENERIC-FUNCTION",
+            Self::Function => "FUNCTION",
+            Self::Class => "CLASS",
+            Self::Variable => "VARIABLE",
+            Self::Symbol => "SYMBOL",
+        }
+    }
+}
+
 /// A symbol, with one field for each thing that it names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
@@ -56,10 +90,12 @@ pub struct Description {
     /// Its home package; null if it has none.
     pub package: Option<String>,
     /// `internal`, `external` or `inherited`: how it is accessible where it was looked up.
-    pub accessibility: String,
+    #[schemars(with = "String")]
+    pub accessibility: Access,
     /// `MACRO`, `GENERIC-FUNCTION`, `FUNCTION`, `CLASS`, `VARIABLE` or `SYMBOL`: the first that fits.
     #[serde(rename = "type")]
-    pub classification: String,
+    #[schemars(with = "String")]
+    pub classification: Classification,
     /// As an operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<FunctionFacet>,
@@ -95,6 +131,33 @@ pub struct Description {
     pub properties: Vec<String>,
 }
 
+/// What an operator is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum OperatorKind {
+    /// A function that is not generic.
+    Function,
+    /// A generic function.
+    GenericFunction,
+    /// A macro.
+    Macro,
+    /// A special operator.
+    SpecialOperator,
+}
+
+impl OperatorKind {
+    /// The name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Function => "function",
+            Self::GenericFunction => "generic-function",
+            Self::Macro => "macro",
+            Self::SpecialOperator => "special-operator",
+        }
+    }
+}
+
 /// A symbol as an operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
@@ -102,7 +165,8 @@ pub struct FunctionFacet {
     /// The function's printed name.
     pub name: String,
     /// `function`, `generic-function`, `macro` or `special-operator`.
-    pub kind: String,
+    #[schemars(with = "String")]
+    pub kind: OperatorKind,
     /// The lambda list, without package prefixes; none if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arglist: Option<String>,
@@ -154,12 +218,46 @@ pub struct MethodFacet {
     pub sources: Vec<Source>,
 }
 
+/// What a variable is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum VariableKind {
+    /// A special variable.
+    Special,
+    /// A constant.
+    Constant,
+    /// A variable that cannot be bound.
+    Global,
+    /// A symbol macro.
+    SymbolMacro,
+    /// A foreign variable.
+    Alien,
+    /// It has a value, and nothing declares it.
+    Undeclared,
+}
+
+impl VariableKind {
+    /// The name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Special => "special",
+            Self::Constant => "constant",
+            Self::Global => "global",
+            Self::SymbolMacro => "symbol-macro",
+            Self::Alien => "alien",
+            Self::Undeclared => "undeclared",
+        }
+    }
+}
+
 /// A symbol as a variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct VariableFacet {
     /// `special`, `constant`, `global`, `symbol-macro`, `alien` or `undeclared`.
-    pub kind: String,
+    #[schemars(with = "String")]
+    pub kind: VariableKind,
     /// Whether it has a value.
     pub bound: bool,
     /// The value as it prints with the contract's limits.
@@ -456,10 +554,10 @@ impl Description {
         let class = self.class.as_ref().and_then(|facet| facet.documentation.as_deref());
         let variable = self.variable.as_ref().and_then(|facet| facet.documentation.as_deref());
         let deftype = self.deftype.as_ref().and_then(|facet| facet.documentation.as_deref());
-        match self.classification.as_str() {
-            "CLASS" => class.or(variable).or(deftype),
-            "VARIABLE" => variable.or(deftype),
-            "SYMBOL" => deftype,
+        match self.classification {
+            Classification::Class => class.or(variable).or(deftype),
+            Classification::Variable => variable.or(deftype),
+            Classification::Symbol => deftype,
             _ => function.or(class).or(variable).or(deftype),
         }
     }
@@ -468,14 +566,14 @@ impl Description {
     pub fn definitions(&self) -> Vec<(String, Option<&str>, &[Source])> {
         let mut all: Vec<(String, Option<&str>, &[Source])> = Vec::new();
         for facet in self.function.iter().chain(&self.setf_function) {
-            let kind = facet.kind.replace('-', " ");
+            let kind = facet.kind.name().replace('-', " ");
             let kind = if facet.name.starts_with("(SETF ") { format!("{kind} {}", facet.name) } else { kind };
             all.push((kind, facet.arglist.as_deref(), &facet.sources));
         }
         if let Some(facet) = &self.variable {
-            let kind = match facet.kind.as_str() {
-                kind @ ("constant" | "symbol-macro") => kind.replace('-', " "),
-                kind => format!("{kind} variable"),
+            let kind = match facet.kind {
+                kind @ (VariableKind::Constant | VariableKind::SymbolMacro) => kind.name().replace('-', " "),
+                kind => format!("{} variable", kind.name()),
             };
             all.push((kind, None, &facet.sources));
         }
@@ -502,10 +600,10 @@ impl Description {
 
     /// The source of what the classification names, if its position is known.
     pub fn source(&self) -> Option<&Source> {
-        let sources: &[Source] = match self.classification.as_str() {
-            "CLASS" => self.class.as_ref().map_or(&[], |facet| &facet.sources),
-            "VARIABLE" => self.variable.as_ref().map_or(&[], |facet| &facet.sources),
-            "SYMBOL" => self.deftype.as_ref().map_or(&[], |facet| &facet.sources),
+        let sources: &[Source] = match self.classification {
+            Classification::Class => self.class.as_ref().map_or(&[], |facet| &facet.sources),
+            Classification::Variable => self.variable.as_ref().map_or(&[], |facet| &facet.sources),
+            Classification::Symbol => self.deftype.as_ref().map_or(&[], |facet| &facet.sources),
             _ => self.function.as_ref().map_or(&[], |facet| &facet.sources),
         };
         sources.iter().find(|source| source.offset.is_some())

@@ -1,23 +1,31 @@
-//! Evaluates forms in the image: the one question that runs the asker's code.
+//! evaluate: the forms of a text, one after the other: the one question that runs the asker's code. [`EvaluateRequest::run`]
+//! gives values and output, or an error; as a [`Question`] it gives warnings, failure, frames and places as well.
+
+use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::context::{Context, Places};
 use super::control::Control;
+use super::load_system::Severity;
+use super::lookup::{DEFAULT_PACKAGE, find_package};
+use super::question::Question;
+use super::trial::{self, Code, Printed, ToldFailure, ToldFrame, TrialFailure};
 use super::{Error, read_json};
-use crate::engine::{Lane, Lisp, Operation};
+use crate::engine::{CallError, Lane, Lisp, OnLisp, Operation, deadline_after};
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EvaluateRequest {
     /// The forms, as text.
     pub source: String,
-    /// The package to read them in.
+    /// The package to read and print them in.
     pub package: String,
 }
 
-/// The answer.
+/// The answer of [`EvaluateRequest::run`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct EvaluateAnswer {
@@ -32,17 +40,164 @@ pub struct EvaluateAnswer {
     pub output_dropped: u64,
 }
 
+/// How an evaluation ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EvaluationStatus {
+    /// All forms were evaluated.
+    #[default]
+    Finished,
+    /// A form failed, or could not be read.
+    Failed,
+    /// Its time was over, or it was called off.
+    Stopped,
+    /// There is no such package; nothing was evaluated.
+    NoPackage,
+}
+
+/// The answer with all that happened.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Evaluation {
+    /// How it ended.
+    pub status: EvaluationStatus,
+    /// The values of the last form.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<Printed>,
+    /// How many values there are, if not all are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_count: Option<usize>,
+    /// What was written to the standard streams.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub output: String,
+    /// Characters of output after the limit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub output_dropped: u64,
+    /// What the compiler and the code warned of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warned>,
+    /// How many warnings there were, if not all are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning_count: Option<usize>,
+    /// Where reading the code failed: `code:line:column`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread_at: Option<String>,
+    /// Why it did not come to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<TrialFailure>,
+    /// How long the code ran, in milliseconds.
+    #[serde(default)]
+    pub duration_ms: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A warning.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Warned {
+    /// `error`, `warning` or `style-warning`.
+    #[schemars(with = "String")]
+    pub severity: Severity,
+    /// `code:line:column`, or where in a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// What it says.
+    pub message: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Told {
+    status: EvaluationStatus,
+    #[serde(default)]
+    values: Vec<String>,
+    #[serde(default)]
+    value_count: usize,
+    failure: Option<ToldFailure>,
+    unread_at: Option<u64>,
+    #[serde(default)]
+    starts: Vec<u64>,
+    #[serde(default)]
+    warnings: Vec<ToldWarning>,
+    #[serde(default)]
+    warning_count: usize,
+    #[serde(skip)]
+    printed: Vec<Printed>,
+    #[serde(skip)]
+    output: (String, u64),
+    #[serde(skip)]
+    duration: Duration,
+}
+
+#[derive(Deserialize)]
+struct ToldWarning {
+    severity: Severity,
+    message: String,
+    form: Option<u32>,
+    number: Option<u32>,
+    frame: Option<ToldFrame>,
+}
+
+/// The most characters of all values together, and the fewest of each.
+const VALUES: (usize, usize) = (12_000, 200);
+
 impl EvaluateRequest {
-    /// Evaluates `source` in CL-USER.
+    /// The forms of `source`, in CL-USER.
     pub fn new(source: impl Into<String>) -> Self {
-        Self { source: source.into(), package: super::lookup::DEFAULT_PACKAGE.to_owned() }
+        Self { source: source.into(), package: DEFAULT_PACKAGE.to_owned() }
     }
 
-    /// The package to read the forms in, in place of CL-USER.
+    /// The package to read and print the forms in.
     #[must_use]
     pub fn package(mut self, package: impl Into<String>) -> Self {
         self.package = package.into();
         self
+    }
+
+    /// The package as Lisp calls it.
+    pub(super) fn package_in(&self, context: &Context<'_>) -> String {
+        match find_package(&context.index, &self.package) {
+            Some(package) => context.index.package_name(package).into_owned(),
+            None => self.package.to_uppercase(),
+        }
+    }
+
+    /// What Lisp told, with places.
+    pub(super) fn placed(&self, told: Told, context: &Context<'_>) -> Evaluation {
+        let code = Code::new(&self.source, &told.starts);
+        let mut places: Places<'_> = context.places();
+        let warnings = told.warnings.into_iter().map(|warning| {
+            let frame = warning.frame.unwrap_or_else(|| ToldFrame::in_code(warning.form, warning.number));
+            Warned {
+                severity: warning.severity,
+                place: frame.place(&mut places, Some(&code)),
+                message: warning.message,
+            }
+        });
+        let warnings: Vec<Warned> = warnings.collect();
+        Evaluation {
+            status: told.status,
+            value_count: (told.value_count > told.printed.len()).then_some(told.value_count),
+            values: told.printed,
+            output: told.output.0,
+            output_dropped: told.output.1,
+            warning_count: (told.warning_count > warnings.len()).then_some(told.warning_count),
+            warnings,
+            unread_at: told.unread_at.map(|index| code.at(&self.source, index)),
+            failure: told.failure.map(|failure| {
+                let mut failure = failure.placed(&mut places, Some(&code));
+                if told.unread_at.is_some()
+                    && failure.condition.as_deref() == Some("COMMON-LISP::END-OF-FILE")
+                {
+                    failure.report =
+                        "The code ends inside a form: a closing parenthesis, quote or bar is missing."
+                            .to_owned();
+                }
+                failure
+            }),
+            duration_ms: u64::try_from(told.duration.as_millis()).unwrap_or(u64::MAX),
+        }
     }
 
     /// Runs the forms on the work lane, and waits. The value of the last one comes as JSON.
@@ -54,11 +209,11 @@ impl EvaluateRequest {
         Ok(read_json(&control.wait(ticket)?.bytes)?)
     }
 
-    /// Runs the forms on the work lane, and waits.
+    /// Runs the forms on `lane`, and waits: for programs that want no more than values, or an error.
     ///
     /// # Errors
     /// The code failed, did not end in time, or Lisp is gone.
-    pub fn answer(&self, lisp: Lisp, lane: Lane, control: &Control) -> Result<EvaluateAnswer, Error> {
+    pub fn run(&self, lisp: Lisp, lane: Lane, control: &Control) -> Result<EvaluateAnswer, Error> {
         let Self { source, package } = self.clone();
         let ticket = lisp.submit(lane, control.allowed(), None, move |on_lisp| {
             on_lisp.call(Operation::Evaluate, &[&package, &source])
@@ -67,4 +222,68 @@ impl EvaluateRequest {
         let values: EvaluateAnswer = read_json(&answer.bytes)?;
         Ok(EvaluateAnswer { output: answer.output, output_dropped: answer.output_dropped, ..values })
     }
+}
+
+impl Question for EvaluateRequest {
+    type Answer = Evaluation;
+
+    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<Evaluation, Error> {
+        let package = self.package_in(context);
+        let code = self.source.clone();
+        let deadline = deadline_after(control.allowed());
+        let ticket = context.lisp.submit(Lane::Work, control.allowed(), None, move |on_lisp| {
+            Ok(evaluate(on_lisp, &package, &code, deadline))
+        });
+        Ok(self.placed(control.wait(ticket)?, context))
+    }
+}
+
+impl Told {
+    /// The handle of the first value.
+    pub(super) fn first(&self) -> Option<&str> {
+        self.values.first().map(String::as_str)
+    }
+
+    /// Whether all forms were evaluated.
+    pub(super) fn finished(&self) -> bool {
+        self.status == EvaluationStatus::Finished
+    }
+}
+
+/// Evaluates `code` in `package`, by `deadline`, and prints what came of it.
+pub(super) fn evaluate(on_lisp: &OnLisp<'_>, package: &str, code: &str, deadline: Instant) -> Told {
+    on_lisp.grant(trial::PATIENCE + trial::GRACE);
+    let begun = Instant::now();
+    let left = deadline.saturating_duration_since(begun);
+    let asked = trial::ask::<Told>(on_lisp, left, "evaluate", &[package, code]);
+    let duration = begun.elapsed();
+    let mut told = match asked {
+        Ok((told, answer)) => Told { output: (answer.output, answer.output_dropped), ..told },
+        Err(error) => {
+            let (status, output) = match &error {
+                CallError::Fault(fault) => (EvaluationStatus::Failed, fault.output.clone()),
+                CallError::Interrupted => (EvaluationStatus::Stopped, String::new()),
+            };
+            Told {
+                status,
+                values: Vec::new(),
+                value_count: 0,
+                failure: Some(ToldFailure::of_call(error)),
+                unread_at: None,
+                starts: Vec::new(),
+                warnings: Vec::new(),
+                warning_count: 0,
+                printed: Vec::new(),
+                output: (output, 0),
+                duration,
+            }
+        }
+    };
+    told.duration = duration;
+    let each = (VALUES.0 / told.values.len().max(1)).max(VALUES.1);
+    told.printed = trial::print(on_lisp, package, each, &told.values);
+    if let Some(failure) = &mut told.failure {
+        failure.complete(on_lisp, package);
+    }
+    told
 }

@@ -20,9 +20,10 @@ use super::read_json;
 use super::uses::SymbolUses;
 use crate::engine::{Lane, Operation};
 use crate::project::{FileVersion, Project};
-use crate::source::positions::{Occurrence, Place, PositionedFile, Sought, universal_write_date};
+use crate::source::positions::{Occurrence, PositionedFile, Sought, universal_write_date};
 use crate::source::tap::operators::Defined;
 use crate::source::tap::roles::Role;
+use steelbank_reader::Range;
 use steelbank_xref::Index;
 
 /// What the image answers to operation `find-definitions`.
@@ -239,13 +240,14 @@ pub fn find_definition(project: &Project, resolved: &Resolved, image: &ImageDefi
             if !defines(found.role) || named.contains(&(path.clone(), found.form)) {
                 continue;
             }
+            let place = file.position(found.range.start);
             definitions.push(Definition {
                 kind: found.definer.unwrap_or_else(|| "name".to_owned()),
                 name: resolved.text.clone(),
                 path: project.shown(&path),
-                line: Some(found.place.line),
-                column: Some(found.place.column),
-                context: Some(file.line_text(found.place.line).trim().to_owned()),
+                line: Some(place.line),
+                column: Some(place.column),
+                context: Some(file.line_text(place.line).trim().to_owned()),
                 evidence: if file.is_fresh() { Evidence::Exact } else { Evidence::Approximate },
                 defines: None,
                 made_by: None,
@@ -261,7 +263,7 @@ pub fn find_definition(project: &Project, resolved: &Resolved, image: &ImageDefi
 }
 
 /// Where the method called `name`, `(METHOD NAME QUALIFIER (CLASS))`, starts in the definition of its generic function.
-fn inner_method(file: &PositionedFile, form: u32, name: &str) -> Option<Place> {
+fn inner_method(file: &PositionedFile, form: u32, name: &str) -> Option<Range> {
     let methods = file.inner_methods(form);
     let specializers = name.trim_end_matches(')').rsplit('(').next().unwrap_or_default();
     let bare = |class: &str| class.rsplit(':').next().unwrap_or_default().to_owned();
@@ -322,14 +324,14 @@ fn placed(
     let Some(file) = date.and_then(|date| project.positions(&path, date).ok()) else { return (found, form) };
     let Some(form_number) = form else { return (found, form) };
     found.stale = !file.is_fresh();
-    let start = file.form_place(form_number, source.form_number.unwrap_or(0));
+    let start = file.form_range(form_number, source.form_number.unwrap_or(0));
     let occurrences: Vec<Occurrence> =
         file.occurrences(sought, &|_| false).into_iter().filter(|found| found.form == form_number).collect();
     let proper = |found: &&Occurrence| match definition.kind.as_str() {
         "declaration" => found.role == Role::Declaration || defines(found.role),
         kind => defines(found.role) && fits(kind, found),
     };
-    let after = |found: &&Occurrence| start.is_none_or(|start| found.place >= start);
+    let after = |found: &&Occurrence| start.is_none_or(|start: Range| found.range.start >= start.start);
     // A method within a generic function's definition stands where it stands, without the name.
     let inner =
         if definition.kind == "method" { inner_method(&file, form_number, &definition.name) } else { None };
@@ -342,7 +344,7 @@ fn placed(
     if let Some(definer) = name.and_then(|name| name.definer.clone()) {
         found.defines = Some(std::mem::replace(&mut found.kind, definer));
     }
-    let (place, evidence) = match (name.map(|name| name.place), inner.or(start)) {
+    let (range, evidence) = match (name.map(|name| name.range), inner.or(start)) {
         (Some(name), _) if file.is_fresh() => (Some(name), Evidence::Exact),
         (Some(name), _) => (Some(name), Evidence::Approximate),
         (None, start) if file.is_tapped() && file.is_fresh() => {
@@ -357,7 +359,7 @@ fn placed(
         (None, start) => (start, Evidence::Approximate),
     };
     found.evidence = evidence;
-    if let Some(place) = place {
+    if let Some(place) = range.map(|range| file.position(range.start)) {
         found.line = Some(place.line);
         found.column = Some(place.column);
         found.context = Some(file.line_text(place.line).trim().to_owned());

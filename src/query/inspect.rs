@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Error;
 use super::context::Context;
 use super::control::Control;
-use super::evaluation::{Evaluation, EvaluationRequest, Told, evaluate};
+use super::evaluate::{EvaluateRequest, Evaluation, Told, evaluate};
 use super::question::Question;
 use super::trial;
 use crate::engine::{CallError, Lane, OnLisp, deadline_after};
@@ -155,8 +155,8 @@ impl Question for InspectRequest {
 
     fn answer(&self, context: &Context<'_>, control: &Control) -> Result<Inspection, Error> {
         let evaluation = match &self.subject {
-            Subject::Expression(code) => EvaluationRequest::new(code.clone()).package(self.package.clone()),
-            Subject::Handle(_) => EvaluationRequest::new("").package(self.package.clone()),
+            Subject::Expression(code) => EvaluateRequest::new(code.clone()).package(self.package.clone()),
+            Subject::Handle(_) => EvaluateRequest::new("").package(self.package.clone()),
         };
         let package = evaluation.package_in(context);
         let request = self.clone();

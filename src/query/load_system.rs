@@ -1,5 +1,6 @@
 //! load-system and load-file: the questions that change the image.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,6 +35,9 @@ pub enum Severity {
     Warning,
     /// The compiler suspects that something is wrong.
     StyleWarning,
+    /// The compiler could not do something better. Loads do not tell of it.
+    #[schemars(skip)]
+    Note,
 }
 
 impl Severity {
@@ -44,7 +48,14 @@ impl Severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
             Severity::StyleWarning => "style-warning",
+            Severity::Note => "note",
         }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
     }
 }
 
@@ -449,6 +460,33 @@ fn is_alike(name: &str, given: &str) -> bool {
         || !nearest::among(&given, [name.as_str()]).is_empty()
 }
 
+/// What a load does to a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum LoadStep {
+    /// It is compiled, and then loaded.
+    Compile,
+    /// It is loaded.
+    Load,
+}
+
+impl LoadStep {
+    /// The name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            LoadStep::Compile => "compile",
+            LoadStep::Load => "load",
+        }
+    }
+}
+
+impl fmt::Display for LoadStep {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
 /// A piece of news while a system loads.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
@@ -458,8 +496,8 @@ pub struct LoadNews {
     /// Steps in all, never less than `done`; 0 if unknown.
     #[serde(default)]
     pub total: u64,
-    /// `compile` or `load`.
-    pub what: String,
+    /// What is done to the file.
+    pub what: LoadStep,
     /// The file.
     #[serde(default)]
     pub path: String,

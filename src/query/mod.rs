@@ -14,7 +14,6 @@ pub mod designator;
 pub mod disassemble;
 pub mod edit_definition;
 pub mod evaluate;
-pub mod evaluation;
 pub mod find_definition;
 #[cfg(feature = "text")]
 pub mod find_references;

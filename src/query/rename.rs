@@ -45,7 +45,7 @@ use super::text::{Meaning, Resolver, Target};
 use super::uses::SymbolUses;
 use super::via::{Origin, Origins};
 use crate::project::{Context, FileVersion, Look, Project, TextState};
-use crate::source::positions::Token;
+use crate::source::positions::{PositionedFile, Token};
 use crate::source::sbcl::SbclSources;
 use crate::source::tap::roles::Role;
 use steelbank_xref::{Access, Index, Symbol};
@@ -149,6 +149,7 @@ struct Planner<'a> {
 /// A file's tokens that read as the symbol.
 struct Tapped {
     path: PathBuf,
+    file: Arc<PositionedFile>,
     tokens: Vec<Token>,
 }
 
@@ -230,7 +231,7 @@ impl<'a> Planner<'a> {
                 let message = format!("{} names it, and is not of this project.", path.display());
                 self.caution(CautionKind::UsedOutside, message, Vec::new());
             } else if file.is_fresh() {
-                files.push(Tapped { path, tokens });
+                files.push(Tapped { path, file, tokens });
             }
         }
         let image = (self.sources.definitions)(&sought.name, &sought.package)?;
@@ -251,10 +252,11 @@ impl<'a> Planner<'a> {
             Ok(exact) => {
                 self.plan.scope = Scope::Narrow;
                 self.plan.reason = "Every place is exact.".to_owned();
-                for file in &mut files {
-                    let shown = project.shown(&file.path);
-                    file.tokens.retain(|token| {
-                        exact.contains(&(shown.clone(), token.place.line, token.place.column))
+                for Tapped { path, file, tokens } in &mut files {
+                    let shown = project.shown(path);
+                    tokens.retain(|token| {
+                        let place = file.position(token.range.start);
+                        exact.contains(&(shown.clone(), place.line, place.column))
                     });
                 }
             }
@@ -573,9 +575,12 @@ const MOST_NAMES: usize = 20;
 /// How many tokens are neither among the `exact` places nor surely local: a macro may bind what it is given.
 fn unexplained(project: &Project, files: &[Tapped], exact: &BTreeSet<ExactPlace>) -> usize {
     let mut count = 0;
-    for Tapped { path, tokens } in files {
+    for Tapped { path, file, tokens } in files {
         let shown = project.shown(path);
-        let is_exact = |token: &Token| exact.contains(&(shown.clone(), token.place.line, token.place.column));
+        let is_exact = |token: &Token| {
+            let place = file.position(token.range.start);
+            exact.contains(&(shown.clone(), place.line, place.column))
+        };
         let left: Vec<&Token> = tokens.iter().filter(|token| !is_exact(token)).collect();
         let bound: BTreeSet<u32> = left.iter().filter(|token| token.binds).map(|token| token.form).collect();
         let explained = |token: &Token| {

@@ -1,6 +1,7 @@
 //! run-tests: the tests of a system, each run by itself. What a test does costs that test.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -39,7 +40,8 @@ pub struct TestRun {
     /// The systems that were looked at.
     pub systems: Vec<String>,
     /// How many tests ended how: `passed`, `failed`, `error`, `skipped`, `timed-out`, `died`, `not-run`.
-    pub counts: BTreeMap<String, usize>,
+    #[schemars(with = "BTreeMap<String, usize>")]
+    pub counts: BTreeMap<TestStatus, usize>,
     /// The tests; those that did not pass come first.
     pub tests: Vec<TestResult>,
     /// Why the systems are not loaded, so that no test ran.
@@ -47,6 +49,71 @@ pub struct TestRun {
     pub not_loaded: Option<String>,
     /// How long all took, in milliseconds.
     pub duration_ms: u64,
+}
+
+/// How a test ended. In the order of the names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum TestStatus {
+    /// Lisp died while it ran.
+    Died,
+    /// A test-op returned, and made no assertions that are known.
+    Done,
+    /// It signalled a condition that nobody handled.
+    Error,
+    /// An assertion failed.
+    Failed,
+    /// It was not run.
+    #[default]
+    NotRun,
+    /// All assertions passed.
+    Passed,
+    /// It says itself that it is not to be run.
+    Skipped,
+    /// Its time was over.
+    TimedOut,
+}
+
+impl TestStatus {
+    /// The name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            TestStatus::Died => "died",
+            TestStatus::Done => "done",
+            TestStatus::Error => "error",
+            TestStatus::Failed => "failed",
+            TestStatus::NotRun => "not-run",
+            TestStatus::Passed => "passed",
+            TestStatus::Skipped => "skipped",
+            TestStatus::TimedOut => "timed-out",
+        }
+    }
+
+    /// Whether nothing is wrong as far as is known.
+    pub fn is_good(self) -> bool {
+        matches!(self, TestStatus::Passed | TestStatus::Skipped | TestStatus::Done)
+    }
+}
+
+impl fmt::Display for TestStatus {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// How an assertion ended that did not pass.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum AssertionStatus {
+    /// What it asserts does not hold.
+    #[default]
+    Failed,
+    /// A condition was signalled.
+    Error,
+    /// It was left out.
+    Skipped,
 }
 
 /// What became of a test.
@@ -58,7 +125,8 @@ pub struct TestResult {
     pub framework: String,
     /// `passed`, `failed`, `error`, `skipped`, `timed-out`, `died` or `not-run`; `done` of a test-op that returned and made
     /// no assertions that are known: its output says how it went.
-    pub status: String,
+    #[schemars(with = "String")]
+    pub status: TestStatus,
     /// How long it took, in milliseconds.
     #[serde(default)]
     pub ms: u64,
@@ -83,7 +151,8 @@ pub struct TestResult {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AssertionResult {
     /// `failed`, `error` or `skipped`.
-    pub status: String,
+    #[schemars(with = "String")]
+    pub status: AssertionStatus,
     /// The form that was asserted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<String>,
@@ -140,7 +209,7 @@ pub(crate) struct TestSystem {
 
 #[derive(Deserialize)]
 struct ToldTest {
-    status: String,
+    status: TestStatus,
     #[serde(default)]
     microseconds: u64,
     #[serde(default)]
@@ -165,9 +234,9 @@ impl TestResult {
 impl TestRun {
     /// The run, which took `duration`, with its counts, and what did not pass in front.
     pub(crate) fn finished(mut self, duration: Duration) -> Self {
-        self.tests.sort_by_key(|test| test.status == "passed");
+        self.tests.sort_by_key(|test| test.status == TestStatus::Passed);
         for test in &self.tests {
-            *self.counts.entry(test.status.clone()).or_default() += 1;
+            *self.counts.entry(test.status).or_default() += 1;
         }
         self.duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         self
@@ -362,7 +431,7 @@ impl KnownTest {
         TestResult {
             name: self.test.clone(),
             framework: self.framework.clone(),
-            status: "not-run".to_owned(),
+            status: TestStatus::NotRun,
             place: self.place.as_ref().map(|place| format!("{}:{}:{}", place.path, place.line, place.column)),
             ..TestResult::default()
         }
@@ -424,11 +493,11 @@ fn run(
         Err(error) => {
             let report = error.to_string();
             let (status, kind) = match &error {
-                LispError::Dead { .. } => ("died", "died"),
-                LispError::DeadlinePassed { .. } => ("timed-out", "interrupted"),
-                _ => ("error", "error"),
+                LispError::Dead { .. } => (TestStatus::Died, "died"),
+                LispError::DeadlinePassed { .. } => (TestStatus::TimedOut, "interrupted"),
+                _ => (TestStatus::Error, "error"),
             };
-            result.status = status.to_owned();
+            result.status = status;
             result.ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
             result.failure = Some(TrialFailure { kind: kind.to_owned(), report, ..TrialFailure::default() });
             return Ok(result);
@@ -439,11 +508,11 @@ fn run(
     result.assertions = told.assertions;
     let mut places = context.places();
     result.failure = told.failure.map(|failure| failure.placed(&mut places, None));
-    result.output = match told.status.as_str() {
-        "passed" if !is_op => String::new(),
+    result.output = match told.status {
+        TestStatus::Passed if !is_op => String::new(),
         _ => told.output.chars().take(OUTPUT).collect(),
     };
-    let silent = is_op && told.status == "passed" && told.passed == 0;
-    result.status = if silent { "done".to_owned() } else { told.status };
+    let silent = is_op && told.status == TestStatus::Passed && told.passed == 0;
+    result.status = if silent { TestStatus::Done } else { told.status };
     Ok(result)
 }

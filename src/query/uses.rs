@@ -5,9 +5,10 @@ use std::path::Path;
 
 use super::designator::FunctionName;
 use crate::project::FileVersion;
-use crate::source::positions::{Evidence, Occurrence, Place, Placement, PositionedFile, Recorded, Sought};
+use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, Recorded, Sought};
 use crate::source::tap::roles::Role as TextRole;
 use crate::source::tap::sidecar::UseKind;
+use steelbank_reader::Range;
 use steelbank_xref::{FunctionKind, Index, Kind, Role, Symbol};
 
 /// A symbol whose uses are looked for.
@@ -134,7 +135,7 @@ impl<'a> SymbolUses<'a> {
     }
 
     /// Where the symbol is the operator of a list that top-level code evaluates.
-    pub(super) fn toplevel_operators(&self, file: &PositionedFile) -> Vec<Place> {
+    pub(super) fn toplevel_operators(&self, file: &PositionedFile) -> Vec<Range> {
         file.toplevel_operators(&self.sought, &|package| self.means(package))
     }
 
@@ -196,10 +197,10 @@ fn specializer(file: &PositionedFile, occurrences: &[Occurrence], recorded: &Rec
     let named = occurrences
         .iter()
         .find(|found| Some(found.form) == recorded.form && found.role == TextRole::Class)
-        .map(|found| found.place);
+        .map(|found| found.range);
     // A method that a macro makes.
     let expander = recorded.form.and_then(|form| file.form_expander(form));
-    let place = named.or_else(|| file.form_place(recorded.form?, 0));
+    let place = named.or_else(|| file.form_range(recorded.form?, 0));
     let placement = place.map(|place| match (named.is_some(), expander) {
         _ if !file.is_fresh() => Placement::new(place, Evidence::Approximate),
         (true, _) => Placement::new(place, Evidence::Exact),

@@ -75,7 +75,11 @@ impl<'a> Origins<'a> {
                     defined = true;
                     let inside = file.occurrences(sought, means).into_iter().find(|found| found.form == form);
                     if let Some(inside) = inside {
-                        let place = format!("{}:{}", self.project.shown(&path), inside.place.line);
+                        let place = format!(
+                            "{}:{}",
+                            self.project.shown(&path),
+                            file.position(inside.range.start).line
+                        );
                         return Some(Some(place));
                     }
                     for (package, name) in file.symbols_in(form) {

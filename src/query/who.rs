@@ -211,13 +211,14 @@ impl WhoRequest {
             }
             let Ok(file) = project.positions(&version.path, version.write_date) else { continue };
             let occurrences = uses.occurrences(&file);
-            let mut taken: HashSet<(u32, u32)> = HashSet::new();
+            let mut taken: HashSet<u32> = HashSet::new();
             for placed in uses.place(&file, &occurrences, recorded) {
-                taken.extend(placed.placements.iter().map(|found| (found.place.line, found.place.column)));
+                taken.extend(placed.placements.iter().map(|found| found.range.start));
                 let recorded = &placed.recorded;
                 let surest = placed.placements.iter().min_by_key(|placement| placement.evidence);
                 let (Some(surest), true) = (surest, recorded.kind == self.kind) else { continue };
-                let (place, evidence, via) = (surest.place, surest.evidence, shown_expander(surest));
+                let (evidence, via) = (surest.evidence, shown_expander(surest));
+                let place = file.position(surest.range.start);
                 let stale = !file.is_fresh();
                 let position = Position { line: place.line, column: place.column, evidence, via, stale };
                 if recorded.toplevel {
@@ -232,7 +233,8 @@ impl WhoRequest {
                 }
             }
             let operators = if macros { uses.toplevel_operators(&file) } else { Vec::new() };
-            for place in operators.into_iter().filter(|place| !taken.contains(&(place.line, place.column))) {
+            for range in operators.into_iter().filter(|range| !taken.contains(&range.start)) {
+                let place = file.position(range.start);
                 let stale = !file.is_fresh();
                 let evidence = if stale { Evidence::Approximate } else { Evidence::Exact };
                 located.toplevel.push(TopLevelUse {

@@ -91,7 +91,7 @@ pub fn describe_symbol(answer: &DescribeSymbolAnswer) -> String {
     if let Some(operator) = &answer.operator {
         return describe_operator(operator, description);
     }
-    let mut text = format!("{} [{}]", description.symbol, description.classification);
+    let mut text = format!("{} [{}]", description.symbol, description.classification.name());
     let value = description.variable.as_ref().and_then(|variable| variable.value.as_deref());
     contract_lines(&mut text, arglist(description), value, description.documentation(), description.source());
     facets(&mut text, description);
@@ -104,7 +104,7 @@ fn describe_operator(operator: &str, description: &Description) -> String {
     let function = description.setf_function.as_ref().filter(|_| operator == "SETF");
     let compiler_macro = description.compiler_macro.as_ref().filter(|_| operator == "COMPILER-MACRO");
     let kind = match (function, compiler_macro) {
-        (Some(facet), _) => facet.kind.to_uppercase(),
+        (Some(facet), _) => facet.kind.name().to_uppercase(),
         (None, Some(_)) => "COMPILER-MACRO".to_owned(),
         (None, None) if operator == "SETF" && description.setf_expander => "SETF-EXPANDER".to_owned(),
         (None, None) => return format!("{name} is not defined"),
@@ -113,7 +113,7 @@ fn describe_operator(operator: &str, description: &Description) -> String {
     if let Some(facet) = function {
         let source = facet.sources.iter().find(|source| source.offset.is_some());
         contract_lines(&mut text, facet.arglist.as_deref(), None, facet.documentation.as_deref(), source);
-        definition(&mut text, &facet.kind.replace('-', " "), None, &facet.sources);
+        definition(&mut text, &facet.kind.name().replace('-', " "), None, &facet.sources);
         methods(&mut text, facet);
     } else if let Some(facet) = compiler_macro {
         let source = facet.sources.iter().find(|source| source.offset.is_some());

@@ -511,8 +511,9 @@ fn place(project: &Project, diagnostic: &mut Diagnostic) {
     let (Some(at), Some(path), None) = (diagnostic.at, &diagnostic.path, diagnostic.line) else { return };
     let Ok(file) = project.positions(Path::new(path), at.write_date) else { return };
     if file.is_fresh()
-        && let Some(place) = file.form_place(at.form, at.number)
+        && let Some(range) = file.form_range(at.form, at.number)
     {
+        let place = file.position(range.start);
         (diagnostic.line, diagnostic.column) = (Some(place.line), Some(place.column));
     }
 }

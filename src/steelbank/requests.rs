@@ -87,7 +87,7 @@ impl Steelbank {
         request: &EvaluateRequest,
         control: &Control,
     ) -> Result<EvaluateAnswer, Error> {
-        self.refreshing(|| request.answer(self.lisp(), Lane::Work, control))
+        self.refreshing(|| request.run(self.lisp(), Lane::Work, control))
     }
 
     /// Evaluates forms, and reads the first value of the last one as a `T`, by way of JSON: NIL is null and T is true,

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use steelbank_reader::lines::LineColumn;
 use steelbank_text::{Control as TextControl, Freshness, Pattern, TextError, TextIndex};
 
 use super::Steelbank;
@@ -95,8 +96,10 @@ impl Steelbank {
         move |path, line, column| {
             let path = index.root().join(path);
             let file = self.project().positions(&path, *loaded.get(&path)?).ok()?;
-            let (package, name) =
-                file.is_fresh().then(|| file.symbol_at(name.as_deref()?, line, column)).flatten()?;
+            let (package, name) = file
+                .is_fresh()
+                .then(|| file.symbol_at(name.as_deref()?, LineColumn { line, column }))
+                .flatten()?;
             Some(format!("{package}::{name}"))
         }
     }

@@ -10,18 +10,18 @@ use crate::Steelbank;
 use crate::engine::deadline_after;
 use crate::query::Error;
 use crate::query::control::Control;
-use crate::query::evaluation::{Evaluation, EvaluationRequest};
+use crate::query::evaluate::{EvaluateRequest, Evaluation};
 use crate::query::inspect::{InspectRequest, Inspection, Subject};
 use crate::query::load_system::LoadStatus;
 use crate::query::question::Question;
-use crate::query::run_tests::{RunTestsRequest, TestRun, TestSystems, run_test_op};
+use crate::query::run_tests::{RunTestsRequest, TestRun, TestStatus, TestSystems, run_test_op};
 
 impl Steelbank {
     /// Evaluates forms, tells how that went, and brings the index up to date. This runs the code.
     ///
     /// # Errors
     /// It never began, or Lisp is gone. That the code fails, or does not end in time, is an answer.
-    pub fn evaluation(&self, request: &EvaluationRequest, control: &Control) -> Result<Evaluation, Error> {
+    pub fn evaluation(&self, request: &EvaluateRequest, control: &Control) -> Result<Evaluation, Error> {
         self.refreshing(|| request.answer(&self.context(), control))
     }
 
@@ -84,7 +84,7 @@ impl Steelbank {
             let result = test.not_run();
             news(&result.name, number, total);
             let result = test.run(&self.context(), allowed, control)?;
-            died = result.status == "died";
+            died = result.status == TestStatus::Died;
             run.tests.push(result);
         }
         if !died {

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::arguments::{Timeout, default_package};
 use super::trial::{failure_text, in_scratch, take_lists};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Permission, Session, Tool};
-use crate::query::evaluation::{Evaluation, EvaluationRequest, EvaluationStatus};
+use crate::query::evaluate::{EvaluateRequest, Evaluation, EvaluationStatus};
 use crate::query::trial::{Frame, Restart};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -59,7 +59,7 @@ fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<Answer, 
         let arguments = json!({ "code": given.code, "package": given.package });
         return in_scratch(session, "evaluate", arguments, &control, call);
     }
-    let request = EvaluationRequest::new(given.code).package(given.package.clone());
+    let request = EvaluateRequest::new(given.code).package(given.package.clone());
     let mut evaluation = session.bank()?.evaluation(&request, &control)?;
     if call.budget() != usize::MAX
         && let Some((at, _)) = evaluation.output.char_indices().nth(OUTPUT)

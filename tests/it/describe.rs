@@ -3,6 +3,7 @@
 use steelbank::query::describe_symbol::Description;
 use steelbank::query::lookup::LookupStatus;
 use steelbank::render::text;
+use steelbank::xref::Access;
 
 use crate::image::{bank, evaluate};
 
@@ -13,7 +14,7 @@ fn describe(name: &str) -> Description {
 fn check(name: &str, symbol: &str, classification: &str) -> Description {
     let description = describe(name);
     assert_eq!(description.symbol, symbol);
-    assert_eq!(description.classification, classification, "{name}");
+    assert_eq!(description.classification.name(), classification, "{name}");
     description
 }
 
@@ -21,7 +22,7 @@ fn check(name: &str, symbol: &str, classification: &str) -> Description {
 fn mapcar() {
     let description = check("mapcar", "COMMON-LISP::MAPCAR", "FUNCTION");
     let function = description.function.as_ref().unwrap();
-    assert_eq!(function.kind, "function");
+    assert_eq!(function.kind.name(), "function");
     assert_eq!(function.arglist.as_deref(), Some("(FUNCTION LIST &REST MORE-LISTS)"));
     assert!(function.documentation.as_deref().unwrap().starts_with("Apply FUNCTION to successive"));
     let source = description.source().unwrap();
@@ -36,7 +37,7 @@ fn mapcar() {
     assert!(line.starts_with(&at[..10.min(line.len())]), "{line} {at}");
     assert_eq!(source.column, Some(1));
     assert_eq!((&description.variable, &description.class), (&None, &None));
-    assert_eq!(description.accessibility, "external");
+    assert_eq!(description.accessibility, Access::External);
     assert_eq!(description.package.as_deref(), Some("COMMON-LISP"));
 }
 
@@ -44,7 +45,7 @@ fn mapcar() {
 fn print_base() {
     let description = check("*print-base*", "COMMON-LISP::*PRINT-BASE*", "VARIABLE");
     let variable = description.variable.unwrap();
-    assert_eq!((variable.kind.as_str(), variable.value.as_deref()), ("special", Some("10")));
+    assert_eq!((variable.kind.name(), variable.value.as_deref()), ("special", Some("10")));
     assert_eq!(variable.variable_type.as_deref(), Some("(INTEGER 2 36)"));
     assert!(variable.documentation.unwrap().contains("output base"));
     assert_eq!(variable.sources[0].file, "SYS:SRC;CODE;PRINT.LISP");
@@ -55,13 +56,13 @@ fn print_base() {
 fn special_operators_and_macros() {
     let function = check("if", "COMMON-LISP::IF", "FUNCTION").function.unwrap();
     assert_eq!(
-        (function.kind.as_str(), function.arglist.as_deref()),
+        (function.kind.name(), function.arglist.as_deref()),
         ("special-operator", Some("(TEST THEN &OPTIONAL ELSE)"))
     );
     assert!(function.documentation.unwrap().contains("predicate"));
     let function = check("loop", "COMMON-LISP::LOOP", "MACRO").function.unwrap();
     assert_eq!(
-        (function.kind.as_str(), function.arglist.as_deref()),
+        (function.kind.name(), function.arglist.as_deref()),
         ("macro", Some("(&REST KEYWORDS-AND-FORMS)"))
     );
     assert_eq!(function.sources[0].file, "SYS:SRC;CODE;LOOP.LISP");
@@ -87,7 +88,7 @@ fn classes_and_generic_functions() {
     assert_eq!(class.subclasses.len() as u64, class.subclass_count.min(100));
     let function = check("print-object", "COMMON-LISP::PRINT-OBJECT", "GENERIC-FUNCTION").function.unwrap();
     assert_eq!(
-        (function.kind.as_str(), function.arglist.as_deref()),
+        (function.kind.name(), function.arglist.as_deref()),
         ("generic-function", Some("(OBJECT STREAM)"))
     );
     assert!(function.method_count.unwrap() > 50);
@@ -97,12 +98,9 @@ fn classes_and_generic_functions() {
 #[test]
 fn constants() {
     let variable = check("pi", "COMMON-LISP::PI", "VARIABLE").variable.unwrap();
-    assert_eq!(
-        (variable.kind.as_str(), variable.value.as_deref()),
-        ("constant", Some("3.141592653589793d0"))
-    );
+    assert_eq!((variable.kind.name(), variable.value.as_deref()), ("constant", Some("3.141592653589793d0")));
     let variable = check("nil", "COMMON-LISP::NIL", "VARIABLE").variable.unwrap();
-    assert_eq!((variable.kind.as_str(), variable.value.as_deref()), ("constant", Some("NIL")));
+    assert_eq!((variable.kind.name(), variable.value.as_deref()), ("constant", Some("NIL")));
 }
 
 #[test]
@@ -143,7 +141,7 @@ fn setf_functions_and_places() {
 #[test]
 fn accessibility_is_that_of_the_package_asked() {
     let inherited = bank().describe_symbol("car", "CL-USER").unwrap().description.unwrap();
-    assert_eq!(inherited.accessibility, "inherited");
+    assert_eq!(inherited.accessibility, Access::Inherited);
     let internal = bank().describe_symbol("sb-c::*compilation*", "CL").unwrap().description.unwrap();
     assert_eq!(internal.symbol, "SB-C::*COMPILATION*");
 }

@@ -18,7 +18,7 @@ fn sound() {
 /// The lane's thread computes.
 fn computes(lane: Lane) {
     let control = Control::new(Duration::from_secs(60));
-    let sum = EvaluateRequest::new("(+ 40 2)").answer(bank().lisp(), lane, &control).unwrap();
+    let sum = EvaluateRequest::new("(+ 40 2)").run(bank().lisp(), lane, &control).unwrap();
     assert_eq!(sum.values, ["42"]);
 }
 
@@ -41,7 +41,7 @@ fn fails(source: &str, kind: FaultKind) -> String {
 fn runs_out_of_time(source: &str) -> bool {
     let [query, work] = [Lane::Query, Lane::Work].map(|lane| {
         let control = Control::new(Duration::from_millis(500));
-        match EvaluateRequest::new(source).answer(bank().lisp(), lane, &control) {
+        match EvaluateRequest::new(source).run(bank().lisp(), lane, &control) {
             Err(Error::Lisp(LispError::DeadlinePassed { milliseconds: 500, work })) => {
                 sound();
                 work == Expired::Stopped
@@ -438,7 +438,7 @@ fn a_listener_that_waits_holds_up_no_deadline() {
     });
     late.when_done(move |_| assert!(held.recv().is_err()));
     let control = Control::new(Duration::from_millis(500));
-    let error = EvaluateRequest::new("(loop)").answer(bank().lisp(), Lane::Work, &control).unwrap_err();
+    let error = EvaluateRequest::new("(loop)").run(bank().lisp(), Lane::Work, &control).unwrap_err();
     assert!(matches!(error, Error::Lisp(LispError::DeadlinePassed { .. })), "{error:?}");
     drop(release);
     sound();
@@ -505,7 +505,7 @@ fn every_thread_is_told_to_end() {
             "(dolist (thread (sb-thread:list-all-threads))
                (unless (eq thread sb-thread:*current-thread*) (ignore-errors (sb-thread:terminate-thread thread))))",
         )
-        .answer(bank().lisp(), lane, &control)
+        .run(bank().lisp(), lane, &control)
         .unwrap();
         sound();
     }
@@ -522,7 +522,7 @@ fn foreign_code_is_not_left_with_its_locks() {
             "(loop (let ((blocks (loop repeat 20 collect (sb-alien:make-alien sb-alien:char 2000))))
                      (mapc #'sb-alien:free-alien blocks)))",
         )
-        .answer(bank().lisp(), Lane::Work, &control)
+        .run(bank().lisp(), Lane::Work, &control)
         .unwrap_err();
         assert!(
             matches!(
@@ -543,7 +543,7 @@ fn interrupts_during_collections() {
         let _ = EvaluateRequest::new(
             "(let ((kept (loop repeat 3000000 collect (list 1 2 3)))) (loop (sb-ext:gc :full t) (car kept)))",
         )
-        .answer(bank().lisp(), Lane::Work, &control);
+        .run(bank().lisp(), Lane::Work, &control);
         sound();
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn fault(source: &str) -> Fault {
 /// The fault that `source` ends in on one lane.
 pub(crate) fn fault_on(lane: Lane, source: &str) -> Fault {
     let control = Control::new(Duration::from_secs(60));
-    match EvaluateRequest::new(source).answer(bank().lisp(), lane, &control) {
+    match EvaluateRequest::new(source).run(bank().lisp(), lane, &control) {
         Err(Error::Lisp(LispError::Fault(fault))) => fault,
         other => panic!("{source}: {other:?}"),
     }

@@ -17,7 +17,7 @@ fn renames_are_written_and_taken_back() {
     in_own_process("rename_apply::renames_are_written_and_taken_back", applies);
 }
 
-const MAIN: &str = "(defpackage :ra (:use :cl) (:export #:area))\r\n(in-package :ra)\r\n\r\n(defun area (w h)\r\n  (* w h)) ; area\r\n";
+const MAIN: &str = "(defpackage :ra (:use :cl) (:export #:area))\r\n(in-package :ra)\r\n\r\n(defun area (w h)\r\n  (* w h)) ; area\r\n(defun é𝒳 (x) (list \"ü𝒳\" x #'area))\r\n";
 const USES: &[u8] = b";; -*- coding: latin-1 -*-\n(in-package :ra)\n(defun caf\xe9 (x) (area x x))\n(defun twice () (list 'area (area 1 2)))\n";
 
 fn rename(session: &Session, arguments: Value) -> Result<Answer, Failure> {
@@ -61,7 +61,7 @@ fn applies() {
         let plan = rename(&session, arguments(apply)).unwrap();
         assert_eq!(plan.outcome, if apply { Outcome::Failed } else { Outcome::Answered }, "{}", plan.text);
         assert!(plan.text.contains("serve --allow-edits"), "{}", plan.text);
-        assert_eq!((&plan.structured["applied"], &plan.structured["edits"]), (&json!(false), &json!(5)));
+        assert_eq!((&plan.structured["applied"], &plan.structured["edits"]), (&json!(false), &json!(6)));
     }
     assert_eq!(files(&root), before);
 
@@ -71,6 +71,8 @@ fn applies() {
     let edit = json!({ "at": "main.lisp:1:37", "old": "area", "new": "surface" });
     assert_eq!((&hunk["path"], &hunk["edits"][0]), (&json!("main.lisp"), &edit), "{hunk}");
     assert!(hunk["diff"].as_str().unwrap().starts_with("@@ -1,"), "{hunk}");
+    // Bytes are edited, and columns count characters.
+    assert!(plan.structured.to_string().contains("\"main.lisp:6:30\""), "{}", plan.structured);
     assert!(plan.text.contains("+(defun surface (w h)"), "{}", plan.text);
     assert!(plan.text.contains("+(defun café (x) (surface x x))"), "{}", plan.text);
 
@@ -91,7 +93,12 @@ fn applies() {
     assert_eq!(done.outcome, Outcome::Answered, "{}", done.text);
     let id = done.structured["undo"].as_str().unwrap().to_owned();
     let main = fs::read_to_string(root.join("main.lisp")).unwrap();
-    assert_eq!(main, MAIN.replace("#:area", "#:surface").replace("defun area", "defun surface"));
+    assert_eq!(
+        main,
+        MAIN.replace("#:area", "#:surface")
+            .replace("defun area", "defun surface")
+            .replace("#'area", "#'surface")
+    );
     let uses = fs::read(root.join("uses.lisp")).unwrap();
     assert!(uses.windows(24).any(|part| part == b"(defun caf\xe9 (x) (surface"), "{uses:?}");
     assert_eq!(fs::metadata(root.join("uses.lisp")).unwrap().permissions().mode() & 0o777, 0o640);

@@ -27,7 +27,7 @@ fn dies(form: &str, reason: &str) {
         other => panic!("{other:?}"),
     };
     let control = Control::new(Duration::from_secs(30));
-    dead(EvaluateRequest::new(form).answer(lisp, Lane::Query, &control).unwrap_err());
+    dead(EvaluateRequest::new(form).run(lisp, Lane::Query, &control).unwrap_err());
     dead(Error::Lisp(working.wait().unwrap_err()));
     dead(Error::Lisp(waiting.wait().unwrap_err()));
     for _ in 0..3 {
@@ -147,11 +147,7 @@ fn loops_without_interrupts() {
     in_own_process("death::loops_without_interrupts", || {
         let bank = Steelbank::builder().start().unwrap();
         let ask = |lane, form, allowed| {
-            EvaluateRequest::new(form).answer(
-                bank.lisp(),
-                lane,
-                &Control::new(Duration::from_millis(allowed)),
-            )
+            EvaluateRequest::new(form).run(bank.lisp(), lane, &Control::new(Duration::from_millis(allowed)))
         };
         for lane in [Lane::Query, Lane::Work] {
             let error = ask(lane, "(sb-sys:without-interrupts (loop))", 500).unwrap_err();
@@ -197,7 +193,7 @@ fn costs_lisp_at_worst(form: &str) {
     for lane in [Lane::Work, Lane::Query] {
         let control = Control::new(Duration::from_secs(4));
         let begun = std::time::Instant::now();
-        let outcome = EvaluateRequest::new(form).answer(bank.lisp(), lane, &control);
+        let outcome = EvaluateRequest::new(form).run(bank.lisp(), lane, &control);
         assert!(outcome.is_err(), "{outcome:?}");
         assert!(begun.elapsed() < Duration::from_secs(20), "the deadline was not kept: {outcome:?}");
         // Threads that the form began may still hold what fills the heap.
@@ -260,14 +256,13 @@ fn a_thread_that_lets_no_collection_begin() {
         EvaluateRequest::new(
             "(progn (sb-thread:make-thread (lambda () (sb-sys:without-gcing (loop)))) (sleep 0.1))",
         )
-        .answer(bank.lisp(), Lane::Work, &control)
+        .run(bank.lisp(), Lane::Work, &control)
         .unwrap();
         // The collection waits for that thread, and everybody for the collection.
         let begun = std::time::Instant::now();
         let control = Control::new(Duration::from_secs(2));
-        let error = EvaluateRequest::new("(sb-ext:gc :full t)")
-            .answer(bank.lisp(), Lane::Work, &control)
-            .unwrap_err();
+        let error =
+            EvaluateRequest::new("(sb-ext:gc :full t)").run(bank.lisp(), Lane::Work, &control).unwrap_err();
         assert!(matches!(error, Error::Lisp(LispError::DeadlinePassed { .. })), "{error:?}");
         assert!(begun.elapsed() < Duration::from_secs(20));
         // It does not come back, and that is said.
@@ -288,7 +283,7 @@ fn a_lock_that_is_never_let_go() {
         let bank = Steelbank::builder().start().unwrap();
         let ask = |lane, form| {
             let control = Control::new(Duration::from_secs(2));
-            EvaluateRequest::new(form).answer(bank.lisp(), lane, &control).unwrap_err()
+            EvaluateRequest::new(form).run(bank.lisp(), lane, &control).unwrap_err()
         };
         ask(Lane::Work, "(sb-c::with-world-lock () (sb-sys:without-interrupts (loop)))");
         let since = std::time::Instant::now();

@@ -68,12 +68,10 @@ impl Planner<'_> {
             .filter(|found| found.evidence == Evidence::Approximate && found.via.is_none() && !found.stale)
             .filter_map(|found| {
                 let line = found.line?;
-                let mut tokens = files
-                    .iter()
-                    .filter(|file| project.shown(&file.path) == found.path)
-                    .flat_map(|file| &file.tokens);
-                let stands = tokens.any(|token| {
-                    token.place.line == line && found.approximate_columns.contains(&token.place.column)
+                let mut here = files.iter().filter(|file| project.shown(&file.path) == found.path);
+                let stands = here.any(|Tapped { file, tokens, .. }| {
+                    let mut places = tokens.iter().map(|token| file.position(token.range.start));
+                    places.any(|at| at.line == line && found.approximate_columns.contains(&at.column))
                 });
                 (!stands).then(|| format!("{}:{line}", found.path))
             })
@@ -126,7 +124,7 @@ impl Planner<'_> {
             if project.contains(path) && !stands && !self.stands_in_template(source, form) {
                 let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
                 let Some(file) = file.filter(|file| file.is_tapped() && file.is_fresh()) else { continue };
-                let line = file.form_place(form, 0).map_or(1, |place| place.line);
+                let line = file.form_range(form, 0).map_or(1, |range| file.position(range.start).line);
                 places.insert(format!("{}:{line}", project.shown(path)));
             }
         }
@@ -204,17 +202,16 @@ impl Planner<'_> {
             if quoted().next().is_none() {
                 continue;
             }
-            let Some(date) = project.loaded_date(&file.path) else { continue };
-            let Ok(positioned) = project.positions(&file.path, date) else { continue };
             for token in quoted() {
-                let line = positioned.line_text(token.place.line);
-                if token.role == Role::ReadTime && makers::is_quoted(&line, token.place.column) {
-                    let at = format!("{}:{}", project.shown(&file.path), token.place.line);
+                let place = file.file.position(token.range.start);
+                let line = file.file.line_text(place.line);
+                if token.role == Role::ReadTime && makers::is_quoted(&line, place.column) {
+                    let at = format!("{}:{}", project.shown(&file.path), place.line);
                     let message =
                         "Code that runs while the file is read is given the name: it may look another symbol up by it.".to_owned();
                     self.caution(CautionKind::UseMade, message, vec![at]);
-                } else if makers::is_taken_apart(&line, token.place.column) {
-                    let at = format!("{}:{}", project.shown(&file.path), token.place.line);
+                } else if makers::is_taken_apart(&line, place.column) {
+                    let at = format!("{}:{}", project.shown(&file.path), place.line);
                     let message =
                         "Code makes a string of the name: other names may be made from it.".to_owned();
                     self.caution(CautionKind::UseMade, message, vec![at]);

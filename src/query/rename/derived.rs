@@ -85,7 +85,7 @@ impl<'a> Planner<'a> {
             .filter_map(|FileVersion { path, write_date }| {
                 let file = project.positions(&path, write_date).ok().filter(|file| file.is_fresh())?;
                 let tokens = file.tokens(uses.sought(), &|package| uses.means(package));
-                (!tokens.is_empty()).then_some(Tapped { path, tokens })
+                (!tokens.is_empty()).then_some(Tapped { path, file, tokens })
             })
             .collect()
     }

@@ -2,16 +2,15 @@
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use steelbank_reader::lines::{self, LineColumn, LineIndex};
-use steelbank_reader::{Dialect, Features, LispText, upcase};
+use steelbank_reader::{Dialect, Features, LispText, Range, upcase};
 
 use super::parts;
 use super::plan::{Doubt, Edit, FileEdits};
 use crate::project::{Context, Project, TextToken, UnseenText};
-use crate::source::positions::{Token, Written};
+use crate::source::positions::{PositionedFile, Token, Written};
 use crate::source::tap::roles::Role;
 use crate::source::tap::sidecar::fnv_1a;
 
@@ -71,7 +70,7 @@ impl Opened {
     }
 
     /// Where the file has what stands at `range` of the text.
-    fn span(&self, range: Range<usize>) -> Option<Range<usize>> {
+    fn span(&self, range: std::ops::Range<usize>) -> Option<std::ops::Range<usize>> {
         if self.is_utf8 {
             return Some(range);
         }
@@ -120,14 +119,9 @@ impl<'a> Editor<'a> {
         let (Ok(bytes), Ok(file)) = (self.project.read(path), self.project.positions(path, date)) else {
             return;
         };
-        let Some(map) = ByteMap::new(&bytes, file.external_format()) else {
+        let Some(encoding) = Encoding::of(&bytes, file.external_format()) else {
             for token in tokens {
-                self.doubt(
-                    path,
-                    token,
-                    &file.line_text(token.place.line),
-                    "the file's encoding is not known",
-                );
+                self.doubt(path, &file, token, "the file's encoding is not known");
             }
             return;
         };
@@ -137,9 +131,11 @@ impl<'a> Editor<'a> {
             if token.role == Role::LoopKeyword {
                 continue;
             }
-            let range = (map.byte(token.range.start as usize), map.byte(token.range.end as usize));
-            let (Some(start), Some(end)) = range else { continue };
+            let Some(std::ops::Range { start, end }) = file.range_on_disk(&bytes, token.range) else {
+                continue;
+            };
             let written = bytes.get(start..end).unwrap_or_default();
+            let place = file.position(token.range.start);
             let kind = match token.written {
                 Written::Text => Kind::Text,
                 _ => Kind::Symbol,
@@ -147,40 +143,39 @@ impl<'a> Editor<'a> {
             let key = token.key_parameter.then(|| key_form(&bytes[..start]));
             match self.edit(written, kind, key) {
                 Some((from, to, new)) => {
-                    let old = map.decoded(&written[from..to]);
-                    let (Some(encoded), Some(old)) = (map.can_encode(&new).then_some(new), old) else {
+                    let old = encoding.decoded(&written[from..to]);
+                    let (Some(encoded), Some(old)) = (encoding.can_encode(&new).then_some(new), old) else {
                         let why = "the new name cannot be written in the file's encoding";
-                        self.doubt(path, token, &file.line_text(token.place.line), why);
+                        self.doubt(path, &file, token, why);
                         continue;
                     };
                     self.files.entry(path.to_path_buf()).or_default().insert(Edit {
                         start: start + from,
                         end: start + to,
-                        line: token.place.line,
-                        column: token.place.column,
+                        line: place.line,
+                        column: place.column,
                         old,
                         new: encoded,
                     });
                 }
                 None => {
                     let why = "the text there does not read as the name";
-                    self.doubt(path, token, &file.line_text(token.place.line), why);
+                    self.doubt(path, &file, token, why);
                 }
             }
         }
     }
 
     /// Adds the edits of a structure's parts.
-    pub(super) fn parts(&mut self, edits: &[(PathBuf, Range<u32>, parts::Written)]) {
+    pub(super) fn parts(&mut self, edits: &[(PathBuf, Range, parts::Written)]) {
         for (path, range, written) in edits {
             let Some(date) = self.project.loaded_date(path) else { continue };
             let (Ok(bytes), Ok(file)) = (std::fs::read(path), self.project.positions(path, date)) else {
                 continue;
             };
-            let Some(map) = ByteMap::new(&bytes, file.external_format()) else { continue };
-            let ends = (map.byte(range.start as usize), map.byte(range.end as usize));
-            let (Some(start), Some(end)) = ends else { continue };
-            let Some(old) = map.decoded(&bytes[start..end]) else { continue };
+            let Some(encoding) = Encoding::of(&bytes, file.external_format()) else { continue };
+            let Some(std::ops::Range { start, end }) = file.range_on_disk(&bytes, *range) else { continue };
+            let Some(old) = bytes.get(start..end).and_then(|old| encoding.decoded(old)) else { continue };
             let new = match written {
                 parts::Written::Symbol(name) => spelled(name, old.as_bytes()),
                 parts::Written::Keyword(name) => format!(":{}", spelled(name, old.as_bytes())),
@@ -197,12 +192,13 @@ impl<'a> Editor<'a> {
         }
     }
 
-    fn doubt(&mut self, path: &Path, token: &Token, context: &str, reason: &str) {
+    fn doubt(&mut self, path: &Path, file: &PositionedFile, token: &Token, reason: &str) {
+        let LineColumn { line, column } = file.position(token.range.start);
         self.doubtful.push(Doubt {
             path: self.project.shown(path),
-            line: token.place.line,
-            column: token.place.column,
-            context: context.trim().to_owned(),
+            line,
+            column,
+            context: file.line_text(line).trim().to_owned(),
             reason: reason.to_owned(),
         });
     }
@@ -393,14 +389,7 @@ fn is_key_parameter<'a>(text: &[u8], offset: u32, read: impl FnOnce() -> &'a Lis
     first && form.parent.is_some_and(|parent| after_key(parent, form.span.start))
 }
 
-/// From characters of a decoded text to bytes of its file.
-struct ByteMap<'a> {
-    bytes: &'a [u8],
-    encoding: Encoding,
-    /// For UTF-8: the byte at every 64th character. For what is no UTF-8 though it was read as that: at every character.
-    marks: Vec<usize>,
-}
-
+/// How a file's bytes are read and written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Encoding {
     Ascii,
@@ -411,59 +400,27 @@ enum Encoding {
     Latin,
 }
 
-const STEP: usize = 64;
-
-impl<'a> ByteMap<'a> {
+impl Encoding {
     /// None if the encoding is not known here.
-    fn new(bytes: &'a [u8], format: &str) -> Option<ByteMap<'a>> {
-        let encoding = match format {
-            _ if bytes.is_ascii() => Encoding::Ascii,
-            "UTF-8" | "UTF8" if std::str::from_utf8(bytes).is_err() => Encoding::Damaged,
-            "UTF-8" | "UTF8" => Encoding::Utf8,
-            "LATIN-1" | "ISO-8859-1" | "LATIN1" | "ISO8859-1" => Encoding::Latin,
-            _ => return None,
-        };
-        let mut marks = Vec::new();
-        if encoding == Encoding::Utf8 {
-            let text = std::str::from_utf8(bytes).ok()?;
-            marks = text.char_indices().step_by(STEP).map(|(at, _)| at).collect();
+    fn of(bytes: &[u8], format: &str) -> Option<Encoding> {
+        match format {
+            _ if bytes.is_ascii() => Some(Encoding::Ascii),
+            "UTF-8" | "UTF8" if std::str::from_utf8(bytes).is_err() => Some(Encoding::Damaged),
+            "UTF-8" | "UTF8" => Some(Encoding::Utf8),
+            "LATIN-1" | "ISO-8859-1" | "LATIN1" | "ISO8859-1" => Some(Encoding::Latin),
+            _ => None,
         }
-        if encoding == Encoding::Damaged {
-            let mut at = 0;
-            for chunk in bytes.utf8_chunks() {
-                marks.extend(chunk.valid().char_indices().map(|(within, _)| at + within));
-                at += chunk.valid().len() + chunk.invalid().len();
-            }
-            marks.push(at);
-        }
-        Some(ByteMap { bytes, encoding, marks })
     }
 
-    /// The byte at which the character with number `at` starts.
-    fn byte(&self, at: usize) -> Option<usize> {
-        if self.encoding == Encoding::Damaged {
-            return self.marks.get(at).copied();
-        }
-        if self.encoding != Encoding::Utf8 {
-            return (at <= self.bytes.len()).then_some(at);
-        }
-        let Some(&mark) = self.marks.get(at / STEP) else {
-            return (self.marks.len() * STEP == at).then_some(self.bytes.len());
-        };
-        let text = std::str::from_utf8(&self.bytes[mark..]).ok()?;
-        let mut starts = text.char_indices().map(|(at, _)| at).chain([text.len()]);
-        Some(mark + starts.nth(at % STEP)?)
-    }
-
-    fn decoded(&self, bytes: &[u8]) -> Option<String> {
-        match self.encoding {
+    fn decoded(self, bytes: &[u8]) -> Option<String> {
+        match self {
             Encoding::Latin => Some(bytes.iter().map(|&byte| char::from(byte)).collect()),
             Encoding::Ascii | Encoding::Utf8 | Encoding::Damaged => String::from_utf8(bytes.to_vec()).ok(),
         }
     }
 
-    fn can_encode(&self, text: &str) -> bool {
-        match self.encoding {
+    fn can_encode(self, text: &str) -> bool {
+        match self {
             // What an edit adds must read in the encoding that the file may be taken for.
             Encoding::Latin | Encoding::Damaged => text.is_ascii(),
             Encoding::Ascii | Encoding::Utf8 => true,
@@ -476,17 +433,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn characters_are_counted_in_their_encoding() {
-        let text = format!("ä{}é(x)", "ü".repeat(200));
-        let map = ByteMap::new(text.as_bytes(), "UTF-8").unwrap();
-        assert_eq!(map.byte(0), Some(0));
-        assert_eq!(map.byte(202), text.find('('));
-        assert_eq!(map.byte(205), Some(text.len()));
-        let map = ByteMap::new(b"\xe4(x)", "LATIN-1").unwrap();
-        assert_eq!(map.byte(1), Some(1));
-        assert!(ByteMap::new(b"\xe4", "EUC-JP").is_none());
-        let map = ByteMap::new(b"; \xc3\xa4\xfc\xe9\n(x)", "UTF-8").unwrap();
-        assert_eq!(map.byte(4), Some(7), "octets that are no characters are passed over");
+    fn an_encoding_that_is_not_known_is_not_written() {
+        assert!(Encoding::of("ä".as_bytes(), "UTF-8") == Some(Encoding::Utf8));
+        assert!(Encoding::of(b"\xe4(x)", "LATIN-1") == Some(Encoding::Latin));
+        assert!(Encoding::of(b"\xe4", "UTF-8") == Some(Encoding::Damaged));
+        assert!(Encoding::of(b"\xe4", "EUC-JP").is_none());
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Names that a structure makes: given another by an option of the structure, or by another name of the slot.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::plan::{CautionKind, ConflictKind};
@@ -12,14 +11,14 @@ use crate::query::designator::FunctionName;
 use crate::query::uses::SymbolUses;
 use crate::source::positions::{PackageAndName, Structure};
 use crate::source::tap::roles::Role;
-use steelbank_reader::Marker;
+use steelbank_reader::{Marker, Range};
 use steelbank_xref::Symbol;
 
 /// What is edited besides the name's own tokens.
 #[derive(Default)]
 pub(super) struct Parts {
-    /// File, characters of the decoded text, and what is written there.
-    pub(super) edits: Vec<(PathBuf, Range<u32>, Written)>,
+    /// File, range of its text, and what is written there.
+    pub(super) edits: Vec<(PathBuf, Range, Written)>,
     /// Names that change with it.
     pub(super) along: Vec<(Symbol, String)>,
 }
@@ -46,7 +45,7 @@ impl Planner<'_> {
             Some(Origin::Standard { structure, which }) if !structure.says[which] => {
                 let (keyword, name, bare) = (OPTIONS[which], self.new.clone(), structure.is_bare);
                 let option = Written::Option { keyword, name, bare };
-                let edit = (path.to_path_buf(), structure.name_range.clone(), option);
+                let edit = (path.to_path_buf(), structure.name_range, option);
                 Some(Parts { edits: vec![edit], along: Vec::new() })
             }
             Some(Origin::Slot { slot, prefix }) => {
@@ -82,13 +81,11 @@ impl Planner<'_> {
         };
         let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
         let mut parts = Parts::default();
-        for Tapped { path, tokens } in self.tapped(&uses) {
+        for Tapped { path, tokens, .. } in self.tapped(&uses) {
             for token in tokens {
-                let inside = having.iter().any(|(other, structure)| {
-                    *other == path
-                        && structure.range.start <= token.range.start
-                        && token.range.end <= structure.range.end
-                });
+                let inside = having
+                    .iter()
+                    .any(|(other, structure)| *other == path && structure.range.encloses(token.range));
                 match (inside, token.role == Role::Slot) {
                     (true, true) => {
                         let written = Written::Symbol(new.to_owned());
@@ -136,7 +133,7 @@ impl Planner<'_> {
             let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
             let text = self.text_tokens(&uses);
             unclear |= !text.certain.is_empty() || !text.possible.is_empty();
-            for Tapped { path, tokens } in self.tapped(&uses) {
+            for Tapped { path, tokens, .. } in self.tapped(&uses) {
                 // (apply #'make-x …), or a macro that is given the keywords.
                 let passed = [Role::Function, Role::Quoted, Role::Argument, Role::Template];
                 unclear |= tokens.iter().any(|token| passed.contains(&token.role));

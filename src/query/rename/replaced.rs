@@ -7,7 +7,7 @@ use steelbank_reader::{Dialect, Features, LispText};
 use super::makers;
 use super::plan::{Answer, Edit};
 use super::verify::{Said, Tested};
-use crate::query::run_tests::TestResult;
+use crate::query::run_tests::{AssertionStatus, TestResult};
 
 /// The names of a rename, and texts with them replaced.
 pub(super) struct Renamed {
@@ -126,15 +126,15 @@ impl Renamed {
         if before.status != after.status || !same_report {
             let end = |test: &TestResult| match report(test) {
                 Some(why) => format!("{} ({why})", test.status),
-                None => test.status.clone(),
+                None => test.status.to_string(),
             };
             return Some(format!("{} ended {} before, and {} after.", before.name, end(before), end(after)));
         }
-        let failed = |test: &TestResult| -> Vec<(String, Vec<String>)> {
+        let failed = |test: &TestResult| -> Vec<(AssertionStatus, Vec<String>)> {
             let assertions = test.assertions.iter();
             let told = assertions.map(|assertion| {
                 let form = assertion.form.as_deref().or(assertion.message.as_deref()).unwrap_or_default();
-                (assertion.status.clone(), words(form))
+                (assertion.status, words(form))
             });
             told.collect()
         };

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use steelbank_reader::{Form, LispText, Range, TopLevelForm as TopLevelText};
+use steelbank_reader::{Form, LispText, TopLevelForm as TopLevelText};
 
 use super::{Evidence, Expander, Placement, PositionedFile, Recorded, Sought, UseKind};
 
@@ -84,23 +84,17 @@ impl PositionedFile {
         let whole = form.map_or(top.span, |form| form.span);
         let token = |index: usize| text.tokens()[index].span;
         let free: Vec<usize> = inside.into_iter().filter(|index| !taken.contains(index)).collect();
-        let place = |span: Range| self.byte_place(span.start, span.end);
         match (operator, &free[..]) {
-            (Some(only), _) | (None, &[only]) if sure => Placement::new(place(token(only)), Evidence::Exact),
-            (Some(first), _) | (None, &[first, ..]) => {
-                Placement::new(place(token(first)), Evidence::Approximate)
-            }
+            (Some(only), _) | (None, &[only]) if sure => Placement::new(token(only), Evidence::Exact),
+            (Some(first), _) | (None, &[first, ..]) => Placement::new(token(first), Evidence::Approximate),
             (None, []) => match form.filter(|_| sure) {
                 Some(form) => {
                     let bytes = self.text.as_bytes();
                     let head = text.head(form).map(|token| token.symbol(bytes).name.to_lowercase());
                     let name = head.unwrap_or_else(|| "the form".to_owned());
-                    Placement::via(
-                        place(whole),
-                        Expander { package: String::new(), name, symbol_macro: false },
-                    )
+                    Placement::via(whole, Expander { package: String::new(), name, symbol_macro: false })
                 }
-                None => Placement::new(place(whole), Evidence::Approximate),
+                None => Placement::new(whole, Evidence::Approximate),
             },
         }
     }

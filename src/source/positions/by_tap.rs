@@ -1,15 +1,18 @@
 //! Places by the sidecar: what SBCL's own reader and compiler reported.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use super::super::tap::roles::{Role, is_key_parameter, is_looked_up, package_clause, package_role};
-use super::super::tap::sidecar::{EventKind, Name, NameKind, Operator, Sidecar, TopLevelForm, UseKind};
+use super::super::tap::sidecar::{
+    Event, EventKind, Name, NameKind, Operator, Sidecar, TopLevelForm, UseKind,
+};
 use super::super::tap::walk::{Context, SLOT, Space, Standing, contexts};
+use steelbank_reader::Range;
+use steelbank_reader::lines::LineColumn;
+
 use super::{
-    Evidence, Expander, Occurrence, Place, Placement, PositionedFile, Reading, Recorded, Sought, Token,
-    Written,
+    Evidence, Expander, Occurrence, Placement, PositionedFile, Reading, Recorded, Sought, Token, Written,
 };
 
 /// A sidecar with its symbols and strings filed by name.
@@ -276,7 +279,7 @@ impl PositionedFile {
             let role = if slot { Role::Slot } else { token.role };
             let event = &token.form.events[token.event];
             Occurrence {
-                place: self.tap_place(&tapped.sidecar, event.start, event.end),
+                range: self.event_range(&tapped.sidecar, event),
                 role,
                 form: token.form.number,
                 local: token.local && !slot,
@@ -295,8 +298,8 @@ impl PositionedFile {
         for occurrence in &mut found {
             occurrence.never_variable = !variables.contains(&occurrence.form);
         }
-        found.sort_unstable_by_key(|occurrence| occurrence.place);
-        found.dedup_by_key(|occurrence| occurrence.place);
+        found.sort_unstable_by_key(|occurrence| occurrence.range);
+        found.dedup_by_key(|occurrence| occurrence.range);
         found
     }
 
@@ -308,8 +311,7 @@ impl PositionedFile {
             let sidecar = &tapped.sidecar;
             let event = &token.form.events[token.event];
             Token {
-                place: self.tap_place(sidecar, event.start, event.end),
-                range: event.start..event.end,
+                range: self.event_range(sidecar, event),
                 written: match &sidecar.names[token.name as usize] {
                     _ if token.itself => Written::Symbol,
                     Name::Symbol { package, .. } if package == "KEYWORD" => Written::Keyword,
@@ -353,7 +355,7 @@ impl PositionedFile {
                     continue;
                 }
                 let context = tapped.contexts(index)[event];
-                let (start, end) = (form.events[event].start, form.events[event].end);
+                let Event { start, end, .. } = form.events[event];
                 if context.made || !self.reads_as(sidecar, start, end, &sought.name) {
                     continue;
                 }
@@ -377,16 +379,10 @@ impl PositionedFile {
         token.strip_suffix(name.as_str()).is_some_and(|prefix| prefix.is_empty() || prefix.ends_with(':'))
     }
 
-    /// The text from character `start` to before `end`, which are on one line.
-    pub(super) fn characters(&self, sidecar: &Sidecar, start: u32, end: u32) -> Cow<'_, str> {
-        if self.text.is_ascii() {
-            return Cow::Borrowed(self.text.get(start as usize..end as usize).unwrap_or_default());
-        }
-        let place = self.tap_place(sidecar, start, end);
-        let line = String::from_utf8_lossy(self.lines.bytes(self.text.as_bytes(), place.line));
-        let mark = u32::from(place.line == 1 && self.has_mark);
-        let before = (place.column + mark).saturating_sub(1) as usize;
-        Cow::Owned(line.chars().skip(before).take((end - start) as usize).collect())
+    /// The text that stands now where SBCL's reader read from character `start` to before `end`.
+    pub(super) fn characters(&self, sidecar: &Sidecar, start: u32, end: u32) -> &str {
+        let range = Range::new(self.byte_of(sidecar, start), self.byte_of(sidecar, end));
+        self.text.get(range.indices()).unwrap_or_default()
     }
 
     /// How often an uninterned symbol of the sought symbol's name stands in live text where no package definition
@@ -442,27 +438,27 @@ impl PositionedFile {
 
     /// Where `sought` is the operator of a list that is evaluated outside of any function's definition. From a sidecar
     /// only.
-    pub fn toplevel_operators(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> Vec<Place> {
+    pub fn toplevel_operators(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> Vec<Range> {
         self.tokens_as(sought, means, |tapped, token| {
             let event = &token.form.events[token.event];
             let called = token.role == Role::Operator && token.context.standing == Standing::Called;
             (token.itself && called && !defines_function(&tapped.sidecar, token.form))
-                .then(|| self.tap_place(&tapped.sidecar, event.start, event.end))
+                .then(|| self.event_range(&tapped.sidecar, event))
         })
         .into_iter()
         .flatten()
         .collect()
     }
 
-    /// The package and name of the symbol called `name` that stands at a line and column, as SBCL's reader resolved it.
-    pub fn symbol_at(&self, name: &str, line: u32, column: u32) -> Option<(&str, &str)> {
+    /// The package and name of the symbol called `name` that stands at `position`, as SBCL's reader resolved it.
+    pub fn symbol_at(&self, name: &str, position: LineColumn) -> Option<(&str, &str)> {
         let Reading::Tap(tapped) = &self.reading else { return None };
+        let offset = self.offset(position)?;
         for &index in tapped.by_name.get(name)? {
             let Name::Symbol { package, name } = &tapped.sidecar.names[index as usize] else { continue };
             for &(form, event) in &tapped.events[index as usize] {
                 let event = &tapped.sidecar.forms[form as usize].events[event as usize];
-                let place = self.tap_place(&tapped.sidecar, event.start, event.end);
-                if place.line == line && (place.column..place.end_column).contains(&column) {
+                if self.event_range(&tapped.sidecar, event).contains(offset) {
                     return Some((package, name));
                 }
             }
@@ -497,7 +493,7 @@ impl PositionedFile {
         taken: &HashSet<(u32, usize)>,
     ) -> Vec<Placement> {
         let form = found.form;
-        let at = |event: usize| self.tap_place(sidecar, form.events[event].start, form.events[event].end);
+        let at = |event: usize| self.event_range(sidecar, &form.events[event]);
         let with = |events: &[usize], evidence: Evidence| {
             events.iter().map(|&event| Placement::new(at(event), evidence)).collect()
         };
@@ -587,7 +583,7 @@ impl PositionedFile {
 
     /// The methods within a generic function's definition, top-level form `form`: where each starts, and the names of
     /// the classes that it specializes on. From a sidecar only.
-    pub fn inner_methods(&self, form: u32) -> Vec<(Place, Vec<&str>)> {
+    pub fn inner_methods(&self, form: u32) -> Vec<(Range, Vec<&str>)> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let sidecar = &tapped.sidecar;
         let Some(index) = sidecar.form_index(form) else { return Vec::new() };
@@ -612,7 +608,7 @@ impl PositionedFile {
                     .filter(|&event| contexts[event].role == Role::Class)
                     .filter_map(|event| name(event).map(Name::name))
                     .collect();
-                (self.tap_place(sidecar, start, end), classes)
+                (self.event_range(sidecar, &form.events[list]), classes)
             })
             .collect()
     }

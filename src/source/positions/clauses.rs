@@ -42,7 +42,7 @@ impl PositionedFile {
                 let (form, event) = (&sidecar.forms[form as usize], event as usize);
                 if keyword {
                     clauses.of_keyword.extend(head(form, event));
-                } else if starts.contains(&form.events[event].start) {
+                } else if starts.contains(&self.event_range(sidecar, &form.events[event]).start) {
                     clauses.of_symbol.extend(head(form, event));
                 }
             }

@@ -1,4 +1,4 @@
-//! From SBCL's form numbers to lines and columns, with the evidence for each.
+//! From SBCL's form numbers to ranges of the text, with the evidence for each.
 //!
 //! A file is read through its sidecar where there is one (what SBCL's own reader reported), else through the
 //! structural reader. Either way the symbol must be found where the record says, or the answer says that it was not.
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use steelbank_reader::lines::{LineColumn, LineIndex};
-use steelbank_reader::{Dialect, Features, LispText};
+use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding};
+use steelbank_reader::{Dialect, Features, LispText, Range};
 
 use self::by_tap::Tapped;
 use super::tap::operators::Defined;
@@ -48,24 +48,12 @@ pub struct Expander {
     pub symbol_macro: bool,
 }
 
-/// A stretch of one line, or the start of a longer one. Lines and columns count from 1, columns in characters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub struct Place {
-    /// The line.
-    pub line: u32,
-    /// The column of the first character.
-    pub column: u32,
-    /// The column after the last character, if that is on the same line; else equal to `column`.
-    pub end_column: u32,
-}
-
 /// Where a use stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Placement {
-    /// The place.
-    pub place: Place,
+    /// The place: what [`PositionedFile::position`] gives a line and column.
+    pub range: Range,
     /// How sure it is.
     pub evidence: Evidence,
     /// For [`Evidence::Via`]: the operator that expands into the use.
@@ -74,13 +62,13 @@ pub struct Placement {
 
 impl Placement {
     /// A place where the symbol stands, or may.
-    pub(crate) fn new(place: Place, evidence: Evidence) -> Placement {
-        Placement { place, evidence, expander: None }
+    pub(crate) fn new(range: Range, evidence: Evidence) -> Placement {
+        Placement { range, evidence, expander: None }
     }
 
     /// The form of an operator that expands into the use.
-    pub(crate) fn via(place: Place, expander: Expander) -> Placement {
-        Placement { place, evidence: Evidence::Via, expander: Some(expander) }
+    pub(crate) fn via(range: Range, expander: Expander) -> Placement {
+        Placement { range, evidence: Evidence::Via, expander: Some(expander) }
     }
 }
 
@@ -113,7 +101,7 @@ pub struct Recorded {
 #[non_exhaustive]
 pub struct Occurrence {
     /// Where.
-    pub place: Place,
+    pub range: Range,
     /// What for.
     pub role: Role,
     /// The top-level form it stands in.
@@ -143,9 +131,7 @@ pub struct Occurrence {
 #[non_exhaustive]
 pub struct Token {
     /// Where.
-    pub place: Place,
-    /// The same in characters of the decoded text, from 0: the first, and the one after the last.
-    pub range: std::ops::Range<u32>,
+    pub range: Range,
     /// How it is written.
     pub written: Written,
     /// What it is there for.
@@ -203,6 +189,7 @@ pub struct PositionedFile {
     path: PathBuf,
     text: String,
     lines: LineIndex,
+    is_ascii: bool,
     has_mark: bool,
     /// Whether bytes of the file are bytes of the text.
     decoded_as_is: bool,
@@ -262,7 +249,7 @@ impl PositionedFile {
         let decoded_as_is = matches!(text, Cow::Borrowed(_));
         let text = text.into_owned();
         let lines = LineIndex::new(text.as_bytes());
-        let has_mark = text.starts_with('\u{feff}');
+        let (is_ascii, has_mark) = (text.is_ascii(), text.starts_with('\u{feff}'));
         let reading = match sidecar {
             Some(sidecar) => Reading::Tap(Box::new(Tapped::new(sidecar))),
             None => Reading::Structure(Box::new(LispText::read(
@@ -271,7 +258,17 @@ impl PositionedFile {
                 &Features::sbcl(),
             ))),
         };
-        PositionedFile { path, text, lines, has_mark, decoded_as_is, fresh, damaged: false, reading }
+        PositionedFile {
+            path,
+            text,
+            lines,
+            is_ascii,
+            has_mark,
+            decoded_as_is,
+            fresh,
+            damaged: false,
+            reading,
+        }
     }
 
     /// The file's path, as it was asked for.
@@ -393,42 +390,95 @@ impl PositionedFile {
         placements
     }
 
-    /// Where sub-form `number` of top-level form `form` starts.
-    pub fn form_place(&self, form: u32, number: u32) -> Option<Place> {
+    /// The range of sub-form `number` of top-level form `form`.
+    pub fn form_range(&self, form: u32, number: u32) -> Option<Range> {
         match &self.reading {
             Reading::Tap(tapped) => {
-                let sidecar = &tapped.sidecar;
-                let top = sidecar.form(form)?;
+                let top = tapped.sidecar.form(form)?;
                 let (_, event) = top.nearest_sub_form(number)?;
-                Some(self.tap_place(sidecar, top.events[event].start, top.events[event].end))
+                Some(self.event_range(&tapped.sidecar, &top.events[event]))
             }
             Reading::Structure(text) => {
                 let top = text.toplevel().get(form as usize)?;
-                let span = text.numbered(top, number).map_or(top.span, |form| form.span);
-                Some(self.byte_place(span.start, span.end))
+                Some(text.numbered(top, number).map_or(top.span, |form| form.span))
             }
         }
     }
 
-    fn tap_place(&self, sidecar: &Sidecar, start: u32, end: u32) -> Place {
-        let before = sidecar.newlines.partition_point(|&newline| newline < start);
-        let line_start = if before == 0 { 0 } else { sidecar.newlines[before - 1] + 1 };
-        let same_line = sidecar.newlines.get(before).is_none_or(|&newline| newline >= end);
-        self.columns(before as u32 + 1, start - line_start + 1, same_line.then_some(end - start))
+    /// The line of a byte that a range of this file tells, and its column in characters. Editors show no byte order
+    /// mark, so the first line's columns do not count it.
+    pub fn position(&self, offset: u32) -> LineColumn {
+        let LineColumn { line, column } = match &self.reading {
+            Reading::Tap(tapped) if !self.fresh => {
+                // Of the text that was read only the newlines are left.
+                recorded_position(&tapped.sidecar, offset)
+            }
+            _ => self.lines.position(self.text.as_bytes(), offset),
+        };
+        let hidden = u32::from(line == 1 && self.has_mark && column > 1);
+        LineColumn { line, column: column - hidden }
     }
 
-    fn byte_place(&self, start: u32, end: u32) -> Place {
-        let text = self.text.as_bytes();
-        let LineColumn { line, column } = self.lines.position(text, start);
-        let last = self.lines.position(text, end);
-        self.columns(line, column, (line == last.line).then(|| last.column - column))
+    /// The byte at a line and column, as [`PositionedFile::position`] counts them, of the file as it stands now.
+    fn offset(&self, LineColumn { line, column }: LineColumn) -> Option<u32> {
+        let hidden = u32::from(line == 1 && self.has_mark);
+        let position = LineColumn { line, column: column.checked_add(hidden)? };
+        self.lines.offset(self.text.as_bytes(), position, PositionEncoding::Characters)
     }
 
-    /// Editors show no byte order mark, so the first line's columns do not count it.
-    fn columns(&self, line: u32, column: u32, length: Option<u32>) -> Place {
-        let column = if line == 1 && self.has_mark { column.max(2) - 1 } else { column };
-        Place { line, column, end_column: column + length.unwrap_or(0) }
+    /// The indices in `bytes`, the file's content, of `range` of its text.
+    pub fn range_on_disk(&self, bytes: &[u8], range: Range) -> Option<std::ops::Range<usize>> {
+        let at = |offset: u32| {
+            let offset = offset as usize;
+            match self.external_format() {
+                _ if self.decoded_as_is => Some(offset),
+                "UTF-8" | "UTF8" => undamaged(bytes, offset),
+                _ => Some(self.text.get(..offset)?.chars().count()),
+            }
+        };
+        Some(at(range.start)?..at(range.end)?)
     }
+
+    /// The range of what SBCL's reader reported. It counted characters; of a text that is not there any more, they
+    /// stand for its bytes.
+    fn event_range(&self, sidecar: &Sidecar, event: &Event) -> Range {
+        let at = |character| match self.fresh {
+            true => self.byte_of(sidecar, character),
+            false => character,
+        };
+        Range::new(at(event.start), at(event.end))
+    }
+
+    /// The byte at a character that SBCL's reader counted.
+    fn byte_of(&self, sidecar: &Sidecar, character: u32) -> u32 {
+        if self.is_ascii {
+            return character;
+        }
+        let position = recorded_position(sidecar, character);
+        let byte = self.lines.offset(self.text.as_bytes(), position, PositionEncoding::Characters);
+        byte.unwrap_or(self.text.len() as u32)
+    }
+}
+
+/// The byte of damaged UTF-8 for which byte `offset` of the text stands, in which each damage is one character.
+fn undamaged(bytes: &[u8], offset: usize) -> Option<usize> {
+    let (mut decoded, mut at) = (0, 0);
+    for chunk in bytes.utf8_chunks() {
+        let valid = chunk.valid().len();
+        if offset <= decoded + valid {
+            return Some(at + offset.checked_sub(decoded)?);
+        }
+        decoded += valid + char::REPLACEMENT_CHARACTER.len_utf8();
+        at += valid + chunk.invalid().len();
+    }
+    None
+}
+
+/// The line of a character that SBCL's reader counted, and its column.
+fn recorded_position(sidecar: &Sidecar, character: u32) -> LineColumn {
+    let before = sidecar.newlines.partition_point(|&newline| newline < character);
+    let start = before.checked_sub(1).map_or(0, |last| sidecar.newlines[last] + 1);
+    LineColumn { line: before as u32 + 1, column: character - start + 1 }
 }
 
 fn outdate(placement: &mut Placement) {
@@ -460,4 +510,22 @@ pub fn universal_write_date(path: &Path) -> Option<u64> {
     let modified = std::fs::metadata(path).ok()?.modified().ok()?;
     let seconds = modified.duration_since(std::time::UNIX_EPOCH).ok()?.as_secs();
     Some(seconds + UNIX_EPOCH_IN_UNIVERSAL_TIME)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_leads_to_the_bytes_on_disk() {
+        for bytes in ["; ä\n(f 𝒳)".as_bytes(), b"; \xc3\xa4\xfc\xe9\n(f x)", b"; \xe2\x82\n(f x)"] {
+            let file = PositionedFile::new("a.lisp".into(), bytes, None, true);
+            let range = file.form_range(0, 0).unwrap();
+            assert_eq!(file.position(range.start), LineColumn { line: 2, column: 1 });
+            assert_eq!(
+                &bytes[file.range_on_disk(bytes, range).unwrap()],
+                &bytes[bytes.len() - file.text()[range.indices()].len()..]
+            );
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use super::by_tap::Tapped;
 use super::{PositionedFile, Reading, Sought};
 use crate::source::tap::sidecar::{EventKind, Name, TopLevelForm};
+use steelbank_reader::Range;
 
 /// A symbol by its home package and name.
 pub type PackageAndName = (String, String);
@@ -12,12 +13,12 @@ pub type PackageAndName = (String, String);
 pub struct Structure {
     /// The number of the top-level form.
     pub form: u32,
-    /// Where it stands, in characters of the decoded text.
-    pub range: std::ops::Range<u32>,
+    /// Where it stands.
+    pub range: Range,
     /// What it is called.
     pub name: PackageAndName,
-    /// Where that stands, in characters of the decoded text.
-    pub name_range: std::ops::Range<u32>,
+    /// Where that stands.
+    pub name_range: Range,
     /// Whether it stands alone, without options.
     pub is_bare: bool,
     /// What the accessors' names start with.
@@ -92,9 +93,9 @@ impl PositionedFile {
         };
         let mut structure = Structure {
             form: form.number,
-            range: form.events[list].start..form.events[list].end,
+            range: self.event_range(&tapped.sidecar, &form.events[list]),
             name: symbol(named)?,
-            name_range: form.events[named].start..form.events[named].end,
+            name_range: self.event_range(&tapped.sidecar, &form.events[named]),
             is_bare: options.is_none(),
             prefix: Prefix::OfName,
             included: None,
@@ -163,13 +164,13 @@ impl PositionedFile {
 }
 
 impl PositionedFile {
-    /// Where `keyword` stands in lists that begin with `sought`, in characters of the decoded text. From a sidecar only.
+    /// Where `keyword` stands in lists that begin with `sought`. From a sidecar only.
     pub fn keyword_arguments(
         &self,
         sought: &Sought,
         means: &dyn Fn(&str) -> bool,
         keyword: &str,
-    ) -> Vec<std::ops::Range<u32>> {
+    ) -> Vec<Range> {
         let mut found = Vec::new();
         let Reading::Tap(tapped) = &self.reading else { return found };
         let Some(name) = tapped.symbol(sought, means) else { return found };
@@ -183,7 +184,7 @@ impl PositionedFile {
                 arguments
                     .filter(|argument| argument.place % 2 == 0)
                     .filter(|argument| matches!(argument.kind, EventKind::Symbol(name) if is_keyword(name)))
-                    .map(|argument| argument.start..argument.end),
+                    .map(|argument| self.event_range(&tapped.sidecar, argument)),
             );
         }
         found
