@@ -55,6 +55,9 @@
 #[cfg(feature = "server")]
 pub mod doors;
 pub mod engine;
+#[cfg(feature = "server")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod project;
 pub mod query;
 pub mod render;

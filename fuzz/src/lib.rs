@@ -65,6 +65,15 @@ fn ask(index: &Index) {
     index.find_package("P", None);
 }
 
+/// A snapshot's manifest, whose checksum is right, or its table of names: the first two bytes say how much of that is JSON.
+pub fn snapshot(bytes: &[u8]) {
+    steelbank::fuzzing::manifest(bytes);
+    let Some((length, rest)) = bytes.split_first_chunk() else { return };
+    let mut names = u64::from(u16::from_le_bytes(*length)).to_le_bytes().to_vec();
+    names.extend(rest);
+    steelbank::fuzzing::names(&names);
+}
+
 /// A segment of the text index: the first byte says how much of the rest is the table. The checksums are right.
 pub fn segment(bytes: &[u8]) {
     let Some((part, rest)) = bytes.split_first() else { return };
@@ -92,6 +101,26 @@ mod tests {
         writer.survivor((7, 0), 1);
         writer.refuted((7, 0));
         writer.finish()
+    }
+
+    const MANIFEST: &[u8] = br#"{"core":{"bytes":9,"sampled":7},"index":{"bytes":9,"sampled":7},"names":{"bytes":9,"sampled":7},"root":"/p","systems":["a"],"inputs":{"files":[["/p/a.lisp",null]],"folders":[],"variables":[["HOME",null]]},"answers":[],"image":{}}"#;
+
+    /// A table of names as [`super::snapshot`] wants it.
+    fn names() -> Vec<u8> {
+        let json = br#"{"files":[{"path":"/p/a.lisp","loaded":[1,"/c/a.tap"],"seen":null,"text":null}]}"#;
+        let mut bytes = (json.len() as u16).to_le_bytes().to_vec();
+        bytes.extend_from_slice(json);
+        bytes.extend_from_slice(&[1; 32]);
+        bytes
+    }
+
+    #[test]
+    fn what_is_damaged_was_good() {
+        assert!(steelbank::fuzzing::manifest(MANIFEST));
+        let (length, rest) =
+            names().split_first_chunk().map(|(length, rest)| (*length, rest.to_vec())).unwrap();
+        let length = u64::from(u16::from_le_bytes(length)).to_le_bytes();
+        assert!(steelbank::fuzzing::names(&[&length[..], &rest].concat()));
     }
 
     /// Good bytes with some of them changed, and cut off or not.
@@ -143,6 +172,11 @@ mod tests {
         #[test]
         fn baked_xref(bytes in damaged(steelbank_xref::bake::bake(&export()).unwrap())) {
             super::xref(&bytes);
+        }
+
+        #[test]
+        fn snapshot(bytes in prop_oneof![damaged(MANIFEST.to_vec()), damaged(names())]) {
+            super::snapshot(&bytes);
         }
 
         #[test]

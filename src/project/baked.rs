@@ -43,6 +43,13 @@ struct TextHead {
     readable: bool,
 }
 
+/// Of a text's names.
+#[derive(Debug, Default)]
+struct Hashes {
+    names: Vec<u64>,
+    left_out: Vec<u64>,
+}
+
 /// Which loaded files have which names, read in place.
 #[derive(Debug, Default)]
 pub(super) struct BakedNames {
@@ -138,21 +145,10 @@ impl Project {
 
     /// Takes over what [`Project::bake_names`] wrote of the image that this one was started from. None of it, if it cannot be read.
     pub(crate) fn restore_names(&self, bytes: &'static [u8]) {
-        let _ = self.try_restore_names(bytes);
-    }
-
-    fn try_restore_names(&self, bytes: &'static [u8]) -> Option<()> {
-        let (length, rest) = bytes.split_first_chunk()?;
-        let (json, mut rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
-        let head: Head = serde_json::from_slice(json).ok()?;
-        let mut take = |count: usize| -> Option<Vec<u64>> {
-            let (hashes, later) = rest.split_at_checked(count.checked_mul(8)?)?;
-            rest = later;
-            Some(hashes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect())
-        };
+        let Some((files, rows)) = parse(bytes) else { return };
         let (loaded, mut names, mut texts) = (self.loaded.read(), self.names.lock(), self.texts.lock());
-        let mut baked = BakedNames::default();
-        for (number, file) in head.files.into_iter().enumerate() {
+        let mut baked = BakedNames { rows, ..BakedNames::default() };
+        for (number, (file, hashes)) in files.into_iter().enumerate() {
             let whole = file
                 .loaded
                 .filter(|(written, sidecar)| loaded.get(&file.path) == Some(written) && sidecar.exists());
@@ -168,16 +164,41 @@ impl Project {
                 let known = Known {
                     stamp: text.stamp,
                     settled: true,
-                    names: take(text.names)?,
-                    left_out: take(text.left_out)?,
+                    names: hashes.names,
+                    left_out: hashes.left_out,
                     packages: text.packages.into(),
                     readable: text.readable,
                 };
                 texts.files.insert(file.path, Arc::new(known));
             }
         }
-        baked.rows = rest.as_chunks().0;
         names.baked = baked;
-        Some(())
     }
+}
+
+/// Reads all that [`Project::bake_names`] wrote: files with the hashes of their texts' names, and rows.
+fn parse(bytes: &[u8]) -> Option<(Vec<(FileHead, Hashes)>, &[[u8; ROW]])> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    let (json, mut rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    let head: Head = serde_json::from_slice(json).ok()?;
+    let mut take = |count: usize| -> Option<Vec<u64>> {
+        let (hashes, later) = rest.split_at_checked(count.checked_mul(8)?)?;
+        rest = later;
+        Some(hashes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect())
+    };
+    let mut files = Vec::with_capacity(head.files.len());
+    for file in head.files {
+        let hashes = match &file.text {
+            Some(text) => Hashes { names: take(text.names)?, left_out: take(text.left_out)? },
+            None => Hashes::default(),
+        };
+        files.push((file, hashes));
+    }
+    Some((files, rest.as_chunks().0))
+}
+
+/// Whether `bytes` are what [`Project::bake_names`] writes. For fuzzing.
+#[cfg(feature = "server")]
+pub(crate) fn reads(bytes: &[u8]) -> bool {
+    parse(bytes).is_some()
 }

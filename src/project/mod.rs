@@ -1,6 +1,6 @@
 //! What is known of the user's project: its root, the files that were loaded, and where their sidecars are.
 
-mod baked;
+pub(crate) mod baked;
 mod live;
 mod standings;
 pub(crate) mod systems;

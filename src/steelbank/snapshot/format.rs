@@ -86,7 +86,10 @@ pub(crate) struct Manifest {
 impl Manifest {
     /// Reads and checks the manifest at `path`. An error says in a sentence's end what is wrong with it.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
-        let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+        Self::parse(&std::fs::read(path).map_err(|error| error.to_string())?)
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Self, String> {
         let rest = bytes.strip_prefix(MAGIC.as_bytes()).ok_or("its manifest is of another version")?;
         let (sum, body) = rest.split_at_checked(9).ok_or("its manifest is cut off")?;
         let sum = std::str::from_utf8(sum).ok().and_then(|sum| u32::from_str_radix(sum.trim_end(), 16).ok());
@@ -97,11 +100,22 @@ impl Manifest {
     }
 
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
-        let body = serde_json::to_vec(self)?;
-        let mut bytes = format!("{MAGIC}{:08x}\n", checksum(&body)).into_bytes();
-        bytes.extend(body);
-        std::fs::write(path, bytes)
+        std::fs::write(path, sealed(&serde_json::to_vec(self)?))
     }
+}
+
+/// Whether `body`, as the JSON of a manifest with the right checksum, is a manifest. For fuzzing.
+#[cfg(feature = "server")]
+pub(crate) fn reads_as_manifest(body: &[u8]) -> bool {
+    // Damage that the checksum would find first.
+    let _ = Manifest::parse(body);
+    Manifest::parse(&sealed(body)).is_ok()
+}
+
+fn sealed(body: &[u8]) -> Vec<u8> {
+    let mut bytes = format!("{MAGIC}{:08x}\n", checksum(body)).into_bytes();
+    bytes.extend(body);
+    bytes
 }
 
 fn checksum(bytes: &[u8]) -> u32 {

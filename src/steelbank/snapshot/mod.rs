@@ -10,6 +10,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "server")]
+pub(crate) use format::reads_as_manifest;
 pub use make::{MadeSnapshot, MakeError};
 pub(crate) use make::{Order, save, trial};
 pub use store::{MOST_BYTES, MOST_SNAPSHOTS, SnapshotEntry, clear, list};
