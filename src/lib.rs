@@ -27,7 +27,6 @@
 //! * [`render`]: the answers as text.
 //! * [`xref`]: the index of cross references that the who-calls family is answered from.
 //! * [`reader`]: Lisp text without Lisp.
-//! * [`source`]: where the compiler's records stand in the text.
 //! * `text` (feature `text`): the index of any source tree's text.
 //! * `tools` and `doors` (feature `server`): the tools, their MCP server, and the command line.
 //! * [`engine`]: jobs for the Lisp thread, deadlines, interrupts, faults; for questions of one's own.
@@ -61,6 +60,8 @@ pub mod fuzzing;
 mod project;
 pub mod query;
 pub mod render;
+// The tests and the fuzzing read sidecars and the table of operators.
+#[doc(hidden)]
 pub mod source;
 mod steelbank;
 #[cfg(feature = "server")]

@@ -30,7 +30,7 @@ pub mod list_systems;
 pub mod load_system;
 pub mod lookup;
 pub mod macroexpand;
-pub mod nearest;
+pub(crate) mod nearest;
 #[cfg(feature = "text")]
 pub mod outline;
 pub mod package_info;

@@ -12,7 +12,7 @@ use super::lookup::written as written_name;
 const MOST: usize = 5;
 
 /// Whether what a package holds comes with SBCL or with us. COMMON-LISP-USER holds what users define.
-pub fn is_sbcls(package: &str) -> bool {
+pub(crate) fn is_sbcls(package: &str) -> bool {
     let own = ["COMMON-LISP", "KEYWORD", "SEQUENCE", "STEELBANK", "STEELBANK-NOTHING"];
     own.contains(&package) || ["SB-", "ASDF", "UIOP"].iter().any(|start| package.starts_with(start))
 }
@@ -24,12 +24,12 @@ fn is_users(package: &str) -> bool {
 
 /// The symbols called `name` whose home is the user's: those of the project and its libraries, as answers print them,
 /// each with its package's name.
-pub fn of_users(index: &Index, name: &str) -> Vec<(String, String)> {
+pub(crate) fn of_users(index: &Index, name: &str) -> Vec<(String, String)> {
     homes(index, name).into_iter().filter(|(package, _)| is_users(package)).collect()
 }
 
 /// The symbols called `name` in any package, as one writes them: those that packages export, and the user's.
-pub fn elsewhere(index: &Index, name: &str) -> Vec<String> {
+pub(crate) fn elsewhere(index: &Index, name: &str) -> Vec<String> {
     let mut found = BTreeSet::new();
     for package in index.packages() {
         let Some((symbol, access)) = index.find_symbol(name, package) else { continue };
@@ -55,7 +55,7 @@ fn homes(index: &Index, name: &str) -> BTreeMap<String, String> {
 
 /// Names that are nearly `name`, as one can write them in `package` or with a prefix: the user's and what packages
 /// export, nearest first.
-pub fn names(index: &Index, name: &str, package: Option<Package>) -> Vec<String> {
+pub(crate) fn names(index: &Index, name: &str, package: Option<Package>) -> Vec<String> {
     let most = tolerance(name);
     let length = name.chars().count();
     let wanted: String = name.chars().map(upcase).collect();
@@ -121,7 +121,7 @@ fn readable(name: &str) -> String {
 }
 
 /// Those of `known` that are nearly `name`, nearest first.
-pub fn among<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+pub(crate) fn among<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let most = tolerance(name);
     let plain = |text: &str| text.to_lowercase().replace('_', "-");
     let wanted = plain(name);
@@ -136,7 +136,7 @@ pub fn among<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<St
 }
 
 /// The packages whose names or beginnings are nearly `name`.
-pub fn packages(index: &Index, name: &str) -> Vec<String> {
+pub(crate) fn packages(index: &Index, name: &str) -> Vec<String> {
     let names: Vec<String> =
         index.packages().map(|package| index.package_name(package).into_owned()).collect();
     among(name, names.iter().map(String::as_str))
