@@ -6,7 +6,9 @@
 mod by_structure;
 mod by_tap;
 mod clauses;
+mod forms;
 mod structures;
+mod tokens;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,153 @@
+//! What a top-level form holds and what makes its definitions, by the sidecar.
+
+use super::super::tap::roles::Role;
+use super::super::tap::sidecar::{EventKind, Name, NameKind, Operator, Sidecar, TopLevelForm};
+use super::{Expander, PositionedFile, Reading};
+use steelbank_reader::Range;
+
+impl PositionedFile {
+    /// The symbols, by package and name, that stand in top-level form `form`. From a sidecar only.
+    pub fn symbols_in(&self, form: u32) -> Vec<(&str, &str)> {
+        let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
+        let Some(form) = tapped.sidecar.form(form) else { return Vec::new() };
+        let mut names: Vec<u32> = form
+            .events
+            .iter()
+            .filter_map(|event| match event.kind {
+                EventKind::Symbol(name) => Some(name),
+                _ => None,
+            })
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+            .into_iter()
+            .filter_map(|name| match &tapped.sidecar.names[name as usize] {
+                Name::Symbol { package, name } => Some((package.as_str(), name.as_str())),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The names of symbols in sub-form `number` of top-level form `form` of which `whole` can be made: the longest
+    /// that are part of it. From a sidecar only.
+    pub fn parts_in(&self, form: u32, number: u32, whole: &str) -> Vec<String> {
+        let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
+        let Some(form) = tapped.sidecar.form(form) else { return Vec::new() };
+        let Some((_, around)) = form.nearest_sub_form(number) else { return Vec::new() };
+        let span = &form.events[around];
+        let mut parts: Vec<&str> = form
+            .events
+            .iter()
+            .filter(|event| span.start <= event.start && event.end <= span.end)
+            .filter_map(|event| match event.kind {
+                EventKind::Symbol(name) => Some(tapped.sidecar.names[name as usize].name()),
+                _ => None,
+            })
+            .filter(|name| {
+                let word = || whole.split('-').any(|word| word == *name);
+                name.len() < whole.len() && whole.contains(name) && (name.len() > 1 || word())
+            })
+            .collect();
+        parts.sort_unstable_by_key(|part| (std::cmp::Reverse(part.len()), *part));
+        parts.dedup();
+        let mut longest: Vec<String> = Vec::new();
+        for part in parts {
+            if !longest.iter().any(|other| other.contains(part)) {
+                longest.push(part.to_owned());
+            }
+        }
+        longest
+    }
+
+    /// The methods within a generic function's definition, top-level form `form`: where each starts, and the names of
+    /// the classes that it specializes on. From a sidecar only.
+    pub fn inner_methods(&self, form: u32) -> Vec<(Range, Vec<&str>)> {
+        let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
+        let sidecar = &tapped.sidecar;
+        let Some(index) = sidecar.form_index(form) else { return Vec::new() };
+        let (form, contexts) = (&sidecar.forms[index], tapped.contexts(index));
+        let name = |event: usize| match form.events[event].kind {
+            EventKind::Symbol(name) => sidecar.names.get(name as usize),
+            _ => None,
+        };
+        let is_method = |&list: &usize| {
+            form.child(list, 1).and_then(name).is_some_and(|name| name.is("KEYWORD", "METHOD"))
+        };
+        (0..form.events.len())
+            .filter(is_method)
+            .map(|list| {
+                let (start, end) = (form.events[list].start, form.events[list].end);
+                let inside = |event: &usize| {
+                    let event = &form.events[*event];
+                    start < event.start && event.end < end
+                };
+                let classes = (0..form.events.len())
+                    .filter(inside)
+                    .filter(|&event| contexts[event].role == Role::Class)
+                    .filter_map(|event| name(event).map(Name::name))
+                    .collect();
+                (self.event_range(sidecar, &form.events[list]), classes)
+            })
+            .collect()
+    }
+
+    /// The macro that makes what the image says is defined by sub-form `number` of top-level form `form`. From a sidecar only.
+    pub fn expander_at(&self, form: u32, number: u32) -> Option<Expander> {
+        let Reading::Tap(tapped) = &self.reading else { return None };
+        let form = tapped.sidecar.form(form)?;
+        let (_, list) = form.nearest_sub_form(number)?;
+        let sidecar = &tapped.sidecar;
+        std::iter::once(list).chain(form.ancestors(list)).find_map(|list| {
+            let EventKind::Symbol(name) = form.events[form.child(list, 1)?].kind else { return None };
+            match sidecar.names.get(name as usize)? {
+                Name::Symbol { package, name: text } if sidecar.kind(name) == NameKind::Macro => {
+                    Some(Expander { package: package.clone(), name: text.clone(), symbol_macro: false })
+                }
+                _ => None,
+            }
+        })
+    }
+
+    /// What makes a use that the compiler recorded of top-level form `form` as a whole.
+    pub fn form_expander(&self, form: u32) -> Option<Expander> {
+        let Reading::Tap(tapped) = &self.reading else { return None };
+        let form = tapped.sidecar.form(form)?;
+        let whole = form.events.len().checked_sub(1)?;
+        Some(expander(&tapped.sidecar, form, whole))
+    }
+}
+
+/// What makes a use of which nothing stands in `list`: its operator if that is a macro, else a symbol macro among its
+/// elements, else the nearest macro around.
+pub(super) fn expander(sidecar: &Sidecar, form: &TopLevelForm, list: usize) -> Expander {
+    let named = |event: usize| match form.events[event].kind {
+        EventKind::Symbol(name) => match &sidecar.names[name as usize] {
+            Name::Symbol { package, name: text } => Some((sidecar.kind(name), package, text)),
+            _ => None,
+        },
+        _ => None,
+    };
+    let head = |list: usize| form.child(list, 1).and_then(named);
+    let is_own = |found: &(NameKind, &String, &String)| found.1 != "COMMON-LISP";
+    let own = head(list);
+    let symbol_macro =
+        || form.children(list).filter_map(named).find(|found| found.0 == NameKind::SymbolMacro);
+    let around =
+        || form.ancestors(list).filter_map(head).find(|found| found.0 == NameKind::Macro && is_own(found));
+    let macro_ = own.filter(|found| found.0 != NameKind::Function && is_own(found));
+    if let Some((kind, package, name)) = macro_.or_else(symbol_macro).or_else(around).or(own) {
+        return Expander {
+            package: package.clone(),
+            name: name.clone(),
+            symbol_macro: kind == NameKind::SymbolMacro,
+        };
+    }
+    let name = match form.events[list].operator {
+        Operator::Quote => "quote",
+        Operator::Function => "function",
+        Operator::Backquote => "backquote",
+        _ => "the form",
+    };
+    Expander { package: String::new(), name: name.to_owned(), symbol_macro: false }
+}

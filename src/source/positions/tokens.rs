@@ -1,0 +1,332 @@
+//! Where a symbol stands in live text, by the sidecar, and what it is there for.
+
+use std::collections::HashSet;
+
+use super::super::tap::roles::{Role, is_key_parameter, is_looked_up, package_clause, package_role};
+use super::super::tap::sidecar::{Event, EventKind, Name, NameKind, Sidecar, TopLevelForm};
+use super::super::tap::walk::{Context, SLOT, Space, Standing};
+use super::by_tap::Tapped;
+use super::{Occurrence, PositionedFile, Reading, Recorded, Sought, Token, Written};
+use steelbank_reader::Range;
+use steelbank_reader::lines::LineColumn;
+
+/// Whether an operator binds functions or macros.
+pub(super) fn is_local_function(by: &str) -> bool {
+    matches!(by, "FLET" | "LABELS" | "MACROLET" | "DX-FLET")
+}
+
+/// Whether an operator makes variables stand for something else.
+pub(super) fn stands_for_another(by: &str) -> bool {
+    matches!(by, "SYMBOL-MACROLET" | "WITH-SLOTS" | "WITH-ACCESSORS" | SLOT)
+}
+
+impl Tapped {
+    /// The name, in lower case, of the program's own macro that is given `event`, in a list or in a list of lists.
+    fn definer(&self, form: &TopLevelForm, event: usize) -> Option<String> {
+        let list = form.ancestors(event).take(3).find(|&list| {
+            let head = form.child(list, 1);
+            head.is_some_and(|head| {
+                head != event && form.events[head].place == 1 && self.is_own_macro(form, head)
+            })
+        })?;
+        match form.events[form.child(list, 1)?].kind {
+            EventKind::Symbol(name) => Some(self.sidecar.names.get(name as usize)?.name().to_lowercase()),
+            _ => None,
+        }
+    }
+
+    /// Whether the symbol at `event` is a macro, and none of the standard's.
+    fn is_own_macro(&self, form: &TopLevelForm, event: usize) -> bool {
+        let EventKind::Symbol(name) = form.events[event].kind else { return false };
+        let standard = self.sidecar.names.get(name as usize).and_then(Name::standard);
+        let local = || self.sidecar.is_local_function(form.number, name);
+        standard.is_none() && (self.sidecar.kind(name) == NameKind::Macro || local())
+    }
+
+    /// Whether a local variable or function may be meant by symbol `name` at `event`.
+    fn is_local(&self, index: usize, event: usize, name: u32) -> bool {
+        let (form, contexts) = (&self.sidecar.forms[index], self.contexts(index));
+        let context = &contexts[event];
+        let bound = context.bound.is_some();
+        let function = self.sidecar.is_local_function(form.number, name);
+        let variable = self.sidecar.is_local_variable(form.number, name);
+        // What the compiler found bound is explained where the text shows a binding.
+        let explained = |space: Space| {
+            let same = |other: &usize| form.events[*other].kind == EventKind::Symbol(name);
+            (0..form.events.len()).filter(same).any(|other| {
+                let context = &contexts[other];
+                context.role == Role::Binding && context.space == space
+            })
+        };
+        let certain = matches!(context.standing, Standing::Called | Standing::Variable);
+        match context.space {
+            _ if context.special => false,
+            Space::Nowhere => false,
+            Space::Function | Space::Setf => {
+                let designated = context.role == Role::Function;
+                let hidden = || function && !((certain || designated) && explained(Space::Function));
+                let in_binding = || variable && !certain && !designated && context.role == Role::Operator;
+                bound || hidden() || in_binding()
+            }
+            Space::Variable => {
+                let another = context.bound.is_some_and(stands_for_another);
+                let hidden = || variable && (bound || !(certain && explained(Space::Variable)));
+                another || hidden()
+            }
+            Space::Block | Space::Tag => bound,
+            // LET may bind a special variable.
+            Space::Unknown => {
+                let local = |by| is_local_function(by) || stands_for_another(by);
+                function || variable || context.bound.is_some_and(local)
+            }
+        }
+    }
+}
+
+impl PositionedFile {
+    /// Every occurrence of `sought` in live text, package definitions included. From a sidecar only. `means` tells
+    /// whether `sought` is what its name means in the package that it is given, by name or nickname.
+    pub fn occurrences(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> Vec<Occurrence> {
+        let mut variables = HashSet::new();
+        let mut found = self.tokens_as(sought, means, |tapped, token| {
+            let context = &token.context;
+            if matches!(context.space, Space::Variable | Space::Unknown) && context.level == 0 {
+                variables.insert(token.form.number);
+            }
+            let slot = token.itself && context.bound == Some(SLOT) && context.space == Space::Variable;
+            let role = if slot { Role::Slot } else { token.role };
+            let event = &token.form.events[token.event];
+            Occurrence {
+                range: self.event_range(&tapped.sidecar, event),
+                role,
+                form: token.form.number,
+                local: token.local && !slot,
+                bound: context.bound.is_some(),
+                variable: matches!(context.space, Space::Variable | Space::Unknown),
+                has_variable: tapped.sidecar.is_local_variable(token.form.number, token.name),
+                standing: context.standing,
+                becomes: context.becomes,
+                never_variable: false,
+                defined: context.defined.filter(|_| matches!(role, Role::Definition | Role::Structure)),
+                definer: (role == Role::Named || token.may_be_defined(&tapped.sidecar))
+                    .then(|| tapped.definer(token.form, token.event))
+                    .flatten(),
+            }
+        });
+        for occurrence in &mut found {
+            occurrence.never_variable = !variables.contains(&occurrence.form);
+        }
+        found.sort_unstable_by_key(|occurrence| occurrence.range);
+        found.dedup_by_key(|occurrence| occurrence.range);
+        found
+    }
+
+    /// Every token that SBCL's reader read as `sought`, and every designator of it in a package definition; in order.
+    /// From a sidecar only. This says which symbol stands there and not what it means: a function, a local variable,
+    /// data. `means` tells whether `sought` is what its name means in the package that it is given.
+    pub fn tokens(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> Vec<Token> {
+        let mut tokens = self.tokens_as(sought, means, |tapped, token| {
+            let sidecar = &tapped.sidecar;
+            let event = &token.form.events[token.event];
+            Token {
+                range: self.event_range(sidecar, event),
+                written: match &sidecar.names[token.name as usize] {
+                    _ if token.itself => Written::Symbol,
+                    Name::Symbol { package, .. } if package == "KEYWORD" => Written::Keyword,
+                    Name::Symbol { .. } => Written::Namesake,
+                    Name::Uninterned(_) => Written::Uninterned,
+                    Name::Text(_) => Written::Text,
+                },
+                role: token.role,
+                form: token.form.number,
+                local: token.local,
+                binds: token.role == Role::Binding || token.context.becomes == Role::Binding,
+                definable: token.role == Role::Named
+                    || (token.may_be_defined(&tapped.sidecar)
+                        && tapped.definer(token.form, token.event).is_some()),
+                key_parameter: token.itself && is_key_parameter(sidecar, token.form, token.event),
+            }
+        });
+        tokens.sort_unstable_by_key(|token| token.range.start);
+        tokens.dedup_by_key(|token| token.range.start);
+        tokens
+    }
+
+    /// What `make` makes of every token of `sought` whose text reads as its name.
+    fn tokens_as<T>(
+        &self,
+        sought: &Sought,
+        means: &dyn Fn(&str) -> bool,
+        mut make: impl FnMut(&Tapped, &Seen<'_>) -> T,
+    ) -> Vec<T> {
+        let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
+        let sidecar = &tapped.sidecar;
+        let symbol = tapped.symbol(sought, means);
+        let mut made = Vec::new();
+        for &name in tapped.by_name.get(&sought.name).into_iter().flatten() {
+            let itself = Some(name) == symbol;
+            for &(index, event) in &tapped.events[name as usize] {
+                let (index, event) = (index as usize, event as usize);
+                let form = &sidecar.forms[index];
+                let named = package_role(sidecar, form, event, means);
+                if named.is_none() && !itself {
+                    continue;
+                }
+                let context = tapped.contexts(index)[event];
+                let Event { start, end, .. } = form.events[event];
+                if context.made || !self.reads_as(sidecar, start, end, &sought.name) {
+                    continue;
+                }
+                let role = named.unwrap_or(context.role);
+                let local = itself && named.is_none() && tapped.is_local(index, event, name);
+                made.push(make(tapped, &Seen { form, event, name, itself, role, local, context }));
+            }
+        }
+        made
+    }
+
+    /// Whether the text from character `start` to before `end` is a token, or a string, that reads as `name`. A reader
+    /// macro may make a symbol of any text.
+    fn reads_as(&self, sidecar: &Sidecar, start: u32, end: u32, name: &str) -> bool {
+        let token = self.characters(sidecar, start, end);
+        let plain = |text: &str| -> String {
+            let letters = text.chars().filter(|char| !matches!(char, '|' | '\\'));
+            letters.flat_map(char::to_uppercase).collect()
+        };
+        let (token, name) = (plain(token.trim_matches('"')), plain(name));
+        token.strip_suffix(name.as_str()).is_some_and(|prefix| prefix.is_empty() || prefix.ends_with(':'))
+    }
+
+    /// The text that stands now where SBCL's reader read from character `start` to before `end`.
+    pub(super) fn characters(&self, sidecar: &Sidecar, start: u32, end: u32) -> &str {
+        let range = Range::new(self.byte_of(sidecar, start), self.byte_of(sidecar, end));
+        self.text.get(range.indices()).unwrap_or_default()
+    }
+
+    /// How often an uninterned symbol of the sought symbol's name stands in live text where no package definition
+    /// explains it, or a keyword where names are looked up: code that makes names may mean the symbol. `exists` tells
+    /// whether there is a package of that name.
+    pub fn unexplained_designators(&self, sought: &Sought, exists: &dyn Fn(&str) -> bool) -> usize {
+        let Reading::Tap(tapped) = &self.reading else { return 0 };
+        let sidecar = &tapped.sidecar;
+        let named = tapped.by_name.get(&sought.name).into_iter().flatten();
+        named
+            .flat_map(|&name| tapped.events[name as usize].iter().map(move |&event| (name, event)))
+            .filter(|&(name, (form, event))| {
+                let (form, event) = (&sidecar.forms[form as usize], event as usize);
+                match &sidecar.names[name as usize] {
+                    // What a package definition names is the symbol, or surely another package's.
+                    Name::Uninterned(_) => {
+                        !package_clause(sidecar, form, event).is_some_and(|(_, package)| exists(package))
+                    }
+                    Name::Symbol { package, .. } => {
+                        package == "KEYWORD" && is_looked_up(sidecar, form, event)
+                    }
+                    Name::Text(_) => false,
+                }
+            })
+            .count()
+    }
+
+    /// The names, without their packages, of the symbols that top-level code uses. From a sidecar only.
+    pub fn toplevel_names(&self) -> HashSet<&str> {
+        let Reading::Tap(tapped) = &self.reading else { return HashSet::new() };
+        let names = &tapped.sidecar.names;
+        tapped.sidecar.uses.iter().filter_map(|found| Some(names.get(found.name as usize)?.name())).collect()
+    }
+
+    /// What top-level code does with `sought`; SBCL itself keeps no record of it. `setf` limits it to uses of
+    /// `(setf sought)`, or to others. From a sidecar only.
+    pub fn toplevel_uses(
+        &self,
+        sought: &Sought,
+        setf: Option<bool>,
+        means: &dyn Fn(&str) -> bool,
+    ) -> Vec<Recorded> {
+        let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
+        let Some(name) = tapped.symbol(sought, means) else { return Vec::new() };
+        tapped
+            .sidecar
+            .uses
+            .iter()
+            .filter(|found| found.name == name && setf.is_none_or(|setf| found.setf == setf))
+            .map(|found| Recorded { kind: found.kind, form: found.form, number: found.number, bytes: None })
+            .collect()
+    }
+
+    /// Where `sought` is the operator of a list that is evaluated outside of any function's definition. From a sidecar
+    /// only.
+    pub fn toplevel_operators(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> Vec<Range> {
+        self.tokens_as(sought, means, |tapped, token| {
+            let event = &token.form.events[token.event];
+            let called = token.role == Role::Operator && token.context.standing == Standing::Called;
+            (token.itself && called && !defines_function(&tapped.sidecar, token.form))
+                .then(|| self.event_range(&tapped.sidecar, event))
+        })
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// The package and name of the symbol called `name` that stands at `position`, as SBCL's reader resolved it.
+    pub fn symbol_at(&self, name: &str, position: LineColumn) -> Option<(&str, &str)> {
+        let Reading::Tap(tapped) = &self.reading else { return None };
+        let offset = self.offset(position)?;
+        for &index in tapped.by_name.get(name)? {
+            let Name::Symbol { package, name } = &tapped.sidecar.names[index as usize] else { continue };
+            for &(form, event) in &tapped.events[index as usize] {
+                let event = &tapped.sidecar.forms[form as usize].events[event as usize];
+                if self.event_range(&tapped.sidecar, event).contains(offset) {
+                    return Some((package, name));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Whether a top-level form defines a function or macro, of whose body the compiler keeps records.
+fn defines_function(sidecar: &Sidecar, form: &TopLevelForm) -> bool {
+    let Some(last) = form.events.len().checked_sub(1) else { return false };
+    let operator = form.child(last, 1).and_then(|event| match form.events[event].kind {
+        EventKind::Symbol(name) => sidecar.names.get(name as usize)?.standard(),
+        _ => None,
+    });
+    matches!(operator, Some("DEFUN" | "DEFMACRO" | "DEFMETHOD" | "DEFGENERIC"))
+}
+
+/// A token of the sought symbol, or a designator of it.
+struct Seen<'a> {
+    form: &'a TopLevelForm,
+    event: usize,
+    name: u32,
+    /// It is the symbol itself.
+    itself: bool,
+    role: Role,
+    local: bool,
+    context: Context,
+}
+
+impl Seen<'_> {
+    /// Whether it stands where a macro may be given what it defines: `(define name …)`, `(define () ("name" name) …)`,
+    /// `(define x (slots (name …)))`.
+    fn may_be_defined(&self, sidecar: &Sidecar) -> bool {
+        let place = |event: &usize| self.form.events[*event].place;
+        let around: Vec<u32> = self.form.ancestors(self.event).take(2).map(|list| place(&list)).collect();
+        let own = self.form.events[self.event].place;
+        let first = own == 2 || (own == 1 && around.first() == Some(&2));
+        // As an operator it is called, but in a list of lists.
+        let listed = own >= 2 || (own == 1 && around.get(1).is_some_and(|&place| place > 2));
+        let is_type = || {
+            let before = self.form.ancestors(self.event).next().zip(own.checked_sub(1));
+            let before = before.and_then(|(list, place)| self.form.child(list, place));
+            before.is_some_and(|before| match self.form.events[before].kind {
+                EventKind::Symbol(name) => {
+                    sidecar.names.get(name as usize).is_some_and(|name| name.is("KEYWORD", "TYPE"))
+                }
+                _ => false,
+            })
+        };
+        self.itself && matches!(self.role, Role::Argument | Role::Operator) && (first || listed) && !is_type()
+    }
+}
