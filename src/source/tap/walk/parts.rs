@@ -1,0 +1,279 @@
+//! The elements of a form whose operator is in the table, each by its part.
+
+use super::super::operators::{Operator as Known, OperatorKind, Part, Shape};
+use super::super::roles::Role;
+use super::super::sidecar::{EventKind, Operator};
+use super::{Binding, DEEPEST, Lambda, Local, Mode, SLOT, Space, Standing, Walk};
+
+impl Walk<'_> {
+    /// A form whose operator is in the table.
+    pub(super) fn known(&mut self, list: usize, known: &'static Known, mode: Mode) {
+        let depth = self.env.len();
+        let mut pending = Vec::new();
+        if known.kind == OperatorKind::Function {
+            for child in self.children(list) {
+                match self.place(child) {
+                    0 => self.read_time(child),
+                    1 => {}
+                    place => {
+                        let named = match known.shape.part(place as usize - 2) {
+                            Some(Part::Names(named)) => Some(*named),
+                            _ => None,
+                        };
+                        self.argument(child, list, named, mode);
+                    }
+                }
+            }
+        } else {
+            self.parts(list, 2, &known.shape, &known.name, mode, &mut pending);
+        }
+        self.env.truncate(depth);
+    }
+
+    /// Walks the elements of `list` from place `first` on as `shape` says. What they bind waits in `pending` until a
+    /// part that sees it.
+    pub(super) fn parts(
+        &mut self,
+        list: usize,
+        first: u32,
+        shape: &'static Shape,
+        by: &'static str,
+        mode: Mode,
+        pending: &mut Vec<Binding>,
+    ) {
+        if shape.rest.first() == Some(&Part::Tagbody) {
+            let from = first + shape.first.len() as u32;
+            let tags = self.form.children(list).filter(|&tag| self.form.events[tag].place >= from);
+            for tag in tags.collect::<Vec<_>>() {
+                self.bind(tag, Space::Tag, by, mode, pending);
+            }
+        }
+        for child in self.children(list) {
+            let place = self.place(child);
+            if place == 0 {
+                self.read_time(child);
+            } else if place >= first {
+                match shape.part((place - first) as usize).or(trailing(shape)) {
+                    Some(part) => self.part(child, part, by, mode, pending),
+                    None => self.form(child, mode.uncertain()),
+                }
+                if shape.sequential {
+                    self.env.append(pending);
+                }
+            }
+        }
+    }
+
+    pub(super) fn bind(
+        &mut self,
+        event: usize,
+        space: Space,
+        by: &'static str,
+        mode: Mode,
+        pending: &mut Vec<Binding>,
+    ) {
+        if let Some(name) = self.symbol(event) {
+            pending.push(Binding { space, name, level: mode.level, by, is_macro: false });
+        }
+    }
+
+    /// One element of a form.
+    pub(super) fn part(
+        &mut self,
+        event: usize,
+        part: &'static Part,
+        by: &'static str,
+        mode: Mode,
+        pending: &mut Vec<Binding>,
+    ) {
+        // What a comma or #. makes of it, nobody knows.
+        if self.operator_of(event) == Operator::Comma {
+            if matches!(part, Part::Inner | Part::Tagbody) {
+                self.env.append(pending);
+            }
+            return self.form(event, mode);
+        }
+        match part {
+            Part::Form => self.form(event, mode),
+            Part::Inner => {
+                self.env.append(pending);
+                self.form(event, mode);
+            }
+            Part::RestartBody => {
+                self.env.append(pending);
+                let before = self.place(event).checked_sub(1).zip(self.form.events[event].parent);
+                let key = before.and_then(|(place, list)| self.child(list as usize, place));
+                match key.and_then(|key| self.keyword(key)) {
+                    Some("REPORT" | "INTERACTIVE" | "TEST") => {
+                        self.function_name(event, Role::Function, mode)
+                    }
+                    _ => self.form(event, mode),
+                }
+            }
+            Part::Place => self.form(event, Mode { place: true, ..mode }),
+            Part::Tagbody => {
+                self.env.append(pending);
+                match self.symbol(event) {
+                    Some(_) => self.note(event, Role::Block, Standing::Open, Space::Tag, mode),
+                    None => self.form(event, mode),
+                }
+            }
+            Part::Defines(defined) => self.defines(event, *defined, mode, pending),
+            Part::Variable => self.variable(event, by, mode, pending),
+            Part::SymbolMacro => self.variable(event, by, mode, pending),
+            Part::SlotVariable => match self.symbol(event) {
+                Some(_) => {
+                    self.datum_role(event, Role::Slot, mode);
+                    self.bind(event, Space::Variable, SLOT, mode, pending);
+                }
+                None => self.form(event, mode.uncertain()),
+            },
+            Part::SymbolMacroBinding => self.children_as(event, |walk, child| match walk.place(child) {
+                1 => walk.variable(child, by, mode, pending),
+                _ => walk.form(child, mode),
+            }),
+            Part::LocalMacro => {
+                if let Some(name) = self.symbol(event) {
+                    let (space, level) = (Space::Function, mode.level);
+                    pending.push(Binding { space, name, level, by, is_macro: true });
+                    self.note(event, Role::Binding, Standing::Open, Space::Function, mode);
+                    self.seen[event].bound = Some(by);
+                }
+            }
+            Part::Functions => self.local_functions(event, by, Local::Flet, mode),
+            Part::Labels => self.local_functions(event, by, Local::Labels, mode),
+            Part::Macros => self.local_functions(event, by, Local::Macrolet, mode),
+            Part::Block => {
+                self.note(event, Role::Block, Standing::Open, Space::Block, mode);
+                if self.symbol(event).is_some() {
+                    self.seen[event].bound = Some(by);
+                }
+                self.bind(event, Space::Block, by, mode, pending);
+            }
+            Part::ToBlock => self.note(event, Role::Block, Standing::Open, Space::Block, mode),
+            Part::ToTag => self.note(event, Role::Block, Standing::Open, Space::Tag, mode),
+            Part::LambdaList => self.lambda_list(event, by, Lambda::Ordinary, mode, pending),
+            Part::MacroLambdaList => self.lambda_list(event, by, Lambda::Destructuring, mode, pending),
+            Part::Type => self.type_specifier(event, mode),
+            Part::Condition => self.datum(event, Role::Class, mode),
+            Part::FunctionName => self.function_name(event, Role::Function, mode),
+            Part::Class => self.named_datum(event, Role::Class, mode),
+            Part::Slot => self.named_datum(event, Role::Slot, mode),
+            Part::Datum => match self.symbol(event) {
+                Some(_) => self.note(event, Role::Quoted, Standing::Name, Space::Nowhere, mode),
+                None => self.datum(event, Role::Quoted, mode),
+            },
+            Part::Keys => self.keys(event, mode),
+            Part::Declaration => self.declaration_specifier(event, mode),
+            Part::Loop => self.loop_form(event, mode, pending),
+            Part::List(shape) => match self.symbol(event) {
+                // NIL, or what only looks like a list.
+                Some(_) => self.note(event, Role::Argument, Standing::Open, Space::Unknown, mode),
+                None => self.parts(event, 1, shape, by, mode, pending),
+            },
+            Part::Either(atom, list) => {
+                let part = if self.symbol(event).is_some() { atom } else { list };
+                self.part(event, part, by, mode, pending);
+            }
+            Part::Names(named) => {
+                let list = self.form.events[event].parent.map_or(event, |parent| parent as usize);
+                self.argument(event, list, Some(*named), mode);
+            }
+            Part::Structure
+            | Part::StructureSlot
+            | Part::Slots
+            | Part::ClassOption
+            | Part::GenericOption
+            | Part::Method
+            | Part::MethodCombination
+            | Part::PackageClause
+            | Part::AlienName
+            | Part::AlienTypeName
+            | Part::AlienType
+            | Part::AlienParameter
+            | Part::AlienParameters
+            | Part::AlienBinding => self.definition_part(event, part, by, mode, pending),
+        }
+    }
+
+    /// A class or slot.
+    pub(super) fn named_datum(&mut self, event: usize, role: Role, mode: Mode) {
+        match self.symbol(event) {
+            Some(_) => self.datum_role(event, role, mode),
+            None => self.datum(event, role, mode),
+        }
+    }
+
+    /// Data, down to the last symbol. Commas lead back to code.
+    pub(super) fn datum(&mut self, event: usize, role: Role, mode: Mode) {
+        if self.place(event) == 0 && self.form.events[event].parent.is_some() {
+            return self.read_time(event);
+        }
+        if self.operator_of(event) == Operator::Comma && mode.level > 0 {
+            return self.comma(event, mode);
+        }
+        self.depth += 1;
+        if self.depth < DEEPEST {
+            match self.form.events[event].kind {
+                EventKind::Symbol(_) => self.datum_role(event, role, mode),
+                EventKind::Text(_) => {}
+                // Code that is quoted: what is local in it is nobody's.
+                _ => self.children_as(event, |walk, child| walk.datum(child, role, mode)),
+            }
+        }
+        self.depth -= 1;
+    }
+
+    /// `name`, `(setf name)`, or a lambda expression.
+    pub(super) fn function_name(&mut self, event: usize, role: Role, mode: Mode) {
+        if self.symbol(event).is_some() {
+            let standing = if mode.level > 0 { Standing::Operator } else { Standing::Open };
+            return self.note(event, role, standing, Space::Function, mode);
+        }
+        if self.operator_of(event) == Operator::Any
+            && (self.head_is(event, "SETF") || self.head(event).is_some_and(|name| name.is("SB-EXT", "CAS")))
+        {
+            return self.children_as(event, |walk, child| match walk.place(child) {
+                2 => walk.note(child, role, Standing::Open, Space::Setf, mode),
+                _ => walk.datum_role(child, Role::Argument, mode),
+            });
+        }
+        self.form(event, mode);
+    }
+
+    /// A variable that is bound, or a list of them that destructures.
+    pub(super) fn variable(
+        &mut self,
+        event: usize,
+        by: &'static str,
+        mode: Mode,
+        pending: &mut Vec<Binding>,
+    ) {
+        match self.form.events[event].kind {
+            EventKind::Symbol(_) => {
+                self.note(event, Role::Binding, Standing::Open, Space::Variable, mode);
+                self.seen[event].bound = Some(by);
+                self.bind(event, Space::Variable, by, mode, pending);
+            }
+            EventKind::Form(_) | EventKind::List if self.operator_of(event) == Operator::Any => {
+                self.children_as(event, |walk, child| walk.variable(child, by, mode, pending));
+            }
+            _ => self.form(event, mode.uncertain()),
+        }
+    }
+
+    pub(super) fn keys(&mut self, event: usize, mode: Mode) {
+        match self.symbol(event) {
+            Some(_) => self.note(event, Role::Quoted, Standing::Name, Space::Nowhere, mode),
+            None => self.children_as(event, |walk, child| match walk.symbol(child) {
+                Some(_) => walk.note(child, Role::Quoted, Standing::Name, Space::Nowhere, mode),
+                None => walk.datum(child, Role::Quoted, mode),
+            }),
+        }
+    }
+}
+
+/// The part that takes all elements to the end, if the last one does.
+fn trailing(shape: &'static Shape) -> Option<&'static Part> {
+    shape.first.last().filter(|part| matches!(part, Part::Method | Part::MethodCombination | Part::Loop))
+}
