@@ -146,8 +146,13 @@
     ("SB-PCL" "STD-CLASS" :class "")
     ("SB-THREAD" "THREAD-EPHEMERAL-P" :function "(THREAD)")
     ("SB-THREAD" "THREAD-INTERRUPTIONS" :function "(INSTANCE)")
+    ("SB-THREAD" "WITH-SYSTEM-MUTEX" :macro "(MUTEX &BODY BODY)")
+    ("SB-VM" "*ALLOCATOR-MUTEX*" :variable "")
     ("SB-VM" "*CODE-ALLOC-COUNT*" :variable "")
-    ("SB-VM" "RSP-OFFSET" :variable ""))
+    ("SB-VM" "*TEXT-SPACE-FREE-POINTER*" :variable "")
+    ("SB-VM" "MAP-OBJECTS-IN-RANGE" :function "(FUN START END &OPTIONAL STRICT-BOUND)")
+    ("SB-VM" "RSP-OFFSET" :variable "")
+    ("SB-VM" "WALK-DYNAMIC-SPACE" :function "(FUN GENERATION-MASK PAGE-TYPE-MASK PAGE-TYPE-CONSTRAINT)"))
   "Package, name, kind, and what is expected of it: of a function or macro its lambda list, of a structure its slots, all
 as printed names.")
 

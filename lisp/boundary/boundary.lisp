@@ -336,6 +336,7 @@ the process. The root folder stands in, where nothing is found."
 (defun main ()
   "The core's toplevel function: start the supervisor, then hand this thread to the host, which gives it back only for the
 core to be saved."
+  (note-core-code)
   (setf sb-ext:*invoke-debugger-hook* 'debugger-hook
         *lisp-modes* (sb-vm:floating-point-modes)
         *entry-points* (make-entry-points))

@@ -259,14 +259,16 @@ than ABOVE; and the highest serial number of all code with records, ours as well
   (let ((codes '())
         (highest 0))
     ;; The walk allocates little, as it must while no collection can run.
-    (sb-vm:map-code-objects
+    (map-code
      (lambda (code)
        (when (and (> (sb-kernel:%code-serialno code) above)
                   (loop for entry below (sb-kernel:code-n-entries code)
                         thereis (sb-kernel:%simple-fun-xrefs (sb-kernel:%code-entry-point code entry))))
          (setf highest (max highest (sb-kernel:%code-serialno code)))
          (unless (own-code-p code)
-           (push code codes)))))
+           (push code codes))))
+     ;; The baseline has all records of the core.
+     (and *baseline* (>= above (baseline-serial *baseline*))))
     ;; The heap's order differs from build to build.
     (values (sort codes #'< :key #'sb-kernel:%code-serialno) highest)))
 

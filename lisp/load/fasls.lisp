@@ -287,17 +287,44 @@ Then ASDF makes it again, and what depends on it."
         (when stale
           (discard-fasl fasl))))))
 
-(defun changed-unseen-p (path loaded)
-  "True when the file PATH is another than LOADED, a file version, and ASDF may not see it, because it is not newer."
+(defun change-unseen (path loaded)
+  "Whether the file PATH, which was read when it was LOADED, a file version, is another now, and ASDF may not see it, because it is
+not newer: :CHANGED if so; :SAME if it holds what it held; NIL if ASDF sees, or there is no such file."
   (and (<= (or (ignore-errors (file-write-date path)) 0) (file-version-write-date loaded))
        (let ((version (current-version path)))
-         (and version (not (same-contents-p version loaded))))))
+         (cond ((null version) nil)
+               ((same-contents-p version loaded) :same)
+               (t :changed)))))
+
+(sb-ext:define-load-time-global *definitions-as-read* (make-hash-table :test 'equal :synchronized t)
+  "Native name of each system definition that was found to hold what was read of it -> the file version that was read, and the
+stamp of the file then.")
+
+(defun definition-as-read-p (file loaded)
+  "True if the system definition FILE, a native name, was not touched since it was found to hold what LOADED, a file version, says."
+  (destructuring-bind (&optional version &rest stamp) (gethash file *definitions-as-read*)
+    (and version (eq version loaded) (equal stamp (file-stamp file)))))
+
+(defun changed-definitions ()
+  "The system definitions that have changed without ASDF's seeing it. Those that have not are not read once more until they are
+touched."
+  (flet ((definition-p (file)
+           (let ((start (- (length file) 4)))
+             (and (plusp start) (string= ".asd" file :start2 start)))))
+    (loop for (file . loaded) in (loop for file being the hash-keys of *loaded-files* using (hash-value loaded)
+                                       when (definition-p file)
+                                         collect (cons file loaded))
+          for path = (sb-ext:parse-native-namestring file)
+          unless (definition-as-read-p file loaded)
+            ;; Before it is read: what is written meanwhile has another stamp.
+            nconc (let ((stamp (settled-stamp file)))
+                    (ecase (change-unseen path loaded)
+                      (:changed (list path))
+                      (:same (when (consp stamp)
+                               (setf (gethash file *definitions-as-read*) (cons loaded stamp)))
+                       '())
+                      ((nil) '()))))))
 
 (defun read-changed-definitions ()
   "Have ASDF read again the system definitions that have changed without its seeing it."
-  (loop for (path . loaded) in (loop for file being the hash-keys of *loaded-files* using (hash-value loaded)
-                                     for path = (sb-ext:parse-native-namestring file)
-                                     when (equal (pathname-type path) "asd")
-                                       collect (cons path loaded))
-        when (and (probe-file path) (changed-unseen-p path loaded))
-          do (asdf:load-asd path)))
+  (mapc #'asdf:load-asd (changed-definitions)))

@@ -89,11 +89,11 @@
   "The highest serial number of code whose files NOTE-LOADED-CODE has seen; NIL before the first load.")
 
 (defun highest-serial ()
-  "The highest serial number of the code in the image."
+  "The highest serial number of the code that NOTE-LOADED-CODE looks at; -1 if there is none."
   (let ((highest -1))
-    (sb-vm:map-code-objects
-     (lambda (code)
-       (setf highest (max highest (sb-kernel:%code-serialno code)))))
+    (map-code (lambda (code)
+                (setf highest (max highest (sb-kernel:%code-serialno code))))
+              t)
     highest))
 
 (defun known-component-files ()
@@ -118,7 +118,7 @@ and load files by itself. Only files that are still what was compiled."
   (let ((seen (make-hash-table :test 'equal))
         (highest *noted-serial*)
         (components nil))
-    (sb-vm:map-code-objects
+    (map-code
      (lambda (code)
        (let ((serial (sb-kernel:%code-serialno code)))
          (when (> serial *noted-serial*)
@@ -126,7 +126,9 @@ and load files by itself. Only files that are still what was compiled."
            (let* ((source (code-source code))
                   (path (and source (sb-c::debug-source-namestring source))))
              (when (stringp path)
-               (setf (gethash path seen) (sb-c::debug-source-created source))))))))
+               (setf (gethash path seen) (sb-c::debug-source-created source)))))))
+     ;; What was loaded into a snapshot was noted when it was made.
+     t)
     (setf *noted-serial* highest)
     (loop for path being the hash-keys of seen using (hash-value created)
           for true = (and created

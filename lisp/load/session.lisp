@@ -83,11 +83,20 @@
 
 ;;; Files
 
+(defun native-truename (path)
+  "The native name of the truename of the file PATH, or of PATH if there is no such file."
+  ;; TRUENAME makes pathnames of all that it meets, which takes ten times as long. Overlays are known to that alone.
+  (or (and (typep path '(and pathname (not logical-pathname)))
+           (not (overlay path))
+           (let ((name (ignore-errors (sb-ext:native-namestring path))))
+             (and name (eql 0 (position #\/ name)) (sb-unix:unix-realpath name))))
+      (sb-ext:native-namestring (or (ignore-errors (truename path)) path))))
+
 (defun source-file-of (component)
   "The native name of the source file of COMPONENT."
   (let ((path (asdf:component-pathname component)))
     (when path
-      (sb-ext:native-namestring (or (ignore-errors (truename path)) path)))))
+      (native-truename path))))
 
 (defun call-with-file (session file function)
   "Call FUNCTION, which compiles or loads FILE, and know meanwhile that it does."

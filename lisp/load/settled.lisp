@@ -29,28 +29,29 @@ names of the systems that its actions depend on."
 
 (defun file-stamp (file)
   "What tells the file of the native name FILE from what it was before, as a list: size, inode, device, and when it was changed and
-written, the first of these in seconds since 1970. NIL if it is not there, or is not what is on disk."
+written, the first of these in seconds since 1970. :ABSENT if there is no such file. NIL if it is not what is on disk."
   (unless (overlay file)
     (sb-alien:with-alien ((buffer (array (sb-alien:unsigned 8) 256)))
       (let ((sap (sb-alien:alien-sap buffer)))
-        (when (zerop (sb-alien:alien-funcall
-                      (sb-alien:extern-alien "statx" (function sb-alien:int sb-alien:int sb-alien:c-string sb-alien:int
-                                                               sb-alien:unsigned-int sb-sys:system-area-pointer))
-                      +at-fdcwd+ file 0 +statx-basic-stats+ sap))
-          ;; struct statx is of one layout on all machines.
-          (list (sb-sys:signed-sap-ref-64 sap 96)
-                (sb-sys:sap-ref-32 sap 104)
-                (sb-sys:signed-sap-ref-64 sap 112)
-                (sb-sys:sap-ref-32 sap 120)
-                (sb-sys:sap-ref-64 sap 40)
-                (sb-sys:sap-ref-64 sap 32)
-                (sb-sys:sap-ref-64 sap 136)))))))
+        (if (zerop (sb-alien:alien-funcall
+                    (sb-alien:extern-alien "statx" (function sb-alien:int sb-alien:int sb-alien:c-string sb-alien:int
+                                                             sb-alien:unsigned-int sb-sys:system-area-pointer))
+                    +at-fdcwd+ file 0 +statx-basic-stats+ sap))
+            ;; struct statx is of one layout on all machines.
+            (list (sb-sys:signed-sap-ref-64 sap 96)
+                  (sb-sys:sap-ref-32 sap 104)
+                  (sb-sys:signed-sap-ref-64 sap 112)
+                  (sb-sys:sap-ref-32 sap 120)
+                  (sb-sys:sap-ref-64 sap 40)
+                  (sb-sys:sap-ref-64 sap 32)
+                  (sb-sys:sap-ref-64 sap 136))
+            :absent)))))
 
 (defun settled-stamp (file)
   "The stamp of FILE, or NIL if somebody may write to it once more and leave the same."
   (let ((stamp (file-stamp file)))
-    (and stamp
-         (< (max (first stamp) (third stamp)) (- (sb-ext:get-time-of-day) 2))
+    (and (or (eq stamp :absent)
+             (and stamp (< (max (first stamp) (third stamp)) (- (sb-ext:get-time-of-day) 2))))
          stamp)))
 
 ;;; What a plan has found
@@ -75,9 +76,11 @@ make, which is in the cache."
   (let ((names '())
         (primary (asdf:registered-system (asdf:primary-system-name system))))
     (flet ((note (operation component)
-             (declare (ignore operation))
              (let ((other (asdf:component-system component)))
-               (unless (eq other system)
+               ;; A system depends on the definition of its primary one, not on that being loaded; that it is defined in the
+               ;; same file is among its sources.
+               (unless (or (eq other system)
+                           (and (eq other primary) (typep operation 'asdf:define-op)))
                  (pushnew (asdf:component-name other) names :test #'equal)))))
       (loop for (operation . component) in actions
             do (asdf/plan:map-direct-dependencies operation component #'note))
@@ -111,7 +114,9 @@ in the table EXCEPT: of what was just done, or told, the plan has found nothing.
                        (remhash name *settled-systems*)))))))
 
 (defun settle-loaded-systems ()
-  "Make a plan to load each system that is loaded, and remember those for which it has nothing to do."
+  "Make a plan to load each system that is loaded, and remember those for which it has nothing to do, and the definitions that are as
+they were read."
+  (changed-definitions)
   (asdf/session:with-asdf-session (:override t)
     (dolist (name (registered-names))
       (let ((system (asdf:registered-system name)))

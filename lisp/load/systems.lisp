@@ -93,7 +93,7 @@ is below the project's root, :FILES."
         for asd = (and (typep system 'asdf:system) (asdf:system-source-file system))
         when asd
           collect (list :name name
-                        :asd (sb-ext:native-namestring (or (ignore-errors (truename asd)) asd))
+                        :asd (native-truename asd)
                         :loaded (and (asdf:component-loaded-p system) t)
                         :files (and *project-root*
                                     (uiop:subpathp asd *project-root*)

@@ -165,3 +165,37 @@
                      count (and (= (steelbank::row-cell records row 0) (steelbank::kind-number :calls))
                                 (= (steelbank::row-cell records row 1) name))))))
   t)
+
+(defun call-with-core-text-end (end function)
+  "Call FUNCTION while the code of the core is taken to end at the address END."
+  (let ((before steelbank::*core-text-end*))
+    (setf steelbank::*core-text-end* end)
+    (unwind-protect (funcall function)
+      (setf steelbank::*core-text-end* before))))
+
+(deftest later-code-is-all-that-was-made-since-the-core-was-started
+    (let ((before -1))
+      (flet ((compile-some ()
+               (loop repeat 200
+                     collect (compile (gensym) '(lambda (x) (mapcar #'list x)))
+                     do (compile nil '(lambda (x) (nreverse x)))))
+             (serials (later)
+               (let ((serials '()))
+                 (steelbank::map-code (lambda (code)
+                                        (when (> (sb-kernel:%code-serialno code) before)
+                                          (push (sb-kernel:%code-serialno code) serials)))
+                                      later)
+                 serials)))
+        ;; What becomes garbage leaves room for what is made later.
+        (compile-some)
+        (setf before (reduce #'max (serials nil)))
+        (let ((kept (compile-some)))
+          (sb-ext:gc :full t)
+          (push (compile-some) kept)
+          ;; Where the allocator begins is where the core ended when this process was started.
+          (call-with-core-text-end
+           (sb-alien:extern-alien "tlsf_mem_start" sb-alien:unsigned)
+           (lambda ()
+             (let ((later (serials t)))
+               (list (set-exclusive-or (serials nil) later) (>= (length later) 400) (consp kept))))))))
+  (nil t t))
