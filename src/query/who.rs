@@ -120,8 +120,7 @@ impl WhoRequest {
             }
         };
         let uses = SymbolUses::new(index, symbol, lookup.function_name);
-        let who = |kind| index.who(kind, symbol, |role| uses.accepts(role));
-        answer.users = group(who(self.kind));
+        answer.users = group(index.who(self.kind, symbol, |role| uses.accepts(role)));
         answer.count = answer.users.len();
         answer.users = answer.users.into_iter().skip(self.offset).take(self.limit).collect();
         answer.symbol = Some(Subject {
@@ -142,7 +141,7 @@ impl WhoRequest {
         if answer.count == 0 && answer.toplevel.is_empty() {
             let others = Kind::ALL.into_iter().filter(|&kind| subject(kind) != subject(self.kind));
             answer.elsewhere = others
-                .map(|kind| Elsewhere { kind, count: group(who(kind)).len() })
+                .map(|kind| Elsewhere { kind, count: index.count(kind, symbol, |role| uses.accepts(role)) })
                 .filter(|elsewhere| elsewhere.count > 0)
                 .collect();
         }

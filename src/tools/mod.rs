@@ -157,9 +157,9 @@ impl Tools {
     /// # Errors
     /// There is none: the sentence names the nearest, or those that there are.
     pub fn get(&self, name: &str) -> Result<&'static Tool, String> {
-        let plain = |name: &str| name.replace('_', "-");
-        let wanted = plain(name);
-        self.list.iter().copied().find(|tool| plain(tool.name()) == wanted).ok_or_else(|| {
+        let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
+        let is_meant = |other: &str| other.bytes().map(plain).eq(name.bytes().map(plain));
+        self.list.iter().copied().find(|tool| is_meant(tool.name())).ok_or_else(|| {
             let known: Vec<&str> = self.list.iter().map(|tool| tool.name()).collect();
             match nearest::among(name, known.iter().copied()).first() {
                 Some(near) => format!("There is no tool called {}. Did you mean {near}?", quoted(name)),

@@ -223,7 +223,34 @@ impl Index {
         self.uses(kind, symbol, roles, false)
     }
 
+    /// How many functions [`Index::who`] tells of: uses in a row by functions of one name are one's.
+    pub fn count(&self, kind: Kind, symbol: Symbol, roles: impl Fn(Role) -> bool) -> usize {
+        let found = self.found(kind, symbol, roles, true);
+        let name = |&(number, function, _): &(usize, u32, u32)| {
+            let segment = &*self.generations[number].segment;
+            segment.string(segment.function(function, FunctionColumn::Text))
+        };
+        found.chunk_by(|left, right| name(left) == name(right)).count()
+    }
+
     fn uses(&self, kind: Kind, symbol: Symbol, roles: impl Fn(Role) -> bool, fresh: bool) -> Vec<Use<'_>> {
+        let found = self.found(kind, symbol, roles, fresh);
+        let mut uses: Vec<Use<'_>> = found
+            .into_iter()
+            .map(|(number, function, form)| self.entry(&self.generations[number].segment, function, form))
+            .collect();
+        uses.dedup();
+        uses
+    }
+
+    /// The records in the order of [`Index::who`]: generation, function, form.
+    fn found(
+        &self,
+        kind: Kind,
+        symbol: Symbol,
+        roles: impl Fn(Role) -> bool,
+        fresh: bool,
+    ) -> Vec<(usize, u32, u32)> {
         let mut found = Vec::new();
         for (number, generation) in self.generations.iter().enumerate() {
             let segment = &*generation.segment;
@@ -245,12 +272,7 @@ impl Index {
             }
         }
         found.sort_unstable_by(|left, right| self.order(*left, *right));
-        let mut uses: Vec<Use<'_>> = found
-            .into_iter()
-            .map(|(number, function, form)| self.entry(&self.generations[number].segment, function, form))
-            .collect();
-        uses.dedup();
-        uses
+        found
     }
 
     /// Every use by code that was loaded after the base was saved. Replaced functions are left out.

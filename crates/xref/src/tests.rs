@@ -28,11 +28,12 @@ fn find(index: &Index, package: &str, name: &str) -> Option<(String, Access)> {
 fn who(index: &Index, kind: Kind, package: &str, name: &str) -> Vec<String> {
     let package = index.find_package(package, None).unwrap();
     let (symbol, _) = index.find_symbol(name, package).unwrap();
-    index
-        .who(kind, symbol, Role::denotes_function)
-        .into_iter()
-        .map(|found| found.function.into_owned())
-        .collect()
+    let uses = index.who(kind, symbol, Role::denotes_function);
+    let functions: Vec<String> = uses.into_iter().map(|found| found.function.into_owned()).collect();
+    // What is counted is what is told.
+    let names = functions.chunk_by(|left, right| left == right).count();
+    assert_eq!(index.count(kind, symbol, Role::denotes_function), names);
+    functions
 }
 
 /// CL exports CAR and has BUG inside; USER uses it, has APP of its own, and calls the package LIB by another name.
