@@ -1,5 +1,7 @@
 //! describe-symbol: everything that the image knows about one symbol.
 
+mod kinds;
+
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -14,6 +16,7 @@ use super::{Error, read_json};
 use crate::engine::{CallError, Lane, OnLisp, Operation};
 use crate::project::Project;
 use crate::source::sbcl::SbclSources;
+pub use kinds::{Classification, OperatorKind, VariableKind};
 use steelbank_xref::Access;
 
 /// How long a value may take to print: print-object methods are the user's code.
@@ -44,39 +47,6 @@ pub struct DescribeSymbolAnswer {
     /// The symbol, if it was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<Description>,
-}
-
-/// The word that stands for a symbol: the first that fits, in this order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING-KEBAB-CASE")]
-#[non_exhaustive]
-pub enum Classification {
-    /// It names a macro.
-    Macro,
-    /// It names a generic function.
-    GenericFunction,
-    /// It names another function, or a special operator.
-    Function,
-    /// It names a class.
-    Class,
-    /// It has a value.
-    Variable,
-    /// None of them.
-    Symbol,
-}
-
-impl Classification {
-    /// The name, as in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Macro => "MACRO",
-            Self::GenericFunction => "GENERIC-FUNCTION",
-            Self::Function => "FUNCTION",
-            Self::Class => "CLASS",
-            Self::Variable => "VARIABLE",
-            Self::Symbol => "SYMBOL",
-        }
-    }
 }
 
 /// A symbol, with one field for each thing that it names.
@@ -129,33 +99,6 @@ pub struct Description {
     /// The indicators on its property list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub properties: Vec<String>,
-}
-
-/// What an operator is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum OperatorKind {
-    /// A function that is not generic.
-    Function,
-    /// A generic function.
-    GenericFunction,
-    /// A macro.
-    Macro,
-    /// A special operator.
-    SpecialOperator,
-}
-
-impl OperatorKind {
-    /// The name, as in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Function => "function",
-            Self::GenericFunction => "generic-function",
-            Self::Macro => "macro",
-            Self::SpecialOperator => "special-operator",
-        }
-    }
 }
 
 /// A symbol as an operator.
@@ -216,39 +159,6 @@ pub struct MethodFacet {
     /// Where it is defined.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<Source>,
-}
-
-/// What a variable is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum VariableKind {
-    /// A special variable.
-    Special,
-    /// A constant.
-    Constant,
-    /// A variable that cannot be bound.
-    Global,
-    /// A symbol macro.
-    SymbolMacro,
-    /// A foreign variable.
-    Alien,
-    /// It has a value, and nothing declares it.
-    Undeclared,
-}
-
-impl VariableKind {
-    /// The name, as in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Special => "special",
-            Self::Constant => "constant",
-            Self::Global => "global",
-            Self::SymbolMacro => "symbol-macro",
-            Self::Alien => "alien",
-            Self::Undeclared => "undeclared",
-        }
-    }
 }
 
 /// A symbol as a variable.
