@@ -1,7 +1,8 @@
 //! Renames all names of the libraries in a folder, one project a library, and prints what became of them:
 //! `cargo bench --bench rename -- FOLDER [LIBRARY...]`. Each library finds the others, unrenamed, beside it, and what
 //! CL_SOURCE_REGISTRY names. What was renamed is loaded again, and must be said the same of. tests/held-out.sh fetches
-//! the libraries of README's table. With STEELBANK_RENAME_SHOW it prints each name that is not renamed at exact places.
+//! the libraries of README's table. With STEELBANK_RENAME_SHOW it prints each name that is not renamed at exact places;
+//! with STEELBANK_RENAME_VERIFY, a steelbank program, that verifies some of the renames of each library that warn of something.
 // A bench is a program: it prints, and stops at what it does not expect.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
@@ -12,7 +13,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
+use renames::verified::{Random, rename_each};
 use renames::{Class, Table};
 use steelbank::query::control::Control;
 use steelbank::{ProjectSettings, Steelbank};
@@ -123,6 +126,30 @@ fn child(root: &Path, arguments: &[String]) {
         let names = renames::names(&bank, 1);
         let table = renames::rename_all(&bank, &names, &work.join("after").join(name));
         write(&table);
+        if let Some(program) = std::env::var_os("STEELBANK_RENAME_VERIFY") {
+            drop(bank);
+            verify(root, work, &names, program.into());
+        }
+    }
+}
+
+/// Verifies a sample of the renames that warn of something.
+fn verify(root: &Path, work: &Path, names: &[String], program: PathBuf) {
+    let settings = ProjectSettings::in_folder(root).cache(work.join("cache"));
+    let bank = Steelbank::builder().project(settings).program(program).start().unwrap();
+    let loaded = bank.load_project(false, &Control::new(Duration::from_secs(600)), None).unwrap();
+    let failed = loaded.systems.iter().filter(|system| system.failure.is_some()).count();
+    let cautioned = renames::cautioned(&bank, names);
+    let count = std::env::var("STEELBANK_RENAME_VERIFY_NAMES").map_or(10, |text| text.parse().unwrap());
+    let drawn = Random::new(1).sample(cautioned, count);
+    let outcomes = rename_each(&bank, &drawn);
+    println!(
+        "seen: {failed} systems do not load; of {} cautioned, as they are: {:?}",
+        drawn.len(),
+        outcomes.applied
+    );
+    for differ in &outcomes.differ {
+        println!("seen: differs: {differ}");
     }
 }
 

@@ -45,7 +45,7 @@ use super::text::{Meaning, Resolver, Target};
 use super::uses::SymbolUses;
 use super::via::{Origin, Origins};
 use crate::project::{Context, FileVersion, Look, Project, TextState};
-use crate::source::positions::{PositionedFile, Token};
+use crate::source::positions::{PackageAndName, PositionedFile, Sought, Token};
 use crate::source::sbcl::SbclSources;
 use crate::source::tap::roles::Role;
 use steelbank_xref::{Access, Index, Symbol};
@@ -251,7 +251,12 @@ impl<'a> Planner<'a> {
         match narrow {
             Ok(exact) => {
                 self.plan.scope = Scope::Narrow;
-                self.plan.reason = "Every place is exact.".to_owned();
+                self.plan.reason = match &parts {
+                    Some(_) if places == 0 => {
+                        "It stands nowhere: a form makes it, and will make the new name.".to_owned()
+                    }
+                    _ => "Every place is exact.".to_owned(),
+                };
                 for Tapped { path, file, tokens } in &mut files {
                     let shown = project.shown(path);
                     tokens.retain(|token| {
@@ -283,10 +288,7 @@ impl<'a> Planner<'a> {
         }
         editor.text(&text.certain);
         match &parts {
-            Some(parts) => {
-                editor.parts(&parts.edits);
-                self.plan.derived = self.with_parts(&parts.along, &mut editor);
-            }
+            Some(parts) => self.edit_parts(parts, &mut editor),
             None => self.plan.derived = self.derived(&files, &mut editor)?,
         }
         self.doubts(&text, &mut editor);
@@ -296,7 +298,7 @@ impl<'a> Planner<'a> {
         self.plan.files = edited;
         self.plan.doubtful.extend(unreadable);
         self.plan.cautions.sort_by_key(|caution| caution.kind);
-        if places == 0 {
+        if places == 0 && parts.is_none() {
             let message = format!("{} stands nowhere in the project's files.", self.plan.symbol);
             self.plan.conflicts.insert(0, Conflict { kind: ConflictKind::NoPlace, message });
         }
@@ -502,17 +504,23 @@ impl<'a> Planner<'a> {
             let same = |(file, _): &(&str, Option<u32>)| place.file.path.as_os_str() == *file;
             place.token.defines && place.file.standing != TextState::LeftOut && own.iter().any(same)
         };
-        // A type or generic function may have the name of an accessor.
+        // A type or generic function may have the name of an accessor, also in the same form.
+        let again = |at: usize| own[..at].contains(&own[at]);
         let made: Vec<(PathBuf, u32)> = own
             .iter()
-            .filter(|source| !stands(source))
-            .filter_map(|(file, form)| Some((PathBuf::from(file), (*form)?)))
+            .enumerate()
+            .filter(|(at, source)| !stands(source) || again(*at))
+            .filter_map(|(_, (file, form))| Some((PathBuf::from(file), (*form)?)))
             .collect();
         if !made.is_empty() && own.iter().any(stands) {
             let structures = structures::Structures::of(project);
-            let name = self.uses.sought().name.clone();
+            let Sought { package, name } = self.uses.sought().clone();
             for (file, form) in made {
-                if structures.origin(&file, form, &name).is_some() {
+                // Without a prefix, it is the slot's own symbol.
+                let own = |slot: &PackageAndName| *slot == (package.clone(), name.clone());
+                let origin = structures.origin(&file, form, &name);
+                let bare = matches!(&origin, Some(structures::Origin::Slot { slot, .. }) if own(slot));
+                if origin.is_some() && !bare {
                     let parts = self.parts(&file, form)?;
                     if parts.is_none() {
                         let message = format!("{} is also made by a structure.", self.plan.symbol);
@@ -534,11 +542,7 @@ impl<'a> Planner<'a> {
         if self.plan.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::Made) {
             return Ok(None);
         }
-        let message = format!(
-            "{} is made by a form in {} in which it does not stand: rename what it is made from.",
-            self.plan.symbol,
-            project.shown(&PathBuf::from(file))
-        );
+        let message = self.what_makes_it(Path::new(file), form);
         self.conflict(ConflictKind::Made, message);
         Ok(None)
     }

@@ -38,6 +38,32 @@ const MAIN: &str = "(defpackage #:rn (:use #:cl) (:export #:area \"SIZE\" sized)
 (defstruct tube (width 1))
 (defstruct (long-tube (:include tube) (:conc-name \"TUBE-\")) length)
 (defun tubes (t1) (list (tube-width t1) (tube-length t1)))
+(defstruct lone weight)
+(progn (deftype meter-level () 'fixnum) (defstruct meter (level 0 :type meter-level)))
+(defun meters (m) (the meter-level (meter-level m)))
+(defstruct mark name (other 0))
+(defstruct (open-mark (:conc-name nil)) opened)
+(defstruct shut-mark opened)
+(defun opened-marks (a b) (list (opened a) (shut-mark-opened b)))
+(defclass marked () ((other)))
+(defun marks (m) (list (mark-name m) (mark-other m) (with-slots (other) m other)))
+(defstruct (spot (:constructor spot-at (left &key up))) left (up (list 1)))
+(defun spots () (list (spot-left (spot-at 1 :up 2)) (spot-up (spot-at 1))))
+(defstruct deep (depth 0))
+(defun deeper (d) (list (deep-depth d) (slot-value d 'depth)))
+(defmacro defthing (name-and-options &rest slots) `(defstruct ,name-and-options ,@slots))
+(defthing (lamp (:copier nil)) (watt 40))
+(defthing torch (watt 60))
+(defthing (flare (:include torch)) (color 1))
+(defun lamps (l) (list (lamp-watt l) (lamp-p l) (make-lamp :watt 3)))
+(defun torches (one two) (list (torch-watt one) (copy-torch one) (flare-watt two)))
+(defmacro deforeign (name type)
+  `(defun ,(if (stringp name) (intern (substitute #\\- #\\_ (string-upcase name))) (second name)) () ',type))
+(deforeign \"get_it\" :int)
+(deforeign (\"put_it\" %put) :int)
+(defmacro defstrange (name) `(defun ,(intern (string-upcase name)) () 1))
+(defstrange \"odd\")
+(defun foreigners () (list (get-it) (%put) (odd)))
 (defun keyed (&key unit) (let ((unit (1+ unit))) unit))
 ";
 
@@ -161,8 +187,15 @@ fn made_names(bank: &Steelbank, root: &Path) {
     );
 
     parts_of_structures(bank, root);
-    let made = plan(bank, "rn::big-thing", "x-thing");
-    assert_eq!(made.conflicts.iter().map(|conflict| conflict.kind).collect::<Vec<_>>(), [ConflictKind::Made]);
+    slots_of_structures(bank, root);
+    structures_of_macros(bank, root);
+    refused_as_made(
+        bank,
+        "rn::big-thing",
+        "x-thing",
+        "main.lisp:10 in which it does not stand, as it seems from BIG: rename that to X.",
+    );
+    refused_as_made(bank, "rn::big-thing", "big-zz", "from BIG: rename that; it cannot become BIG-ZZ by it.");
 }
 
 /// What a structure makes: the structure is made to make the new name.
@@ -203,6 +236,91 @@ fn parts_of_structures(bank: &Steelbank, root: &Path) {
     let tube = plan(bank, "rn::tube", "pipe");
     assert_eq!(kinds(&tube), [CautionKind::Maker], "{tube:?}");
     assert_eq!(tube.cautions[0].names, ["TUBE-WIDTH"]);
+}
+
+fn refused_as_made(bank: &Steelbank, name: &str, new: &str, message: &str) {
+    let made = plan(bank, name, new);
+    assert_eq!(made.conflicts.len(), 1, "{made:?}");
+    assert_eq!(made.conflicts[0].kind, ConflictKind::Made);
+    assert!(made.conflicts[0].message.ends_with(message), "{made:?}");
+}
+
+/// Names that only the structure makes; slots that several structures, constructors' lambda lists and classes have.
+fn slots_of_structures(bank: &Steelbank, root: &Path) {
+    let check = |name: &str, new: &str, expected: &[&str]| {
+        let plan = plan(bank, name, new);
+        assert!(plan.conflicts.is_empty(), "{plan:?}");
+        let main = edited(root, &plan, "main.lisp");
+        for expected in expected {
+            assert!(main.contains(expected), "{expected}: {main} {plan:?}");
+        }
+        plan
+    };
+    let copier = check("rn::copy-lone", "clone-lone", &["(defstruct (lone (:copier clone-lone)) weight)"]);
+    assert_eq!((copier.edits, copier.places, copier.cautions.len()), (1, 0, 0), "{copier:?}");
+    assert_eq!(copier.reason, "It stands nowhere: a form makes it, and will make the new name.");
+    check("rn::lone-weight", "lone-mass", &["(defstruct lone mass)"]);
+
+    let unlike =
+        ["(defstruct mark title (other 0))", "(mark-title m)", "(defstruct ring ring name)", "(ring-name r)"];
+    let both =
+        ["(deftype meter-height ()", "(defstruct meter (height 0 :type meter-height))", "(meter-height m)"];
+    check("rn::meter-level", "meter-height", &both);
+    let bare =
+        ["(opened-at a) (shut-mark-opened-at b)", "nil)) opened-at)", "(defstruct shut-mark opened-at)"];
+    check("rn::opened", "opened-at", &bare);
+    check("rn::shut-mark-opened", "shut-mark-since", &["nil)) opened)", "(defstruct shut-mark since)"]);
+    let name = check("rn::mark-name", "mark-title", &unlike);
+    assert!(name.cautions.is_empty(), "{name:?}");
+    let class = ["(defstruct mark name (rest-of 0))", "(mark-rest-of m)", "(defclass marked () ((other)))"];
+    let other = check("rn::mark-other", "mark-rest-of", &class);
+    assert_eq!(kinds(&other), [CautionKind::Slot], "{other:?}");
+    assert_eq!((other.cautions[0].names.len(), other.doubtful.len()), (1, 1), "{other:?}");
+
+    check("rn::spot-left", "spot-x", &[" spot-at (x &key up))) x (up", "(spot-x (spot-at 1 :up 2))"]);
+    check(
+        "rn::spot-up",
+        "spot-y",
+        &[" spot-at (left &key ((:up y))))) left (y", "(spot-at 1 :up 2)", "(spot-y "],
+    );
+    let message = format!("at main.lisp:{}:55: rename the slot there as well.", line(root, "(defun deeper"));
+    refused_as_made(bank, "rn::deep-depth", "deep-level", &message);
+}
+
+fn line(root: &Path, start: &str) -> usize {
+    let main = fs::read_to_string(root.join("main.lisp")).unwrap();
+    1 + main.lines().position(|line| line.starts_with(start)).unwrap()
+}
+
+/// A macro whose forms are written as DEFSTRUCT's, and make what that makes.
+fn structures_of_macros(bank: &Steelbank, root: &Path) {
+    let watt = plan(bank, "rn::lamp-watt", "lamp-power");
+    let main = edited(root, &watt, "main.lisp");
+    for expected in
+        ["(lamp (:copier nil)) (power 40)", "(lamp-power l)", "(make-lamp :power 3)", "torch (watt 60)"]
+    {
+        assert!(main.contains(expected), "{expected}: {main} {watt:?}");
+    }
+    assert_eq!(kinds(&watt), [CautionKind::Maker], "{watt:?}");
+    // What includes it has the slot too.
+    let watt = plan(bank, "rn::torch-watt", "torch-power");
+    let main = edited(root, &watt, "main.lisp");
+    assert!(main.contains("(torch-power one)") && main.contains("(flare-power two)"), "{main} {watt:?}");
+    let copier = plan(bank, "rn::copy-torch", "clone-torch");
+    let main = edited(root, &copier, "main.lisp");
+    assert!(main.contains("(defthing (torch (:copier clone-torch)) (watt 60))"), "{main} {copier:?}");
+    assert_eq!(kinds(&copier), [CautionKind::Maker], "{copier:?}");
+    let foreign = plan(bank, "rn::get-it", "fetch-it");
+    let main = edited(root, &foreign, "main.lisp");
+    for expected in ["(deforeign (\"get_it\" fetch-it) :int)", "(list (fetch-it) (%put)"] {
+        assert!(main.contains(expected), "{expected}: {main} {foreign:?}");
+    }
+    assert_eq!(kinds(&foreign), [CautionKind::Maker], "{foreign:?}");
+    let strange = plan(bank, "rn::odd", "even");
+    assert!(strange.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::Made), "{strange:?}");
+    // That the macro takes this option is not known.
+    let predicate = plan(bank, "rn::lamp-p", "is-lamp");
+    assert!(predicate.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::Made), "{predicate:?}");
 }
 
 fn refusals(bank: &Steelbank) {

@@ -14,7 +14,7 @@ use steelbank::query::Evidence;
 use steelbank::query::code_find_references::{Reference, Request as References};
 use steelbank::query::control::Control;
 use steelbank::query::load_system::{FailureKind, LoadAnswer};
-use steelbank::query::rename::{Answer, ConflictKind, Edit, Names, Request, Scope};
+use steelbank::query::rename::{Answer, CautionKind, ConflictKind, Edit, Names, Request, Scope};
 
 /// What is appended to every name that is renamed.
 pub(crate) const SUFFIX: &str = "-ZZ";
@@ -173,20 +173,15 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Tab
     let mut table = Table::default();
     let mut files: BTreeMap<String, BTreeMap<usize, Edit>> = BTreeMap::new();
     for name in names {
-        let bare = name.rsplit("::").next().unwrap();
-        let new = match bare.strip_prefix('|').and_then(|bare| bare.strip_suffix('|')) {
-            Some(bare) => format!("|{bare}{SUFFIX}|"),
-            None => format!("{bare}{SUFFIX}"),
+        let request = Request::new(name.as_str(), renamed(name));
+        let plan = match bank.rename_plan_among(&known, &request, &Control::default()) {
+            Ok(plan) => plan,
+            Err(error) => {
+                println!("seen: rename: {name}: {error}");
+                *table.classes.entry(Class::Refused).or_default() += 1;
+                continue;
+            }
         };
-        let plan =
-            match bank.rename_plan_among(&known, &Request::new(name.as_str(), new), &Control::default()) {
-                Ok(plan) => plan,
-                Err(error) => {
-                    println!("seen: rename: {name}: {error}");
-                    *table.classes.entry(Class::Refused).or_default() += 1;
-                    continue;
-                }
-            };
         let class = table.note(&plan);
         if class != Class::Narrow && std::env::var_os("STEELBANK_RENAME_SHOW").is_some() {
             let (reason, conflicts, cautions) = (&plan.reason, &plan.conflicts, &plan.cautions);
@@ -229,6 +224,31 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Tab
         fs::write(path, bytes).unwrap();
     }
     table
+}
+
+/// Those of `names` whose rename warns of names that are made, or of slots, and of nothing else.
+pub(crate) fn cautioned(bank: &Steelbank, names: &[String]) -> Vec<String> {
+    let known = Names::new(&bank.index());
+    let warns = |name: &&String| {
+        let request = Request::new(name.as_str(), renamed(name));
+        let plan = bank.rename_plan_among(&known, &request, &Control::default());
+        plan.is_ok_and(|plan| {
+            class(&plan) == Class::Cautioned
+                && plan
+                    .cautions
+                    .iter()
+                    .all(|caution| matches!(caution.kind, CautionKind::Maker | CautionKind::Slot))
+        })
+    };
+    names.iter().filter(warns).cloned().collect()
+}
+
+fn renamed(name: &str) -> String {
+    let bare = name.rsplit("::").next().unwrap();
+    match bare.strip_prefix('|').and_then(|bare| bare.strip_suffix('|')) {
+        Some(bare) => format!("|{bare}{SUFFIX}|"),
+        None => format!("{bare}{SUFFIX}"),
+    }
 }
 
 /// Prints the places of which it is not certain what `name` means there.

@@ -15,7 +15,7 @@ use crate::query::code_find_references::{Request as References, code_find_refere
 use crate::query::designator::FunctionName;
 use crate::query::find_definition::ImageDefinition;
 use crate::query::uses::SymbolUses;
-use crate::source::positions::Token;
+use crate::source::positions::{Prefix, Structure, Token};
 use crate::source::tap::roles::Role;
 use steelbank_xref::Symbol;
 
@@ -243,6 +243,32 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
+    /// Says which form makes it, from which names as it seems, and what they would have to become.
+    pub(super) fn what_makes_it(&self, path: &Path, form: Option<u32>) -> String {
+        let project = self.sources.project;
+        let (name, symbol) = (&self.uses.sought().name, &self.plan.symbol);
+        let date = project.loaded_date(path);
+        let file = date.and_then(|date| project.positions(path, date).ok());
+        let (mut place, mut parts) = (project.shown(path), Vec::new());
+        if let (Some(form), Some(file)) = (form, file) {
+            let line = file.form_range(form, 0).map(|range| file.position(range.start).line);
+            let line = line.map(|line| format!(":{line}"));
+            place.push_str(&line.unwrap_or_default());
+            parts = file.parts_in(form, 0, name);
+        }
+        let makes = format!("{symbol} is made by a form in {place} in which it does not stand");
+        let fitting = parts.iter().find_map(|part| Some((part, makers::part_of_new(name, part, &self.new)?)));
+        match fitting {
+            Some((part, new)) => format!("{makes}, as it seems from {part}: rename that to {new}."),
+            None if parts.is_empty() => format!("{makes}: rename what it is made from."),
+            None => format!(
+                "{makes}, as it seems from {}: rename that; it cannot become {} by it.",
+                parts.join(" and "),
+                self.new
+            ),
+        }
+    }
+
     /// Whether the form in which a token stands may define it: not where it is called, in a form that has others in it.
     pub(super) fn may_define(&self, path: &Path, token: &Token) -> bool {
         let project = self.sources.project;
@@ -250,6 +276,16 @@ impl<'a> Planner<'a> {
             return true;
         }
         let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
+        // Without a prefix, an accessor is called what its slot is.
+        let is_accessor = |structure: &Structure| {
+            structure.prefix == Prefix::Text(String::new())
+                && structure.slot_places.iter().any(|(_, place)| *place == token.range)
+        };
+        if token.role == Role::Slot
+            && file.as_ref().is_some_and(|file| file.structures().iter().any(is_accessor))
+        {
+            return true;
+        }
         let operator = file.as_ref().and_then(|file| file.form_operator(token.form));
         match operator {
             Some("DEFSTRUCT") => false,

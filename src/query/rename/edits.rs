@@ -177,7 +177,7 @@ impl<'a> Editor<'a> {
             let Some(std::ops::Range { start, end }) = file.range_on_disk(&bytes, *range) else { continue };
             let Some(old) = bytes.get(start..end).and_then(|old| encoding.decoded(old)) else { continue };
             let new = match written {
-                parts::Written::Symbol(name) => spelled(name, old.as_bytes()),
+                parts::Written::Pair(name) => format!("({old} {})", spelled(name, b"x")),
                 parts::Written::Keyword(name) => format!(":{}", spelled(name, old.as_bytes())),
                 parts::Written::Option { keyword, name, bare } => {
                     let (open, close) = if *bare { ("(", ")") } else { ("", "") };
@@ -187,6 +187,12 @@ impl<'a> Editor<'a> {
             let lines = LineIndex::new(&bytes);
             let LineColumn { line, column } =
                 lines.position(&bytes, u32::try_from(start).unwrap_or(u32::MAX));
+            if !encoding.can_encode(&new) {
+                let context = file.line_text(line).trim().to_owned();
+                let reason = "the new name cannot be written in the file's encoding".to_owned();
+                self.doubtful.push(Doubt { path: self.project.shown(path), line, column, context, reason });
+                continue;
+            }
             self.hashes.insert(path.clone(), fnv_1a(&bytes));
             self.files.entry(path.clone()).or_default().insert(Edit { start, end, line, column, old, new });
         }

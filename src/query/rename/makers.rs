@@ -88,6 +88,13 @@ pub(super) fn replaced(other: &str, name: &str, new: &str) -> String {
     }
 }
 
+/// What `part` of `other` must become for `other` to become `new`.
+pub(super) fn part_of_new<'a>(other: &str, part: &str, new: &'a str) -> Option<&'a str> {
+    let at = self::part(other, part)?;
+    let (before, after) = (&other[..at], &other[at + part.len()..]);
+    new.strip_prefix(before)?.strip_suffix(after).filter(|part| !part.is_empty())
+}
+
 /// Whether a top-level operator, not the standard's, makes classes: it may make initargs from slots.
 pub(super) fn makes_slots(operator: &str) -> bool {
     operator.starts_with("DEF")
@@ -201,6 +208,8 @@ mod tests {
         ] {
             assert_eq!(replaced(other, name, "DOT"), expected);
         }
+        assert_eq!(part_of_new("MAKE-POINT", "POINT", "MAKE-DOT"), Some("DOT"));
+        assert_eq!(part_of_new("MAKE-POINT", "POINT", "NEW-DOT"), None);
         assert!(part("APPOINTED", "POINT").is_none() && part("POINTS", "POINT").is_none());
     }
 

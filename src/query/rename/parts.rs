@@ -1,16 +1,19 @@
-//! Names that a structure makes: given another by an option of the structure, or by another name of the slot.
+//! Names that a form makes, and can be told to make otherwise: a structure by an option or by another name of the slot, a
+//! foreign function by a name beside its string.
 
 use std::path::{Path, PathBuf};
 
-use super::plan::{CautionKind, ConflictKind};
+use super::edits::Editor;
+use super::plan::{CautionKind, ConflictKind, Doubt};
 use super::structures::{Origin, Structures, prefix};
 use super::{Planner, Tapped};
-use crate::project::{Context, Look};
+use crate::project::{Context, FileVersion, Look};
 use crate::query::Error;
 use crate::query::designator::FunctionName;
 use crate::query::uses::SymbolUses;
-use crate::source::positions::{PackageAndName, Structure};
+use crate::source::positions::{PackageAndName, Structure, Token};
 use crate::source::tap::roles::Role;
+use steelbank_reader::lines::LineColumn;
 use steelbank_reader::{Marker, Range};
 use steelbank_xref::Symbol;
 
@@ -19,39 +22,106 @@ use steelbank_xref::Symbol;
 pub(super) struct Parts {
     /// File, range of its text, and what is written there.
     pub(super) edits: Vec<(PathBuf, Range, Written)>,
+    /// The slot's name, and its new one.
+    slot: (String, String),
+    /// Its tokens in the structures that have it.
+    tokens: Vec<Tapped>,
     /// Names that change with it.
-    pub(super) along: Vec<(Symbol, String)>,
+    along: Vec<(Symbol, String)>,
 }
 
 /// How an edit of the structure is written.
 pub(super) enum Written {
-    /// The symbol, spelt as what it replaces.
-    Symbol(String),
     /// A keyword.
     Keyword(String),
     /// An option of this keyword with the symbol, after the structure's name.
     Option { keyword: &'static str, name: String, bare: bool },
+    /// A list of what stands there, a string, and the symbol.
+    Pair(String),
 }
 
 const OPTIONS: [&str; 3] = [":constructor", ":copier", ":predicate"];
 
-impl Planner<'_> {
-    /// How the structure of the top-level form `form` in the file at `path` is made to make the new name. None if it is
-    /// no structure's, or cannot be.
+impl<'a> Planner<'a> {
+    /// How what stands in the top-level form `form` of the file at `path` is made to make the new name: a structure, or
+    /// what a macro defines that is written like one. None if it is neither, or cannot be.
     pub(super) fn parts(&mut self, path: &Path, form: u32) -> Result<Option<Parts>, Error> {
-        let structures = Structures::of(self.sources.project);
+        let project = self.sources.project;
+        let structures = Structures::of(project);
         let made = self.uses.sought().name.clone();
-        Ok(match structures.origin(path, form, &made) {
-            Some(Origin::Standard { structure, which }) if !structure.says[which] => {
+        if let Some(origin) = structures.origin(path, form, &made) {
+            return self.of_origin(path, &structures, origin);
+        }
+        let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
+        let Some(file) = file else { return Ok(None) };
+        if let Some((operator, string)) = file.foreign_name(form, &made) {
+            return Ok(self.foreign(path, &operator, string));
+        }
+        let Some(operator) = file.own_operator(form) else { return Ok(None) };
+        let structures = structures.and_like(project, &operator);
+        let Some(origin) = structures.origin(path, form, &made) else { return Ok(None) };
+        let operator = operator.1.to_lowercase();
+        let message = match &origin {
+            Origin::Slot { slot, prefix, .. } => format!(
+                "{operator} makes it from {} and {}, as DEFSTRUCT does; that it does no more with the slot's name is not known.",
+                prefix.to_lowercase(),
+                slot.1.to_lowercase()
+            ),
+            Origin::Standard { which, .. } => {
+                let option = OPTIONS[*which];
+                // It must be an option that the macro knows.
+                if !structures.have_option(&option[1..].to_uppercase()) {
+                    return Ok(None);
+                }
+                format!("{operator} makes it; other forms of it have the option {option}, as DEFSTRUCT's.")
+            }
+        };
+        let parts = self.of_origin(path, &structures, origin)?;
+        if let Some(parts) = &parts {
+            let names = self.made_of_slot(parts)?;
+            self.caution(CautionKind::Maker, message, names);
+        }
+        Ok(parts)
+    }
+
+    /// `(defcfun "get_it" …)` becomes `(defcfun ("get_it" new-name) …)`.
+    fn foreign(&mut self, path: &Path, operator: &PackageAndName, string: Range) -> Option<Parts> {
+        let project = self.sources.project;
+        let (package, name) = operator;
+        if package != "CFFI" || !matches!(name.as_str(), "DEFCFUN" | "DEFCVAR") {
+            let known = project.naming(name).into_iter().any(|FileVersion { path, write_date }| {
+                project.positions(&path, write_date).is_ok_and(|file| file.has_foreign_pair(operator))
+            });
+            if !known {
+                return None;
+            }
+            let message = format!(
+                "{} makes it from a string; other forms of it have a string and a name there, and so will this one.",
+                name.to_lowercase()
+            );
+            self.caution(CautionKind::Maker, message, Vec::new());
+        }
+        let edit = (path.to_path_buf(), string, Written::Pair(self.new.clone()));
+        Some(Parts { edits: vec![edit], ..Parts::default() })
+    }
+
+    fn of_origin(
+        &mut self,
+        path: &Path,
+        structures: &Structures,
+        origin: Origin<'_>,
+    ) -> Result<Option<Parts>, Error> {
+        Ok(match origin {
+            Origin::Standard { structure, which } if !structure.says[which] => {
                 let (keyword, name, bare) = (OPTIONS[which], self.new.clone(), structure.is_bare);
                 let option = Written::Option { keyword, name, bare };
                 let edit = (path.to_path_buf(), structure.name_range, option);
-                Some(Parts { edits: vec![edit], along: Vec::new() })
+                Some(Parts { edits: vec![edit], ..Parts::default() })
             }
-            Some(Origin::Slot { slot, prefix }) => {
+            Origin::Slot { structure, slot, prefix } => {
                 let new = self.new.strip_prefix(&prefix).filter(|new| !new.is_empty()).map(str::to_owned);
                 match new {
-                    Some(new) => self.slot(&structures, slot, &new)?,
+                    Some(new) => self.slot(structures, structure, slot, &new)?,
                     None => {
                         let message = format!(
                             "{} is made from {prefix} and the slot {}: only names that begin with {prefix} can be given to it.",
@@ -62,45 +132,88 @@ impl Planner<'_> {
                     }
                 }
             }
-            _ => None,
+            Origin::Standard { .. } => None,
         })
     }
 
-    /// The edits that give a slot another name, if it can be told where it is meant.
+    /// The edits that give a slot of `structure` another name, if it can be told where it is meant.
     fn slot(
         &mut self,
         structures: &Structures,
+        structure: &Structure,
         slot: &PackageAndName,
         new: &str,
     ) -> Result<Option<Parts>, Error> {
-        let index = self.sources.index;
-        let having = structures.having(slot);
+        let (index, project) = (self.sources.index, self.sources.project);
+        let family = structures.family(structure, slot);
         let home = index.find_package(&slot.0, None);
-        let Some((symbol, _)) = home.and_then(|home| index.find_symbol(&slot.1, home)) else {
-            return Ok(None);
-        };
+        let found = home.and_then(|home| index.find_symbol(&slot.1, home));
+        // The slot's own symbol is every structure's that has such a slot.
+        let Some((symbol, _)) = found.filter(|(symbol, _)| *symbol != self.symbol) else { return Ok(None) };
         let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
-        let mut parts = Parts::default();
-        for Tapped { path, tokens, .. } in self.tapped(&uses) {
+        let mut parts = Parts { slot: (slot.1.clone(), new.to_owned()), ..Parts::default() };
+        // Places where objects are asked for a slot of this name; and whether others than these structures have one.
+        let (mut asked, mut others) = (Vec::new(), false);
+        for Tapped { path, file, tokens } in self.tapped(&uses) {
+            let own: Vec<&Structure> =
+                family.iter().filter(|(other, _)| *other == path).map(|(_, structure)| structure).collect();
+            let is_named = |token: &Token| {
+                let mut places = own.iter().flat_map(|structure| &structure.slot_places);
+                places.any(|(_, place)| *place == token.range)
+            };
+            let is_parameter = |token: &Token| {
+                let called =
+                    matches!(token.role, Role::Operator | Role::Function | Role::Type | Role::Quoted);
+                let mut lists = own.iter().flat_map(|structure| &structure.lambda_lists);
+                !called && lists.any(|list| list.encloses(token.range))
+            };
+            let mut kept = Vec::new();
             for token in tokens {
-                let inside = having
-                    .iter()
-                    .any(|(other, structure)| *other == path && structure.range.encloses(token.range));
-                match (inside, token.role == Role::Slot) {
-                    (true, true) => {
-                        let written = Written::Symbol(new.to_owned());
-                        parts.edits.push((path.clone(), token.range, written));
-                    }
-                    (false, false) => {}
-                    // A local variable of the form, or the slot of some object.
-                    _ => return Ok(None),
+                if is_named(&token) || is_parameter(&token) {
+                    kept.push(token);
+                } else if structures.have_slot_at(&path, token.range)
+                    || (token.role == Role::Slot
+                        && matches!(file.form_operator(token.form), Some("DEFCLASS" | "DEFINE-CONDITION")))
+                {
+                    others = true;
+                } else if token.role == Role::Slot {
+                    let LineColumn { line, column } = file.position(token.range.start);
+                    asked.push(Doubt {
+                        path: project.shown(&path),
+                        line,
+                        column,
+                        context: file.line_text(line).trim().to_owned(),
+                        reason: "a slot of this name is meant, of which object is not known".to_owned(),
+                    });
                 }
             }
+            if !kept.is_empty() {
+                parts.tokens.push(Tapped { path, file, tokens: kept });
+            }
         }
-        if parts.edits.is_empty() {
+        if parts.tokens.is_empty() {
             return Ok(None);
         }
-        for (path, structure) in &having {
+        if !asked.is_empty() {
+            let places = super::place_names(&asked);
+            if !others {
+                let message = format!(
+                    "{} is made from the slot {}, which is asked for by its name at {}: rename the slot there as well.",
+                    self.plan.symbol,
+                    slot.1,
+                    places.join(", ")
+                );
+                self.conflict(ConflictKind::Made, message);
+                return Ok(None);
+            }
+            let message = format!(
+                "The slot {} changes its name with it. Other objects have a slot of that name, too: at these places it may be the slot of either.",
+                slot.1
+            );
+            self.caution(CautionKind::Slot, message, places);
+            self.plan.doubtful.extend(asked);
+        }
+        for (path, structure) in &family {
             let Some(prefix) = prefix(structure) else { return Ok(None) };
             let (old, new) = (format!("{prefix}{}", slot.1), format!("{prefix}{new}"));
             for symbol in self.sources.names.named(index, &old) {
@@ -115,6 +228,42 @@ impl Planner<'_> {
             self.keywords(structure, slot, new_slot(&new, &prefix), &mut parts);
         }
         Ok(Some(parts))
+    }
+
+    /// The edits of what it is made from, and of what changes with that.
+    pub(super) fn edit_parts(&mut self, parts: &Parts, editor: &mut Editor<'a>) {
+        editor.parts(&parts.edits);
+        let (old, new) = &parts.slot;
+        let mut slot = Editor::new(self.sources.project, old, new);
+        for file in &parts.tokens {
+            slot.tapped(&file.path, &file.tokens);
+        }
+        editor.absorb(slot);
+        self.plan.derived = self.with_parts(&parts.along, editor);
+    }
+
+    /// Names, written somewhere, that the forms with a slot make from it, and that do not change along as edits.
+    fn made_of_slot(&self, parts: &Parts) -> Result<Vec<String>, Error> {
+        let index = self.sources.index;
+        let forms: Vec<(&Path, u32)> = parts
+            .tokens
+            .iter()
+            .flat_map(|file| file.tokens.iter().map(|token| (file.path.as_path(), token.form)))
+            .collect();
+        let mut found = Vec::new();
+        for (symbol, name) in self.sources.names.containing(index, &parts.slot.0) {
+            if symbol == self.symbol || parts.along.iter().any(|(along, _)| *along == symbol) {
+                continue;
+            }
+            let home = SymbolUses::new(index, symbol, FunctionName::Plain).sought().package.clone();
+            let image = (self.sources.definitions)(&name, &home)?;
+            let made = super::derived::sources(&image.definitions)
+                .any(|(path, form)| forms.contains(&(path.as_path(), form)));
+            if made {
+                found.push(name);
+            }
+        }
+        Ok(found)
     }
 
     /// The keywords in calls of a structure's constructors.

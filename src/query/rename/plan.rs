@@ -120,6 +120,8 @@ pub enum CautionKind {
     UseMade,
     /// A keyword that is written may be made from it.
     Initarg,
+    /// It changes with a slot, and of which object a slot of that name is meant somewhere is not known.
+    Slot,
     /// A string that is read when the code runs names it.
     InString,
     /// It stands in text whose package is not known.

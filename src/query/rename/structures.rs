@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::project::{FileVersion, Project};
 use crate::source::positions::{PackageAndName, Prefix, Structure};
+use steelbank_reader::Range;
 
 /// The structures that the project's loaded files define.
 pub(super) struct Structures {
@@ -25,7 +26,7 @@ pub(super) enum Origin<'a> {
     /// MAKE-, COPY- or -P, by index, and its own.
     Standard { structure: &'a Structure, which: usize },
     /// A slot, and what stands before it.
-    Slot { slot: &'a PackageAndName, prefix: String },
+    Slot { structure: &'a Structure, slot: &'a PackageAndName, prefix: String },
 }
 
 /// Structures that include each other deeper than this are not looked through.
@@ -43,6 +44,25 @@ impl Structures {
             }
         }
         Structures { all }
+    }
+
+    /// And what forms of `operator`, a macro of the project's own, define, if that is written as for DEFSTRUCT.
+    pub(super) fn and_like(mut self, project: &Project, operator: &PackageAndName) -> Structures {
+        for FileVersion { path, write_date } in project.naming(&operator.1) {
+            if let Ok(file) = project.positions(&path, write_date)
+                && project.contains(&path)
+                && file.is_fresh()
+            {
+                self.all
+                    .extend(file.structures_like(operator).into_iter().map(|found| (path.clone(), found)));
+            }
+        }
+        self
+    }
+
+    /// Whether a structure has the option `keyword`.
+    pub(super) fn have_option(&self, keyword: &str) -> bool {
+        self.all.iter().any(|(_, found)| found.options.iter().any(|option| option == keyword))
     }
 
     /// All names that structures make, when `symbol` is called `new`.
@@ -88,21 +108,39 @@ impl Structures {
             let prefix = prefix(structure)?;
             let slot = made.strip_prefix(&prefix)?;
             let slot = self.slots(structure, 0).into_iter().find(|(_, name)| name == slot)?;
-            Some(Origin::Slot { slot, prefix })
+            Some(Origin::Slot { structure, slot, prefix })
         })
     }
 
-    /// The structures that have `slot`; none if they are not of one family.
-    pub(super) fn having(&self, slot: &PackageAndName) -> Vec<&(PathBuf, Structure)> {
-        let all: Vec<_> = self.all.iter().filter(|(_, found)| self.slots(found, 0).contains(&slot)).collect();
-        let inherits = |found: &Structure| {
-            let included = found.included.as_ref();
-            included.is_some_and(|name| all.iter().any(|(_, other)| other.name == *name))
-        };
-        match all.iter().filter(|(_, found)| !inherits(found)).count() {
-            1 => all,
-            _ => Vec::new(),
+    /// The structure that gives `of` its slot, and those that include it.
+    pub(super) fn family(&self, of: &Structure, slot: &PackageAndName) -> Vec<&(PathBuf, Structure)> {
+        let named = |name: &PackageAndName| self.all.iter().find(|(_, other)| other.name == *name);
+        let mut root = of;
+        for _ in 0..DEEPEST {
+            let included = root.included.as_ref().and_then(named);
+            match included.filter(|_| !root.slots.contains(slot)) {
+                Some((_, included)) => root = included,
+                None => break,
+            }
         }
+        let descends = |found: &Structure| {
+            let mut found = found;
+            for _ in 0..DEEPEST {
+                match found.included.as_ref().and_then(named) {
+                    _ if found.name == root.name => return true,
+                    Some((_, included)) => found = included,
+                    None => return false,
+                }
+            }
+            false
+        };
+        self.all.iter().filter(|(_, found)| descends(found)).collect()
+    }
+
+    /// Whether a slot is given its name at `range` of the file at `path`.
+    pub(super) fn have_slot_at(&self, path: &Path, range: Range) -> bool {
+        let mut here = self.all.iter().filter(|(other, _)| other == path);
+        here.any(|(_, found)| found.slot_places.iter().any(|(_, place)| *place == range))
     }
 
     /// The slots of a structure, those of what it includes among them.

@@ -6,6 +6,7 @@
 mod by_structure;
 mod by_tap;
 mod clauses;
+mod foreign;
 mod forms;
 mod structures;
 mod tokens;

@@ -27,6 +27,12 @@ pub struct Structure {
     pub included: Option<PackageAndName>,
     /// The slots that the form has itself.
     pub slots: Vec<PackageAndName>,
+    /// Where these stand, and those of the included structure that get another default.
+    pub slot_places: Vec<(PackageAndName, Range)>,
+    /// Where the lambda lists of constructors stand.
+    pub lambda_lists: Vec<Range>,
+    /// The keywords of its options.
+    pub options: Vec<String>,
     /// Whether MAKE-, COPY- and -P are put to its name.
     pub makes: [bool; 3],
     /// The same, where an option says so.
@@ -52,17 +58,38 @@ impl PositionedFile {
     /// The structures that the file defines. From a sidecar only.
     pub fn structures(&self) -> Vec<Structure> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
+        let of = tapped.by_name.get("DEFSTRUCT").into_iter().flatten();
+        of.filter(|&&name| tapped.sidecar.names[name as usize].standard().is_some())
+            .flat_map(|&name| self.structures_of(tapped, name))
+            .collect()
+    }
+
+    /// The macro of the program's own that is the operator of top-level form `form`. From a sidecar only.
+    pub fn own_operator(&self, form: u32) -> Option<PackageAndName> {
+        let Reading::Tap(tapped) = &self.reading else { return None };
+        let form = tapped.sidecar.form(form)?;
+        let operator = form.child(form.events.len().checked_sub(1)?, 1)?;
+        tapped.is_own_macro(form, operator).then(|| symbol(tapped, form, operator))?
+    }
+
+    /// What the forms of `operator` define, if that is written as for DEFSTRUCT. From a sidecar only.
+    pub fn structures_like(&self, operator: &PackageAndName) -> Vec<Structure> {
+        let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
+        let (package, name) = operator;
+        let of = tapped.by_name.get(name).into_iter().flatten();
+        of.filter(|&&id| tapped.sidecar.names[id as usize].is(package, name))
+            .flat_map(|&name| self.structures_of(tapped, name))
+            .collect()
+    }
+
+    /// The structures of the lists that begin with a name.
+    fn structures_of(&self, tapped: &Tapped, name: u32) -> Vec<Structure> {
         let mut found = Vec::new();
-        for &name in tapped.by_name.get("DEFSTRUCT").into_iter().flatten() {
-            if tapped.sidecar.names[name as usize].standard().is_none() {
-                continue;
-            }
-            for &(index, event) in &tapped.events[name as usize] {
-                let form = &tapped.sidecar.forms[index as usize];
-                let event = &form.events[event as usize];
-                let Some(list) = event.parent.filter(|_| event.place == 1) else { continue };
-                found.extend(self.structure(tapped, form, list as usize));
-            }
+        for &(index, event) in &tapped.events[name as usize] {
+            let form = &tapped.sidecar.forms[index as usize];
+            let event = &form.events[event as usize];
+            let Some(list) = event.parent.filter(|_| event.place == 1) else { continue };
+            found.extend(self.structure(tapped, form, list as usize));
         }
         found
     }
@@ -74,12 +101,15 @@ impl PositionedFile {
     }
 
     fn structure(&self, tapped: &Tapped, form: &TopLevelForm, list: usize) -> Option<Structure> {
-        let symbol = |event: usize| match form.events[event].kind {
-            EventKind::Symbol(name) => match &tapped.sidecar.names[name as usize] {
-                Name::Symbol { package, name } => Some((package.clone(), name.clone())),
-                _ => None,
-            },
-            _ => None,
+        let symbol = |event: usize| symbol(tapped, form, event);
+        let range = |event: usize| self.event_range(&tapped.sidecar, &form.events[event]);
+        // A slot is a symbol, or a list that begins with one.
+        let slot = |event: usize| match symbol(event) {
+            Some(name) => Some((name, range(event))),
+            None => {
+                let first = form.child(event, 1)?;
+                Some((symbol(first)?, range(first)))
+            }
         };
         let keyword = |event: usize| symbol(event).filter(|(package, _)| package == "KEYWORD");
         let head = form.child(list, 2)?;
@@ -93,13 +123,16 @@ impl PositionedFile {
         };
         let mut structure = Structure {
             form: form.number,
-            range: self.event_range(&tapped.sidecar, &form.events[list]),
+            range: range(list),
             name: symbol(named)?,
-            name_range: self.event_range(&tapped.sidecar, &form.events[named]),
+            name_range: range(named),
             is_bare: options.is_none(),
             prefix: Prefix::OfName,
             included: None,
             slots: Vec::new(),
+            slot_places: Vec::new(),
+            lambda_lists: Vec::new(),
+            options: Vec::new(),
             makes: [true; 3],
             says: [false; 3],
             constructors: Vec::new(),
@@ -110,6 +143,7 @@ impl PositionedFile {
             let word = keyword(option).or_else(|| form.child(option, 1).and_then(keyword));
             let Some((_, word)) = word.filter(|_| place > 1) else { continue };
             let argument = form.child(option, 2).and_then(symbol);
+            structure.options.push(word.clone());
             let is_nil = argument.as_ref().is_some_and(|(_, name)| name == "NIL");
             // A string leaves no event.
             let text = || self.second_text(tapped, form, option);
@@ -121,10 +155,15 @@ impl PositionedFile {
                         None => text(),
                     };
                 }
-                "INCLUDE" => structure.included = argument,
+                "INCLUDE" => {
+                    structure.included = argument;
+                    let others = form.children(option).filter(|&slot| form.events[slot].place > 2);
+                    structure.slot_places.extend(others.filter_map(slot));
+                }
                 "CONSTRUCTOR" => {
                     constructors += 1;
                     default_constructor |= argument.is_none();
+                    structure.lambda_lists.extend(form.child(option, 3).map(|list| range(list)));
                     // A lambda list makes it take slots by their places.
                     if form.child(option, 3).is_none() && !is_nil {
                         structure.constructors.extend(argument);
@@ -140,11 +179,10 @@ impl PositionedFile {
         }
         structure.makes[0] = constructors == 0 || default_constructor;
         structure.says[0] = constructors > 0;
-        structure.slots = form
-            .children(list)
-            .filter(|&slot| form.events[slot].place > 2)
-            .filter_map(|slot| symbol(slot).or_else(|| form.child(slot, 1).and_then(symbol)))
-            .collect();
+        let slots = form.children(list).filter(|&slot| form.events[slot].place > 2);
+        let slots: Vec<(PackageAndName, Range)> = slots.filter_map(slot).collect();
+        structure.slots = slots.iter().map(|(slot, _)| slot.clone()).collect();
+        structure.slot_places.extend(slots);
         Some(structure)
     }
 
@@ -160,6 +198,14 @@ impl PositionedFile {
                 _ => Prefix::Unknown,
             },
         }
+    }
+}
+
+pub(super) fn symbol(tapped: &Tapped, form: &TopLevelForm, event: usize) -> Option<PackageAndName> {
+    let EventKind::Symbol(name) = form.events[event].kind else { return None };
+    match &tapped.sidecar.names[name as usize] {
+        Name::Symbol { package, name } => Some((package.clone(), name.clone())),
+        _ => None,
     }
 }
 

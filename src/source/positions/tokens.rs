@@ -36,7 +36,7 @@ impl Tapped {
     }
 
     /// Whether the symbol at `event` is a macro, and none of the standard's.
-    fn is_own_macro(&self, form: &TopLevelForm, event: usize) -> bool {
+    pub(super) fn is_own_macro(&self, form: &TopLevelForm, event: usize) -> bool {
         let EventKind::Symbol(name) = form.events[event].kind else { return false };
         let standard = self.sidecar.names.get(name as usize).and_then(Name::standard);
         let local = || self.sidecar.is_local_function(form.number, name);

@@ -1,0 +1,76 @@
+//! Foreign functions and variables that are named by the string that C has for them.
+
+use super::by_tap::Tapped;
+use super::structures::{PackageAndName, symbol};
+use super::{PositionedFile, Reading};
+use crate::source::tap::sidecar::TopLevelForm;
+use steelbank_reader::Range;
+
+impl PositionedFile {
+    /// The operator of a list in top-level form `form`, and where the string stands that is its first argument, if CFFI
+    /// makes the name `made` of such a string: `(defcfun "get_it" …)`. From a sidecar only.
+    pub fn foreign_name(&self, form: u32, made: &str) -> Option<(PackageAndName, Range)> {
+        let Reading::Tap(tapped) = &self.reading else { return None };
+        let form = tapped.sidecar.form(form)?;
+        let makes = |text: &str| {
+            let name = text.to_uppercase().replace('_', "-");
+            name == made || format!("*{name}*") == made
+        };
+        let mut found = (0..form.events.len()).filter_map(|event| {
+            let event = &form.events[event];
+            let list = event.parent.filter(|_| event.place == 1)? as usize;
+            let operator = form.child(list, 1).filter(|&operator| tapped.is_own_macro(form, operator))?;
+            let (text, place) = self.string_after(tapped, form, list, operator)?;
+            makes(&text).then_some((symbol(tapped, form, operator)?, place))
+        });
+        let first = found.next()?;
+        found.next().is_none().then_some(first)
+    }
+
+    /// Whether a list that begins with `operator` has `("get_it" name …)` as its first argument. From a sidecar only.
+    pub fn has_foreign_pair(&self, operator: &PackageAndName) -> bool {
+        let Reading::Tap(tapped) = &self.reading else { return false };
+        let (package, name) = operator;
+        let of = tapped.by_name.get(name).into_iter().flatten();
+        let mut places = of
+            .filter(|&&id| tapped.sidecar.names[id as usize].is(package, name))
+            .flat_map(|&name| &tapped.events[name as usize]);
+        places.any(|&(form, event)| self.is_foreign_pair(tapped, &tapped.sidecar.forms[form as usize], event))
+    }
+
+    fn is_foreign_pair(&self, tapped: &Tapped, form: &TopLevelForm, operator: u32) -> bool {
+        let event = &form.events[operator as usize];
+        let list = event.parent.filter(|_| event.place == 1);
+        let pair = list.and_then(|list| form.child(list as usize, 2));
+        let Some((pair, named)) = pair.and_then(|pair| Some((pair, form.child(pair, 2)?))) else {
+            return false;
+        };
+        let range = |event: usize| self.event_range(&tapped.sidecar, &form.events[event]);
+        let text = self.text_between(range(pair).start + 1, range(named).start);
+        let is_symbol = symbol(tapped, form, named).is_some_and(|(package, _)| package != "KEYWORD");
+        is_symbol && text.trim().len() > 2 && text.trim().starts_with('"') && text.trim().ends_with('"')
+    }
+
+    /// The string that follows the event `operator` in `list`, and where it stands, quotes included.
+    fn string_after(
+        &self,
+        tapped: &Tapped,
+        form: &TopLevelForm,
+        list: usize,
+        operator: usize,
+    ) -> Option<(String, Range)> {
+        let range = |event: usize| self.event_range(&tapped.sidecar, &form.events[event]);
+        let next = form.children(list).find(|&child| form.events[child].place > 1);
+        let from = range(operator).end;
+        let text = self.text_between(from, next.map_or(range(list).end, |next| range(next).start));
+        let start = from + u32::try_from(text.len() - text.trim_start().len()).ok()?;
+        let inside = text.trim_start().strip_prefix('"')?;
+        let inside = &inside[..inside.find('"')?];
+        let end = start + u32::try_from(inside.len()).ok()? + 2;
+        (!inside.contains('\\')).then(|| (inside.to_owned(), Range::new(start, end)))
+    }
+
+    fn text_between(&self, from: u32, to: u32) -> &str {
+        self.text.get(from as usize..to as usize).unwrap_or_default()
+    }
+}
