@@ -288,7 +288,7 @@ impl<'a> Planner<'a> {
         }
         editor.text(&text.certain);
         match &parts {
-            Some(parts) => self.edit_parts(parts, &mut editor),
+            Some(parts) => self.edit_parts(parts, &mut editor)?,
             None => self.plan.derived = self.derived(&files, &mut editor)?,
         }
         self.doubts(&text, &mut editor);

@@ -60,6 +60,10 @@ const MAIN: &str = "(defpackage #:rn (:use #:cl) (:export #:area \"SIZE\" sized)
 (defmacro deforeign (name type)
   `(defun ,(if (stringp name) (intern (substitute #\\- #\\_ (string-upcase name))) (second name)) () ',type))
 (deforeign \"get_it\" :int)
+(defstruct jar lid)
+(defstruct (big-jar (:include jar) (:conc-name bj-)) size)
+(defmacro of-jar (slot jar) `(,(intern (format nil \"JAR-~A\" slot)) ,jar))
+(defun jars (j) (of-jar lid j))
 (deforeign (\"put_it\" %put) :int)
 (defmacro defstrange (name) `(defun ,(intern (string-upcase name)) () 1))
 (defstrange \"odd\")
@@ -318,6 +322,8 @@ fn structures_of_macros(bank: &Steelbank, root: &Path) {
     assert_eq!(kinds(&foreign), [CautionKind::Maker], "{foreign:?}");
     let strange = plan(bank, "rn::odd", "even");
     assert!(strange.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::Made), "{strange:?}");
+    // It changes another accessor along, of which a macro makes uses from parts.
+    assert_eq!(kinds(&plan(bank, "rn::bj-lid", "bj-cap")), [CautionKind::UseMade]);
     // That the macro takes this option is not known.
     let predicate = plan(bank, "rn::lamp-p", "is-lamp");
     assert!(predicate.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::Made), "{predicate:?}");

@@ -55,9 +55,14 @@ impl<'a> Planner<'a> {
     }
 
     /// Renames what changes with the parts of a structure.
-    pub(super) fn with_parts(&mut self, along: &[(Symbol, String)], editor: &mut Editor<'a>) -> Vec<Derived> {
+    pub(super) fn with_parts(
+        &mut self,
+        along: &[(Symbol, String)],
+        editor: &mut Editor<'a>,
+    ) -> Result<Vec<Derived>, Error> {
         let mut derived = Vec::new();
         for (symbol, new) in along {
+            self.uses_made_of(*symbol)?;
             let name = self.sources.index.symbol_name(*symbol).into_owned();
             let other = self.other(*symbol, &name);
             if other.is_written() {
@@ -65,7 +70,7 @@ impl<'a> Planner<'a> {
                 self.taken(&other, new);
             }
         }
-        derived
+        Ok(derived)
     }
 
     fn other(&self, symbol: Symbol, name: &str) -> Other<'a> {

@@ -231,7 +231,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The edits of what it is made from, and of what changes with that.
-    pub(super) fn edit_parts(&mut self, parts: &Parts, editor: &mut Editor<'a>) {
+    pub(super) fn edit_parts(&mut self, parts: &Parts, editor: &mut Editor<'a>) -> Result<(), Error> {
         editor.parts(&parts.edits);
         let (old, new) = &parts.slot;
         let mut slot = Editor::new(self.sources.project, old, new);
@@ -239,7 +239,8 @@ impl<'a> Planner<'a> {
             slot.tapped(&file.path, &file.tokens);
         }
         editor.absorb(slot);
-        self.plan.derived = self.with_parts(&parts.along, editor);
+        self.plan.derived = self.with_parts(&parts.along, editor)?;
+        Ok(())
     }
 
     /// Names, written somewhere, that the forms with a slot make from it, and that do not change along as edits.
