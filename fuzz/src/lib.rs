@@ -114,6 +114,12 @@ mod tests {
         bytes
     }
 
+    /// Found by libFuzzer: a form without events, which was asked for the first one's.
+    #[test]
+    fn a_form_without_events() {
+        super::sidecar(b"\x24\xff\xff\x01\0\x80\xff\x01\0\0\0\0\0\0\0\x01\x01\0\0\0");
+    }
+
     #[test]
     fn what_is_damaged_was_good() {
         assert!(steelbank::fuzzing::manifest(MANIFEST));

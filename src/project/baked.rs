@@ -50,6 +50,9 @@ struct Hashes {
     left_out: Vec<u64>,
 }
 
+/// Files with the hashes of their texts' names, and rows.
+type Table<'a> = (Vec<(FileHead, Hashes)>, &'a [[u8; ROW]]);
+
 /// Which loaded files have which names, read in place.
 #[derive(Debug, Default)]
 pub(super) struct BakedNames {
@@ -176,8 +179,8 @@ impl Project {
     }
 }
 
-/// Reads all that [`Project::bake_names`] wrote: files with the hashes of their texts' names, and rows.
-fn parse(bytes: &[u8]) -> Option<(Vec<(FileHead, Hashes)>, &[[u8; ROW]])> {
+/// Reads all that [`Project::bake_names`] wrote.
+fn parse(bytes: &[u8]) -> Option<Table<'_>> {
     let (length, rest) = bytes.split_first_chunk()?;
     let (json, mut rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
     let head: Head = serde_json::from_slice(json).ok()?;

@@ -163,7 +163,7 @@ impl PositionedFile {
                 "CONSTRUCTOR" => {
                     constructors += 1;
                     default_constructor |= argument.is_none();
-                    structure.lambda_lists.extend(form.child(option, 3).map(|list| range(list)));
+                    structure.lambda_lists.extend(form.child(option, 3).map(&range));
                     // A lambda list makes it take slots by their places.
                     if form.child(option, 3).is_none() && !is_nil {
                         structure.constructors.extend(argument);

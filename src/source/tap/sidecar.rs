@@ -359,12 +359,11 @@ impl TopLevelForm {
         Some((found, event as usize))
     }
 
-    /// The events directly inside `parent`, in order.
+    /// The events directly inside `parent`, in order; none if there is no such event.
     pub fn children(&self, parent: usize) -> impl Iterator<Item = usize> + '_ {
         let index = |event: u32| (event != NO_EVENT).then_some(event as usize);
-        std::iter::successors(index(self.events[parent].first_child), move |&child| {
-            index(self.events[child].next_sibling)
-        })
+        let first = self.events.get(parent).and_then(|parent| index(parent.first_child));
+        std::iter::successors(first, move |&child| index(self.events[child].next_sibling))
     }
 
     /// The event that is an element of `parent` at `place`, from 1.
@@ -372,9 +371,10 @@ impl TopLevelForm {
         self.children(parent).find(|&child| self.events[child].place == place && place > 0)
     }
 
-    /// The events around `index`, innermost first.
+    /// The events around `index`, innermost first; none if there is no such event.
     pub fn ancestors(&self, index: usize) -> impl Iterator<Item = usize> + '_ {
-        std::iter::successors(self.events[index].parent, |&parent| self.events[parent as usize].parent)
+        let parent = self.events.get(index).and_then(|event| event.parent);
+        std::iter::successors(parent, |&parent| self.events[parent as usize].parent)
             .map(|parent| parent as usize)
     }
 }
