@@ -72,7 +72,7 @@
               (format *error-output* "~&The Lisp half does not compile: ~a~%" source)
               (sb-ext:exit :code 1 :abort t))
             (load fasl)))))
-    (asdf:clear-system "steelbank")))
+    (mapc #'asdf:clear-system (list "steelbank" "steelbank/tests"))))
 
 (load-lisp-half)
 
