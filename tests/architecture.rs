@@ -91,6 +91,7 @@ fn arrows_point_down_only() {
         ("steelbank", vec!["engine", "source", "project", "query"]),
         ("render", vec!["query", "source", "engine"]),
         ("tools", vec!["steelbank", "query", "render", "engine", "source"]),
+        ("fuzzing", vec!["steelbank", "project"]),
         ("doors", vec!["tools", "steelbank", "query", "render", "engine", "source"]),
     ]);
     for (path, text) in sources("src") {

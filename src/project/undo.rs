@@ -181,7 +181,7 @@ impl Undo {
         }
         let mut files = Vec::new();
         for (number, file) in manifest.files.iter().enumerate() {
-            let shown = file.path.display();
+            let shown = file.path.strip_prefix(&self.root).unwrap_or(&file.path).display();
             let now = fs::read(&file.path).map_err(|error| format!("{shown} cannot be read: {error}."))?;
             match Version::of(&now) {
                 now if now == file.old => continue,

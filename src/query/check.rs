@@ -1,5 +1,6 @@
 //! check: does it still load? What is asked, and what is answered; a scratch image finds out.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
@@ -45,8 +46,13 @@ pub struct CheckAnswer {
     /// What stopped those that do not load.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<LoadFailure>,
+    /// Files among the edits that none of the systems has: of them, nothing was tried.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_loaded: Vec<String>,
     /// How long it took, in milliseconds.
     pub duration_ms: u64,
+    #[serde(skip)]
+    pub(crate) cached: BTreeSet<String>,
 }
 
 /// The most diagnostics that an answer lists.
@@ -56,6 +62,7 @@ impl CheckAnswer {
     /// Adds what a load in the scratch image said.
     pub(crate) fn add(&mut self, loaded: LoadAnswer) {
         self.loads &= loaded.status == LoadStatus::Loaded;
+        self.cached.extend(loaded.cached);
         for path in loaded.compiled {
             if !self.compiled.contains(&path) {
                 self.compiled.push(path);

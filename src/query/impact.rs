@@ -1,14 +1,14 @@
 //! impact: what must be looked at when definitions change.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Datum, Dialect, Features, FormId, FormKind, LispText, TokenKind};
 use steelbank_text::kind::Kind as Defined;
+use steelbank_text::lisp_definitions;
 use steelbank_xref::Kind;
 
 use super::Error;
@@ -17,9 +17,10 @@ use super::context::Context;
 use super::control::Control;
 use super::graph::{Node, Users};
 use super::lookup::Lookup;
-use super::outline::{Known, files_at};
+use super::outline::{Known, files_at, resolved};
 use super::question::Question;
 use super::use_counts::is_test_path;
+use super::working_tree::{Changes, changes, committed};
 use crate::project::FileVersion;
 
 /// The question: what changes. All that is given counts.
@@ -91,6 +92,9 @@ pub struct Touched {
     /// `file:line:column`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
+    /// Whether the working tree does not have it any more.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub gone: bool,
 }
 
 /// A definition that is affected.
@@ -180,7 +184,12 @@ impl ImpactRequest {
             }
             if !found {
                 let kind = "symbol".to_owned();
-                subjects.changed.push(Touched { name: index.symbol_text(symbol), kind, place: None });
+                subjects.changed.push(Touched {
+                    name: index.symbol_text(symbol),
+                    kind,
+                    place: None,
+                    gone: false,
+                });
                 subjects.symbols.insert((home, bare));
             }
         }
@@ -193,18 +202,7 @@ impl ImpactRequest {
             }
         }
         if self.diff {
-            let root = context.project.root().ok_or(super::code_find_references::Error::NoProject)?;
-            for (file, ranges) in changed_lines(root)? {
-                let path = root.join(&file);
-                let definitions = users.definitions(&context.project.shown(&path));
-                for (at, known) in definitions.iter().enumerate() {
-                    let (start, end) = (known.definition.start, known.definition.end);
-                    if ranges.iter().any(|(first, last)| *first <= end && start <= *last) {
-                        subjects.take(&path, known, at);
-                    }
-                }
-                subjects.files.insert(path);
-            }
+            subjects.take_working_tree(context, users)?;
         }
         Ok(subjects)
     }
@@ -299,6 +297,55 @@ impl Question for ImpactRequest {
 }
 
 impl Subjects {
+    /// Takes what the working tree's changes touch: the definitions on changed lines, and those that are gone.
+    fn take_working_tree(&mut self, context: &Context<'_>, users: &Users<'_>) -> Result<(), Error> {
+        let root = context.project.root().ok_or(super::code_find_references::Error::NoProject)?;
+        let Changes { added, removed } = changes(root)?;
+        for (file, ranges) in &added {
+            let path = root.join(file);
+            let definitions = users.definitions(&context.project.shown(&path));
+            for (at, known) in definitions.iter().enumerate() {
+                if touches(ranges, known) {
+                    self.take(&path, known, at);
+                }
+            }
+            self.files.insert(path);
+        }
+        for (file, ranges) in &removed {
+            let path = root.join(file);
+            let now = users.definitions(&context.project.shown(&path));
+            let is_there = |old: &Known| {
+                now.iter().any(|new| {
+                    (new.definition.kind, &new.home, &new.definition.name)
+                        == (old.definition.kind, &old.home, &old.definition.name)
+                })
+            };
+            for definition in lisp_definitions(&committed(root, file)?) {
+                let known = resolved(&context.index, file.clone(), definition, false);
+                if touches(ranges, &known) && !is_there(&known) {
+                    self.take_gone(&known);
+                }
+            }
+            self.files.insert(path);
+        }
+        Ok(())
+    }
+
+    /// Takes a definition that its file does not have any more. It may have moved to another.
+    fn take_gone(&mut self, known: &Known) {
+        if matches!(known.definition.kind, Defined::PACKAGE | Defined::SYSTEM) {
+            return;
+        }
+        let (name, kind) = (known.shown(), known.definition.kind.name().to_owned());
+        if self.changed.iter().any(|touched| touched.name == name && touched.kind == kind) {
+            return;
+        }
+        self.changed.push(Touched { name, kind, place: None, gone: true });
+        if let Some(home) = &known.home {
+            self.symbols.insert((home.clone(), known.definition.name.clone()));
+        }
+    }
+
     fn take(&mut self, path: &Path, known: &Known, at: usize) {
         if matches!(known.definition.kind, Defined::PACKAGE | Defined::SYSTEM) {
             return;
@@ -307,6 +354,7 @@ impl Subjects {
             name: known.shown(),
             kind: known.definition.kind.name().to_owned(),
             place: Some(known.place()),
+            gone: false,
         };
         if self.changed.contains(&touched) {
             return;
@@ -320,53 +368,10 @@ impl Subjects {
     }
 }
 
-/// The lines of the working tree that differ from the last commit, by file. Nothing of the repository's configuration
-/// is run.
-fn changed_lines(root: &Path) -> Result<BTreeMap<String, Vec<(u32, u32)>>, ImpactError> {
-    let mut command = Command::new("git");
-    command.arg("-C").arg(root);
-    for setting in ["core.fsmonitor=false", "core.hooksPath=/dev/null", "diff.external=", "core.pager=cat"] {
-        command.args(["-c", setting]);
-    }
-    command.args([
-        "diff",
-        "--no-ext-diff",
-        "--no-textconv",
-        "--no-color",
-        "--relative",
-        "--unified=0",
-        "HEAD",
-    ]);
-    command.stdin(Stdio::null()).env("GIT_OPTIONAL_LOCKS", "0");
-    let output = command.output().map_err(|error| ImpactError::Git(error.to_string()))?;
-    if !output.status.success() {
-        let why = String::from_utf8_lossy(&output.stderr);
-        // The usage of the command may follow.
-        let first = why.lines().next().unwrap_or_default().trim();
-        return Err(ImpactError::Git(first.trim_start_matches("warning: ").to_owned()));
-    }
-    Ok(hunks(&String::from_utf8_lossy(&output.stdout)))
-}
-
-/// The new lines of each hunk of a unified diff, by file. Where lines were only removed, those around the gap.
-fn hunks(diff: &str) -> BTreeMap<String, Vec<(u32, u32)>> {
-    let mut files: BTreeMap<String, Vec<(u32, u32)>> = BTreeMap::new();
-    let mut file = None;
-    for line in diff.lines() {
-        if let Some(path) = line.strip_prefix("+++ ") {
-            let path = path.strip_prefix("b/").unwrap_or(path);
-            file = (path != "/dev/null").then(|| path.trim_end_matches('\t').to_owned());
-        } else if let (Some(rest), Some(file)) = (line.strip_prefix("@@ "), &file) {
-            let new = rest.split(' ').find_map(|part| part.strip_prefix('+'));
-            let Some(new) = new else { continue };
-            let (start, count) = new.split_once(',').unwrap_or((new, "1"));
-            if let (Ok(start), Ok(count)) = (start.parse::<u32>(), count.parse::<u32>()) {
-                let end = if count == 0 { start + 1 } else { start + count - 1 };
-                files.entry(file.clone()).or_default().push((start.max(1), end));
-            }
-        }
-    }
-    files
+/// Whether one of `ranges`, of lines, touches the definition.
+fn touches(ranges: &[(u32, u32)], known: &Known) -> bool {
+    let (start, end) = (known.definition.start, known.definition.end);
+    ranges.iter().any(|(first, last)| *first <= end && start <= *last)
 }
 
 /// How many arguments a lambda list takes.
@@ -483,16 +488,6 @@ fn arity(context: &Context<'_>, users: &Users<'_>, known: &Known, bad: &mut Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hunks_are_the_new_lines() {
-        let diff = "diff --git a/x.lisp b/x.lisp\n--- a/x.lisp\n+++ b/x.lisp\n@@ -3,2 +3,4 @@ (defun f\n@@ -20 +22 @@\n@@ -30,2 +31,0 @@\n--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n";
-        let found = hunks(diff);
-        assert_eq!(
-            found.into_iter().collect::<Vec<_>>(),
-            [("x.lisp".to_owned(), vec![(3, 6), (22, 22), (31, 32)])]
-        );
-    }
 
     #[test]
     fn lambda_lists_tell_how_many_arguments_they_take() {

@@ -84,7 +84,7 @@ impl Lookup {
 }
 
 /// A symbol's name as the reader reads it: between bars if it is not all in upper case.
-pub(super) fn written(name: &str) -> String {
+pub(crate) fn written(name: &str) -> String {
     let plain = |char: char| upcase(char) == char && !char.is_whitespace() && !"()'\"`,;:|\\#".contains(char);
     match !name.is_empty() && name.chars().all(plain) {
         true => name.to_owned(),

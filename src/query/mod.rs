@@ -44,6 +44,7 @@ mod use_counts;
 mod uses;
 mod via;
 pub mod who;
+mod working_tree;
 
 pub use crate::source::positions::Evidence;
 use std::fmt::Display;

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use steelbank_text::kind::Kind;
 use steelbank_text::{Globs, LispDefinition, Pattern, Role, Search, TextIndex, lisp_definitions};
-use steelbank_xref::Access;
+use steelbank_xref::{Access, Index};
 
 use super::Error;
 use super::code_find_references::UseType;
@@ -305,21 +305,24 @@ pub(super) fn definitions_in(context: &Context<'_>, path: &Path) -> Result<(Vec<
     let bytes = std::fs::read(path)
         .map_err(|error| OutlineError::File { path: shown.clone(), why: error.to_string() })?;
     let loaded = context.project.loaded_date(path).is_some() && !context.project.has_changed(path);
-    let index = &context.index;
-    let known = lisp_definitions(&bytes).into_iter().map(|definition| {
-        let package = definition.prefix.as_deref().or(definition.package.as_deref());
-        let found = package
-            .and_then(|package| index.find_package(package, None))
-            .and_then(|package| index.find_symbol(&definition.name, package));
-        let home = found.and_then(|(symbol, _)| index.symbol_package(symbol));
-        let exported = home.is_some_and(|home| {
-            index.find_symbol(&definition.name, home).is_some_and(|(_, access)| access == Access::External)
-        });
-        let home = home.map(|home| index.package_name(home).into_owned());
-        let symbol = found.map(|(symbol, _)| index.symbol_text(symbol));
-        Known { path: shown.clone(), definition, home, symbol, exported, loaded }
-    });
+    let known = lisp_definitions(&bytes).into_iter();
+    let known = known.map(|definition| resolved(&context.index, shown.clone(), definition, loaded));
     Ok((known.collect(), loaded))
+}
+
+/// A definition of the file that is shown as `path`, with what the image has by its name.
+pub(super) fn resolved(index: &Index, path: String, definition: LispDefinition, loaded: bool) -> Known {
+    let package = definition.prefix.as_deref().or(definition.package.as_deref());
+    let found = package
+        .and_then(|package| index.find_package(package, None))
+        .and_then(|package| index.find_symbol(&definition.name, package));
+    let home = found.and_then(|(symbol, _)| index.symbol_package(symbol));
+    let exported = home.is_some_and(|home| {
+        index.find_symbol(&definition.name, home).is_some_and(|(_, access)| access == Access::External)
+    });
+    let home = home.map(|home| index.package_name(home).into_owned());
+    let symbol = found.map(|(symbol, _)| index.symbol_text(symbol));
+    Known { path, definition, home, symbol, exported, loaded }
 }
 
 /// Whether a line runs, or names what runs: definitions, exports and data apart.

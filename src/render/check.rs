@@ -25,6 +25,13 @@ pub fn check(answer: &CheckAnswer) -> String {
         answer.compiled.len(),
         answer.duration_ms as f64 / 1000.0
     );
+    if !answer.not_loaded.is_empty() {
+        let _ = write!(
+            text,
+            "\nNo system that was checked loads {}: name one that does, or check the file without a system.",
+            answer.not_loaded.join(", ")
+        );
+    }
     for failure in &answer.failures {
         let _ = write!(text, "\n{}", failure.message);
         for remedy in &failure.remedies {

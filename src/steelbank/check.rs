@@ -1,5 +1,6 @@
 //! Does it still load? Tried in a scratch image, for files as they are on disk and for texts that are not written yet.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -41,7 +42,9 @@ impl Steelbank {
             diagnostics: Vec::new(),
             diagnostics_total: None,
             failures: Vec::new(),
+            not_loaded: Vec::new(),
             duration_ms: 0,
+            cached: BTreeSet::new(),
         };
         let left = |tool: &str| -> (String, Control) {
             let left = control.allowed().saturating_sub(begun.elapsed());
@@ -64,6 +67,17 @@ impl Steelbank {
             let arguments = json!({ "path": path, "timeout_seconds": seconds(&control), "detail": true });
             answer.add(load(&mut scratch, &tool, arguments, &control, &mut news)?);
         }
+        let known =
+            |path: &str| answer.cached.contains(path) || answer.compiled.iter().any(|other| other == path);
+        let edited = request.edits.iter().filter(|edit| answer.loads && edit.text.is_some());
+        answer.not_loaded = edited
+            .map(|edit| self.project().root().map_or_else(|| edit.path.clone(), |root| root.join(&edit.path)))
+            .map(|path| std::fs::canonicalize(&path).unwrap_or(path))
+            .filter(|path| {
+                path.extension().is_none_or(|kind| kind != "asd") && !known(&path.to_string_lossy())
+            })
+            .map(|path| self.project().shown(&path))
+            .collect();
         answer.finish();
         answer.duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(answer)

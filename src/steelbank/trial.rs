@@ -1,5 +1,6 @@
 //! What runs code to see what it does, here or in a scratch image.
 
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -70,7 +71,8 @@ impl Steelbank {
             run.systems.extend(found.systems.into_iter().map(|system| system.name));
             known.append(&mut tests);
         }
-        run.systems.dedup();
+        let mut seen = BTreeSet::new();
+        run.systems.retain(|system| seen.insert(system.clone()));
         known.retain(|test| test.is_wanted(request));
         known.dedup_by(|one, other| one.not_run() == other.not_run());
         let total = known.len();
@@ -108,6 +110,8 @@ impl Steelbank {
                 return Ok(true);
             }
             let why = answer.failure.map(|failure| failure.message).unwrap_or_default();
+            let folder = self.project().root().map(|root| format!("{}/", root.display()));
+            let why = folder.map_or_else(|| why.clone(), |folder| why.replace(&folder, ""));
             run.not_loaded = Some(format!("The system {name} does not load: {why}"));
             Ok(false)
         };

@@ -19,7 +19,7 @@ pub(super) struct NoArguments {}
 pub(super) struct SymbolName {
     /// The symbol, in any case: mapcar, cl:mapcar, pkg::name, |Mixed Case|, (setf name).
     pub(super) name: String,
-    /// The package to look the name up in if it has no prefix.
+    /// Where a name without prefix is looked up.
     #[serde(default = "default_package")]
     pub(super) package: String,
 }
@@ -31,11 +31,11 @@ pub(super) fn default_package() -> String {
 /// Which part of a long list.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(super) struct Page {
-    /// The most entries to list; by default as many as fit.
+    /// The most entries; by default as many as fit.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1_000_000))]
     limit: Option<usize>,
-    /// Continues a cut answer: the `cursor` that it gave.
+    /// The `cursor` of a cut answer.
     #[serde(default)]
     cursor: Option<String>,
 }

@@ -1,12 +1,13 @@
 //! The tool `check`: whether the project still loads, tried in a scratch image.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::arguments::Timeout;
+use super::load_system::shorter;
 use super::trial::scratch_failure;
 use super::{About, Answer, Call, Effect, Failure, Outcome, Progress, Session, Tool};
 use crate::query::check::{CheckAnswer, CheckRequest};
@@ -66,7 +67,14 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<Answer
     let answer = session.bank()?.check(&request, &control, |news| {
         call.report(Progress { what: news.what, path: news.path, done: news.done, total: news.total });
     });
-    let answer = answer.map_err(scratch_failure)?;
+    let mut answer = answer.map_err(scratch_failure)?;
+    let project = session.bank()?.project();
+    let shown = |path: &str| project.shown(Path::new(path));
+    answer.compiled.iter_mut().for_each(|path| *path = shown(path));
+    answer.failures = answer.failures.into_iter().map(|failure| shorter(failure, shown, false)).collect();
+    for path in answer.diagnostics.iter_mut().filter_map(|said| said.path.as_mut()) {
+        *path = shown(path);
+    }
     let outcome = if answer.loads { Outcome::Answered } else { Outcome::Failed };
     Answer::new(text::check(&answer), &answer, outcome)
 }

@@ -88,12 +88,16 @@ fn impact(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fa
 }
 
 fn text(answer: &ImpactAnswer, page: &Page) -> String {
-    let mut text = String::from("Changes:");
+    let heading = if answer.changed.is_empty() { "No definition changes." } else { "Changes:" };
+    let mut text = heading.to_owned();
     for touched in &answer.changed {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n  {} {}", touched.kind, touched.name);
         if let Some(place) = &touched.place {
             let _ = write!(text, " {place}");
+        }
+        if touched.gone {
+            text.push_str(" (gone)");
         }
     }
     if !answer.calls_that_do_not_fit.is_empty() {

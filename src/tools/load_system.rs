@@ -213,7 +213,7 @@ impl Loaded {
 }
 
 /// A failure with the file as it is shown.
-fn shorter(mut failure: LoadFailure, shown: impl Fn(&str) -> String, detail: bool) -> LoadFailure {
+pub(super) fn shorter(mut failure: LoadFailure, shown: impl Fn(&str) -> String, detail: bool) -> LoadFailure {
     if let Some(path) = failure.path.clone().filter(|_| !detail) {
         let short = shown(&path);
         failure.message = failure.message.replace(&path, &short);

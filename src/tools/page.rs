@@ -12,11 +12,11 @@ pub(super) const MOST: usize = 36_000;
 /// Which part of a list is wanted.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(super) struct Paging {
-    /// The most entries to give; fewer come if they would be too long.
+    /// The most entries.
     #[serde(default = "default_limit")]
     #[schemars(range(min = 1, max = 100_000))]
     pub(super) limit: usize,
-    /// The `cursor` of the answer before, to go on from there.
+    /// The `cursor` of a cut answer.
     #[serde(default)]
     pub(super) cursor: String,
 }

@@ -87,7 +87,7 @@ fn run(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failu
         let none = RunTestsRequest { lines: Some(Vec::new()), ..request.clone() };
         let loaded = bank.run_tests(&none, &control, Some(listener(call)), |_, _, _| ())?;
         if loaded.not_loaded.is_some() {
-            return answer(&loaded);
+            return answer(&loaded, true);
         }
         request.lines = Some(affected(session, &control)?);
     }
@@ -100,7 +100,7 @@ fn run(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failu
             total: (total > 0).then_some(total as u64),
         });
     })?;
-    answer(&run)
+    answer(&run, given.only_affected_by.is_some())
 }
 
 /// The lines that the working tree's changes reach.
@@ -125,18 +125,24 @@ fn file_and_line(place: &str) -> Option<(String, u32)> {
     Some((file.to_owned(), line.parse().ok()?))
 }
 
-fn answer(run: &TestRun) -> Result<Answer, Failure> {
+fn answer(run: &TestRun, only_affected: bool) -> Result<Answer, Failure> {
     let all_passed = run.not_loaded.is_none() && run.tests.iter().all(|test| test.status.is_good());
     let outcome = if all_passed { Outcome::Answered } else { Outcome::Failed };
-    Answer::new(text(run), run, outcome)
+    Answer::new(text(run, only_affected), run, outcome)
 }
 
-fn text(run: &TestRun) -> String {
+fn text(run: &TestRun, only_affected: bool) -> String {
     if let Some(why) = &run.not_loaded {
         return why.clone();
     }
     if run.tests.is_empty() {
-        return format!("No tests were run. Systems: {}", run.systems.join(", "));
+        let systems = run.systems.join(", ");
+        return match only_affected {
+            true => format!(
+                "No tests were run: none of {systems} reaches what has changed since the last commit."
+            ),
+            false => format!("No tests were run. Systems: {systems}"),
+        };
     }
     let counts: Vec<String> = run.counts.iter().map(|(status, count)| format!("{count} {status}")).collect();
     let mut text = format!("{} ({} ms)\n", counts.join(", "), run.duration_ms);

@@ -19,7 +19,8 @@ pub(super) fn input<T: JsonSchema>() -> Map<String, Value> {
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
         for property in properties.values_mut().filter_map(Value::as_object_mut) {
             // Nothing, no and none are what is meant by leaving out.
-            let is_nothing = |value: &Value| value.is_null() || value == &json!("") || value == &json!([]);
+            let is_nothing =
+                |value: &Value| value.is_null() || [json!(""), json!([]), json!(false)].contains(value);
             property.retain(|key, value| key != "default" || !is_nothing(value));
         }
     }

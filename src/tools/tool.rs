@@ -165,7 +165,7 @@ impl Tool {
                 && !properties.contains_key("cursor")
                 && !self.turns_pages
             {
-                let cursor = json!({ "type": "string", "description": "Continues a cut answer: the `cursor` that it gave." });
+                let cursor = json!({ "type": "string", "description": "The `cursor` of a cut answer." });
                 properties.insert("cursor".to_owned(), cursor);
                 schemas.continues = true;
             }

@@ -7,6 +7,7 @@ mod child;
 #[path = "../client/mod.rs"]
 mod client;
 mod describe;
+mod edges;
 mod edit_loop;
 mod edits;
 mod faults;

@@ -110,19 +110,33 @@ pub(super) fn makes_slots(operator: &str) -> bool {
 
 /// Whether the code before `column` of `line` makes a string of the quoted name there.
 pub(super) fn is_taken_apart(line: &str, column: u32) -> bool {
-    let before: String = line.chars().take(column.saturating_sub(1) as usize).collect();
-    let before = before.to_ascii_lowercase();
-    let before = before.trim_end_matches('\'').trim_end();
+    let before = before(line, column).trim_end_matches('\'').trim_end();
     ["(symbol-name", "(string", "symbolicate", "format-symbol", "concat-symbol"]
         .iter()
-        .any(|operator| before.ends_with(operator))
-        || (before.contains("(intern ") && before.ends_with("~a\""))
+        .any(|operator| ends_with(before, operator))
+        || (ends_with(before, "~a\"") && before.to_ascii_lowercase().contains("(intern "))
 }
 
 /// Whether the name at `column` of `line` is quoted.
 pub(super) fn is_quoted(line: &str, column: u32) -> bool {
-    let before: String = line.chars().take(column.saturating_sub(1) as usize).collect();
-    before.ends_with('\'') || before.to_ascii_lowercase().ends_with("(quote ")
+    let before = before(line, column);
+    before.ends_with('\'') || ends_with(before, "(quote ")
+}
+
+/// What stands before `column` of `line`, of which there may be many in one line.
+fn before(line: &str, column: u32) -> &str {
+    let count = column.saturating_sub(1) as usize;
+    let end = match line.is_ascii() {
+        true => count.min(line.len()),
+        false => line.char_indices().nth(count).map_or(line.len(), |(at, _)| at),
+    };
+    &line[..end]
+}
+
+/// Whether `text` ends with `end`, in any case.
+fn ends_with(text: &str, end: &str) -> bool {
+    let tail = text.len().checked_sub(end.len()).and_then(|at| text.as_bytes().get(at..));
+    tail.is_some_and(|tail| tail.eq_ignore_ascii_case(end.as_bytes()))
 }
 
 /// Whether the name is a word of LOOP or ITERATE.

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Answered, Restored};
+use crate::query::lookup::written;
 use crate::query::rename::{Scope, Verified};
 
 /// The plan, or what was written. Writing to a string cannot fail.
@@ -10,10 +11,11 @@ pub(super) fn rename(answer: &Answered) -> String {
     let edits = counted(answer.edits, "edit");
     let files = counted(answer.files.len(), "file");
     let mut text = format!("{} ", answer.symbol);
+    let new_name = written(&answer.new_name);
     let _ = match (answer.conflicts.is_empty(), answer.applied) {
-        (false, _) => write!(text, "cannot become {}:", answer.new_name),
-        (true, true) => write!(text, "is {} now: {edits} in {files}.", answer.new_name),
-        (true, false) => write!(text, "would become {}: {edits} in {files}.", answer.new_name),
+        (false, _) => write!(text, "cannot become {new_name}:"),
+        (true, true) => write!(text, "is {new_name} now: {edits} in {files}."),
+        (true, false) => write!(text, "would become {new_name}: {edits} in {files}."),
     };
     for conflict in &answer.conflicts {
         let _ = write!(text, "\n  {}", conflict.message);
@@ -119,8 +121,12 @@ pub(super) fn undone(answer: &Restored) -> String {
         files => {
             let _ = write!(
                 text,
-                " {} have their old text again: {}.",
-                counted(files.len(), "file"),
+                " {} old text again: {}.",
+                if files.len() == 1 {
+                    "1 file has its".to_owned()
+                } else {
+                    format!("{} files have their", files.len())
+                },
                 files.join(", ")
             );
         }
