@@ -90,9 +90,22 @@ pub(super) fn call(
 ) -> Result<Exit, Trouble> {
     let (session, complete) = shell.loaded_session()?;
     let answer = followed(tool, &session, arguments)?;
-    let exit = told(shell, &answer, json)?;
-    // The answer is right for what was loaded; what was not may hold more.
-    Ok(if complete { exit } else { Exit::Engine })
+    finish(shell, &session, complete, told(shell, &answer, json))
+}
+
+/// Has a snapshot made, which nobody waits for, and says how to exit.
+fn finish(
+    shell: &Shell,
+    session: &Session,
+    complete: bool,
+    exit: Result<Exit, Trouble>,
+) -> Result<Exit, Trouble> {
+    if !complete {
+        // The answer is right for what was loaded; what was not may hold more.
+        return exit.map(|_| Exit::Engine);
+    }
+    shell.options.project.make_snapshot_later(session);
+    exit
 }
 
 /// Calls a tool whose answer's text is a drawing, and writes that to `file`.
@@ -113,8 +126,7 @@ pub(super) fn drawn(
         answer.text = format!("Drawn into {}.", file.display());
         answer.shown = None;
     }
-    let exit = told(shell, &answer, json)?;
-    Ok(if complete { exit } else { Exit::Engine })
+    finish(shell, &session, complete, told(shell, &answer, json))
 }
 
 /// Shows an answer, and says how to exit.

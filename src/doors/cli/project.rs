@@ -85,11 +85,17 @@ impl ProjectOptions {
                 all = false;
             }
         }
-        if all && !self.systems.is_empty() {
-            // Without one, the next start takes longer; that is all.
-            let _ = session.bank()?.make_snapshot_later();
-        }
         Ok(all)
+    }
+
+    /// Has a snapshot of the systems of --system made in the background, if they were all loaded.
+    pub(super) fn make_snapshot_later(&self, session: &Session) {
+        if !self.systems.is_empty()
+            && let Ok(bank) = session.bank()
+        {
+            // Without one, the next start takes longer; that is all.
+            let _ = bank.make_snapshot_later();
+        }
     }
 
     /// Whether snapshots are used and made.

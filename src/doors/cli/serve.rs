@@ -103,8 +103,10 @@ fn is_system_of(load: &Loaded, systems: &[String]) -> bool {
 fn prepare(shell: &Shell, session: &Session, loads: &[Loaded], moving: Option<Moving>) {
     // Whoever asks hears why, if there is no text to be searched.
     let _ = session.text();
-    if let Err(trouble) = shell.options.project.load(session, &shell.output) {
-        shell.output.complain(&trouble.message);
+    match shell.options.project.load(session, &shell.output) {
+        Ok(true) => shell.options.project.make_snapshot_later(session),
+        Ok(false) => {}
+        Err(trouble) => shell.output.complain(&trouble.message),
     }
     let named = shell.options.project.systems();
     let others = loads.iter().filter(|load| !is_system_of(load, named));
