@@ -44,6 +44,7 @@ mod use_counts;
 mod uses;
 mod via;
 pub mod who;
+#[cfg(feature = "text")]
 mod working_tree;
 
 pub use crate::source::positions::Evidence;
