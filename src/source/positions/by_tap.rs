@@ -46,6 +46,17 @@ impl Tapped {
         self.walked[index].get_or_init(|| contexts(&self.sidecar, &self.sidecar.forms[index]))
     }
 
+    /// Where the names spelt `name` stand of which `is` holds: forms by index, and events.
+    pub(super) fn places<'a>(
+        &'a self,
+        name: &str,
+        is: impl Fn(&Name) -> bool + 'a,
+    ) -> impl Iterator<Item = (u32, u32)> + 'a {
+        let named = self.by_name.get(name).into_iter().flatten();
+        let named = named.filter(move |&&name| is(&self.sidecar.names[name as usize]));
+        named.flat_map(|&name| &self.events[name as usize]).copied()
+    }
+
     /// The sought symbol among the file's names. Its home package may have been renamed since the file was read.
     pub(super) fn symbol(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> Option<u32> {
         let named = self.by_name.get(&sought.name)?;

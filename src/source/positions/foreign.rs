@@ -31,11 +31,8 @@ impl PositionedFile {
     pub fn has_foreign_pair(&self, operator: &PackageAndName) -> bool {
         let Reading::Tap(tapped) = &self.reading else { return false };
         let (package, name) = operator;
-        let of = tapped.by_name.get(name).into_iter().flatten();
-        let mut places = of
-            .filter(|&&id| tapped.sidecar.names[id as usize].is(package, name))
-            .flat_map(|&name| &tapped.events[name as usize]);
-        places.any(|&(form, event)| self.is_foreign_pair(tapped, &tapped.sidecar.forms[form as usize], event))
+        let mut places = tapped.places(name, |found| found.is(package, name));
+        places.any(|(form, event)| self.is_foreign_pair(tapped, &tapped.sidecar.forms[form as usize], event))
     }
 
     fn is_foreign_pair(&self, tapped: &Tapped, form: &TopLevelForm, operator: u32) -> bool {

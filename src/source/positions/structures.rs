@@ -58,10 +58,7 @@ impl PositionedFile {
     /// The structures that the file defines. From a sidecar only.
     pub fn structures(&self) -> Vec<Structure> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
-        let of = tapped.by_name.get("DEFSTRUCT").into_iter().flatten();
-        of.filter(|&&name| tapped.sidecar.names[name as usize].standard().is_some())
-            .flat_map(|&name| self.structures_of(tapped, name))
-            .collect()
+        self.structures_of(tapped, tapped.places("DEFSTRUCT", |name| name.standard().is_some()))
     }
 
     /// The macro of the program's own that is the operator of top-level form `form`. From a sidecar only.
@@ -76,16 +73,13 @@ impl PositionedFile {
     pub fn structures_like(&self, operator: &PackageAndName) -> Vec<Structure> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let (package, name) = operator;
-        let of = tapped.by_name.get(name).into_iter().flatten();
-        of.filter(|&&id| tapped.sidecar.names[id as usize].is(package, name))
-            .flat_map(|&name| self.structures_of(tapped, name))
-            .collect()
+        self.structures_of(tapped, tapped.places(name, |found| found.is(package, name)))
     }
 
-    /// The structures of the lists that begin with a name.
-    fn structures_of(&self, tapped: &Tapped, name: u32) -> Vec<Structure> {
+    /// The structures of the lists that begin with an operator, which stands at `places`.
+    fn structures_of(&self, tapped: &Tapped, places: impl Iterator<Item = (u32, u32)>) -> Vec<Structure> {
         let mut found = Vec::new();
-        for &(index, event) in &tapped.events[name as usize] {
+        for (index, event) in places {
             let form = &tapped.sidecar.forms[index as usize];
             let event = &form.events[event as usize];
             let Some(list) = event.parent.filter(|_| event.place == 1) else { continue };
