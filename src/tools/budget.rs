@@ -45,6 +45,11 @@ pub(super) fn length<T: Serialize + ?Sized>(value: &T) -> usize {
     count.0
 }
 
+/// Whether neither the answer nor its text is longer than `budget` characters: neither [`cut`] nor [`bound`] would change it.
+pub(super) fn fits(answer: &Answer, budget: usize) -> bool {
+    answer.text.chars().count() <= budget && length(&answer.structured) <= budget
+}
+
 /// Where a cut answer of a tool that does not turn pages itself goes on: in which of its lists, after how many
 /// entries, and after how many lines of its text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -293,7 +298,12 @@ mod tests {
             assert!(answer.text.chars().count() <= 10_000);
             assert!(answer.structured.to_string().contains("left"), "what is left out is told");
         }
+        // What fits is not changed, and need not be asked.
         let mut whole = answer();
+        let size = length(&whole.structured).max(whole.text.chars().count());
+        assert!(fits(&whole, size) && !fits(&whole, size - 1));
+        cut(&mut whole, None, size, true);
+        bound(&mut whole, size);
         bound(&mut whole, usize::MAX);
         assert_eq!(whole, answer());
     }

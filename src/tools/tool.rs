@@ -214,11 +214,14 @@ impl Tool {
         let moving = moved || is_moving();
         match outcome {
             Ok(mut answer) => {
-                if !self.turns_pages && (call.budget() != usize::MAX || cursor.is_some()) {
-                    budget::cut(&mut answer, cursor, call.budget(), self.schemas().continues);
-                }
-                if call.budget() != usize::MAX {
-                    budget::bound(&mut answer, call.budget());
+                let limited = call.budget() != usize::MAX;
+                if cursor.is_some() || (limited && !budget::fits(&answer, call.budget())) {
+                    if !self.turns_pages {
+                        budget::cut(&mut answer, cursor, call.budget(), self.schemas().continues);
+                    }
+                    if limited {
+                        budget::bound(&mut answer, call.budget());
+                    }
                 }
                 answer.notes.extend(session.recovery().take_note());
                 if moving {
