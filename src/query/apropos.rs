@@ -1,5 +1,6 @@
 //! apropos: the symbols whose names match, and what each of them is.
 
+use super::LispKind;
 use regex::{Regex, RegexBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -109,7 +110,7 @@ pub struct Summary {
     /// As it is printed.
     pub name: String,
     /// What it names.
-    pub kinds: Vec<String>,
+    pub kinds: Vec<LispKind>,
     /// The operator's lambda list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arglist: Option<String>,

@@ -1,5 +1,6 @@
 //! call-graph: who calls a function, or what it calls, to a depth.
 
+use super::LispKind;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::fmt::Write as _;
 
@@ -70,7 +71,7 @@ pub struct GraphNode {
     /// Its printed name.
     pub name: String,
     /// What it is: function, macro, generic-function, method, …
-    pub kind: String,
+    pub kind: LispKind,
     /// Where it is defined: `file:line:column`, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
@@ -224,19 +225,19 @@ impl Graph {
         let mut summaries = HashMap::new();
         for summary in &mut known.symbols {
             let place = places.first(&mut summary.sources);
-            let kind = summary.kinds.first().cloned().unwrap_or_default();
+            let kind = summary.kinds.first().cloned().unwrap_or(LispKind::Definition);
             summaries.insert(summary.name.clone(), (kind, place));
         }
         let nodes = self.nodes.iter().map(|(node, depth)| {
             let (kind, place) = summaries.get(&node.name).cloned().unwrap_or_else(|| {
                 let kind = match () {
-                    () if node.name.starts_with("(METHOD") => "method",
-                    () if node.name.starts_with("(SETF") => "setf",
-                    () if node.name.starts_with("top level") => "top-level",
-                    () if node.name.starts_with("(COMPILER-MACRO") => "compiler-macro",
-                    () => "definition",
+                    () if node.name.starts_with("(METHOD") => LispKind::Method,
+                    () if node.name.starts_with("(SETF") => LispKind::Setf,
+                    () if node.name.starts_with("top level") => LispKind::TopLevel,
+                    () if node.name.starts_with("(COMPILER-MACRO") => LispKind::CompilerMacro,
+                    () => LispKind::Definition,
                 };
-                (kind.to_owned(), None)
+                (kind, None)
             });
             GraphNode { name: node.name.clone(), kind, place, depth: *depth }
         });
@@ -281,10 +282,10 @@ impl CallGraphAnswer {
         let mut text = String::from("digraph calls {\n  rankdir=LR;\n  node [shape=box];\n");
         for (at, node) in self.nodes.iter().enumerate() {
             let label = short(&node.name).replace('\\', "\\\\").replace('"', "\\\"");
-            let shape = match node.kind.as_str() {
-                "generic-function" => "ellipse",
-                "macro" => "diamond",
-                "method" => "circle",
+            let shape = match node.kind {
+                LispKind::GenericFunction => "ellipse",
+                LispKind::Macro => "diamond",
+                LispKind::Method => "circle",
                 _ => "box",
             };
             // Writing to a string cannot fail.
@@ -303,10 +304,10 @@ impl CallGraphAnswer {
         let mut text = String::from("graph LR\n");
         for (at, node) in self.nodes.iter().enumerate() {
             let label = short(&node.name).replace('"', "#quot;");
-            let (open, close) = match node.kind.as_str() {
-                "generic-function" => ("([", "])"),
-                "macro" => ("{{", "}}"),
-                "method" => ("(", ")"),
+            let (open, close) = match node.kind {
+                LispKind::GenericFunction => ("([", "])"),
+                LispKind::Macro => ("{{", "}}"),
+                LispKind::Method => ("(", ")"),
                 _ => ("[", "]"),
             };
             let _ = writeln!(text, "  n{at}{open}\"{label}\"{close}");

@@ -1,5 +1,6 @@
 //! compiler-notes: what SBCL says when one definition is compiled, by line. The image's definition stays.
 
+use super::LispKind;
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -41,7 +42,7 @@ pub struct NotedDefinition {
     /// Its name.
     pub name: String,
     /// `function`, `macro`, `method` or `compiler-macro`.
-    pub kind: String,
+    pub kind: LispKind,
     /// `file:line:column`.
     pub place: String,
     /// Why it was not compiled.
@@ -75,7 +76,7 @@ struct ToldNote {
 }
 
 /// The definitions that have code of their own.
-const KINDS: [&str; 4] = ["function", "macro", "method", "compiler-macro"];
+const KINDS: [LispKind; 4] = [LispKind::Function, LispKind::Macro, LispKind::Method, LispKind::CompilerMacro];
 
 impl Question for CompilerNotesRequest {
     type Answer = CompilerNotes;
@@ -94,7 +95,7 @@ impl Question for CompilerNotesRequest {
         let wanted = image
             .definitions
             .iter()
-            .filter(|definition| KINDS.contains(&definition.kind.as_str()) && resolved.accepts(definition));
+            .filter(|definition| KINDS.contains(&definition.kind) && resolved.accepts(definition));
         for definition in wanted {
             for source in &definition.sources {
                 control.check()?;

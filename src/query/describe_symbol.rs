@@ -16,7 +16,7 @@ use super::{Error, read_json};
 use crate::engine::{CallError, Lane, OnLisp, Operation};
 use crate::project::Project;
 use crate::source::sbcl::SbclSources;
-pub use kinds::{Classification, OperatorKind, VariableKind};
+pub use kinds::{ClassKind, Classification, Inlining, OperatorKind, VariableKind};
 use steelbank_xref::Access;
 
 /// How long a value may take to print: print-object methods are the user's code.
@@ -64,7 +64,6 @@ pub struct Description {
     pub accessibility: Access,
     /// `MACRO`, `GENERIC-FUNCTION`, `FUNCTION`, `CLASS`, `VARIABLE` or `SYMBOL`: the first that fits.
     #[serde(rename = "type")]
-    #[schemars(with = "String")]
     pub classification: Classification,
     /// As an operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,7 +107,6 @@ pub struct FunctionFacet {
     /// The function's printed name.
     pub name: String,
     /// `function`, `generic-function`, `macro` or `special-operator`.
-    #[schemars(with = "String")]
     pub kind: OperatorKind,
     /// The lambda list, without package prefixes; none if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -133,7 +131,7 @@ pub struct FunctionFacet {
     pub traced: bool,
     /// `inline` or `notinline`, if declaimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inline: Option<String>,
+    pub inline: Option<Inlining>,
     /// Where it is defined.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<Source>,
@@ -166,7 +164,6 @@ pub struct MethodFacet {
 #[non_exhaustive]
 pub struct VariableFacet {
     /// `special`, `constant`, `global`, `symbol-macro`, `alien` or `undeclared`.
-    #[schemars(with = "String")]
     pub kind: VariableKind,
     /// Whether it has a value.
     pub bound: bool,
@@ -195,7 +192,7 @@ pub struct VariableFacet {
 #[non_exhaustive]
 pub struct ClassFacet {
     /// `standard-class`, `structure-class`, `condition-class`, `built-in-class`, …
-    pub kind: String,
+    pub kind: ClassKind,
     /// The metaclass's name.
     pub metaclass: String,
     /// The documentation string.
@@ -488,12 +485,13 @@ impl Description {
             all.push((kind, None, &facet.sources));
         }
         if let Some(facet) = &self.class {
-            let kind = match facet.kind.strip_suffix("-class") {
-                Some("standard" | "funcallable-standard") | None => "class".to_owned(),
-                Some("built-in") => "built-in class".to_owned(),
-                Some(kind) => kind.to_owned(),
+            let kind = match facet.kind {
+                ClassKind::Structure => "structure",
+                ClassKind::Condition => "condition",
+                ClassKind::BuiltIn => "built-in class",
+                ClassKind::Standard | ClassKind::FuncallableStandard | ClassKind::Other => "class",
             };
-            all.push((kind, None, &facet.sources));
+            all.push((kind.to_owned(), None, &facet.sources));
         }
         let plain = [
             ("compiler macro", &self.compiler_macro),

@@ -3,6 +3,7 @@
 //! The image knows what is defined and in which top-level form; the text, as SBCL's reader saw it, where the name
 //! stands in it. Names that a macro makes (structure accessors, `define-foo`) have only the former.
 
+use super::LispKind;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -57,7 +58,7 @@ impl ImageDefinitions {
 #[non_exhaustive]
 pub struct ImageDefinition {
     /// What it is: `function`, `macro`, `method`, `class`, …
-    pub kind: String,
+    pub kind: LispKind,
     /// Its printed name.
     pub name: String,
     /// Where it is, as far as that is known.
@@ -88,7 +89,7 @@ pub struct ImageSource {
 pub struct Definition {
     /// What it is: `function`, `generic-function`, `method`, `macro`, `variable`, `constant`, `class`, `structure`,
     /// `condition`, `type`, …; `name` where the text names it as a definition that the image does not tell apart.
-    pub kind: String,
+    pub kind: LispKind,
     /// Its printed name.
     pub name: String,
     /// The file, relative to the project's root if it is below it.
@@ -106,7 +107,7 @@ pub struct Definition {
     pub evidence: Evidence,
     /// For a definition by a macro of the program's own, of which `kind` is the name: what the image says it is.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub defines: Option<String>,
+    pub defines: Option<LispKind>,
     /// For evidence `via`: the operator whose form makes the definition.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub made_by: Option<String>,
@@ -151,9 +152,9 @@ impl Resolved {
         };
         match self.function_name {
             FunctionName::Plain => true,
-            FunctionName::Setf => names("(SETF ") || definition.kind == "setf-expander",
+            FunctionName::Setf => names("(SETF ") || definition.kind == LispKind::SetfExpander,
             FunctionName::Cas => names("(CAS "),
-            FunctionName::CompilerMacro => definition.kind == "compiler-macro",
+            FunctionName::CompilerMacro => definition.kind == LispKind::CompilerMacro,
         }
     }
 }
@@ -242,7 +243,7 @@ pub fn find_definition(project: &Project, resolved: &Resolved, image: &ImageDefi
             }
             let place = file.position(found.range.start);
             definitions.push(Definition {
-                kind: found.definer.unwrap_or_else(|| "name".to_owned()),
+                kind: found.definer.map_or(LispKind::Name, |definer| LispKind::named(&definer)),
                 name: resolved.text.clone(),
                 path: project.shown(&path),
                 line: Some(place.line),
@@ -256,7 +257,13 @@ pub fn find_definition(project: &Project, resolved: &Resolved, image: &ImageDefi
         }
     }
     definitions.sort_by(|a, b| {
-        (&a.path, a.line, a.column, &a.kind, &a.name).cmp(&(&b.path, b.line, b.column, &b.kind, &b.name))
+        (&a.path, a.line, a.column, a.kind.name(), &a.name).cmp(&(
+            &b.path,
+            b.line,
+            b.column,
+            b.kind.name(),
+            &b.name,
+        ))
     });
     definitions.dedup();
     Answer { symbol: resolved.text.clone(), count: definitions.len(), definitions }
@@ -277,17 +284,19 @@ fn inner_method(file: &PositionedFile, form: u32, name: &str) -> Option<Range> {
 }
 
 /// Whether what the text defines there can be of the kind that the image knows.
-fn fits(kind: &str, found: &Occurrence) -> bool {
+fn fits(kind: &LispKind, found: &Occurrence) -> bool {
     let Some(defined) = found.defined else { return true };
     match kind {
-        "function" | "generic-function" | "method" | "setf-expander" | "compiler-macro" => {
-            defined == Defined::Function || defined == Defined::Macro
-        }
-        "macro" => defined == Defined::Macro || defined == Defined::Function,
-        "variable" | "constant" | "symbol-macro" => defined == Defined::Variable,
-        "class" | "condition" => defined == Defined::Class || found.role == Role::Structure,
-        "structure" => found.role == Role::Structure,
-        "type" | "alien-type" | "method-combination" => {
+        LispKind::Function
+        | LispKind::GenericFunction
+        | LispKind::Method
+        | LispKind::SetfExpander
+        | LispKind::CompilerMacro => defined == Defined::Function || defined == Defined::Macro,
+        LispKind::Macro => defined == Defined::Macro || defined == Defined::Function,
+        LispKind::Variable | LispKind::Constant | LispKind::SymbolMacro => defined == Defined::Variable,
+        LispKind::Class | LispKind::Condition => defined == Defined::Class || found.role == Role::Structure,
+        LispKind::Structure => found.role == Role::Structure,
+        LispKind::Type | LispKind::AlienType | LispKind::MethodCombination => {
             matches!(defined, Defined::Other | Defined::Class) || found.role == Role::Structure
         }
         _ => true,
@@ -327,14 +336,17 @@ fn placed(
     let start = file.form_range(form_number, source.form_number.unwrap_or(0));
     let occurrences: Vec<Occurrence> =
         file.occurrences(sought, &|_| false).into_iter().filter(|found| found.form == form_number).collect();
-    let proper = |found: &&Occurrence| match definition.kind.as_str() {
-        "declaration" => found.role == Role::Declaration || defines(found.role),
+    let proper = |found: &&Occurrence| match &definition.kind {
+        LispKind::Declaration => found.role == Role::Declaration || defines(found.role),
         kind => defines(found.role) && fits(kind, found),
     };
     let after = |found: &&Occurrence| start.is_none_or(|start: Range| found.range.start >= start.start);
     // A method within a generic function's definition stands where it stands, without the name.
-    let inner =
-        if definition.kind == "method" { inner_method(&file, form_number, &definition.name) } else { None };
+    let inner = if definition.kind == LispKind::Method {
+        inner_method(&file, form_number, &definition.name)
+    } else {
+        None
+    };
     // In a form that defines several things by the same name, the nearest one after the sub-form is meant.
     let name = occurrences.iter().filter(proper).find(after);
     let name = name.or_else(|| occurrences.iter().find(|found| found.role == Role::Named && after(found)));
@@ -342,7 +354,7 @@ fn placed(
     let name = name.or_else(|| occurrences.iter().find(|found| found.definer.is_some() && after(found)));
     let name = name.filter(|_| inner.is_none());
     if let Some(definer) = name.and_then(|name| name.definer.clone()) {
-        found.defines = Some(std::mem::replace(&mut found.kind, definer));
+        found.defines = Some(std::mem::replace(&mut found.kind, LispKind::named(&definer)));
     }
     let (range, evidence) = match (name.map(|name| name.range), inner.or(start)) {
         (Some(name), _) if file.is_fresh() => (Some(name), Evidence::Exact),

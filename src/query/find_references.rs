@@ -6,7 +6,7 @@ use super::counted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use steelbank_text::kind::Kind;
+use steelbank_text::DefinitionKind;
 use steelbank_text::{
     Answer, BadGlob, Control, Found, Globs, Language, Located, Pattern, Role, Search, TextError, TextIndex,
 };
@@ -28,6 +28,7 @@ pub struct Request {
     /// language (CacheManager, *print-base*, set!, json!, $x, app::start), anything else as literal text.
     pub pattern: String,
     /// Only definitions of this kind: function, macro, method, class, struct, trait, variable, … References are not filtered.
+    // The user's word, which may be another name of the kind.
     #[serde(default)]
     pub kind: Option<String>,
     /// Only files of this language: commonlisp, emacslisp, scheme, clojure, rust, typescript, python, go, …
@@ -79,7 +80,7 @@ pub enum Error {
     #[error("The pattern is empty. Give the name, or the text, to look for.")]
     EmptyPattern,
     /// An unknown kind.
-    #[error("There is no kind {kind:?}. The kinds are {}.", names(Kind::all().map(Kind::name)))]
+    #[error("There is no kind {kind:?}. The kinds are {}.", names(DefinitionKind::all().map(DefinitionKind::name)))]
     Kind {
         /// What was asked for.
         kind: String,
@@ -152,7 +153,7 @@ pub struct Definition {
     /// The column of the name in characters, from 1.
     pub column: u32,
     /// What it defines: function, macro, class, …
-    pub kind: String,
+    pub kind: DefinitionKind,
     /// The name as it is written there.
     pub symbol: String,
     /// Where the whole definition stands.
@@ -271,7 +272,9 @@ pub fn find_references(
 fn search(request: &Request) -> Result<Search, Error> {
     let pattern = Pattern::new(&request.pattern).ok_or(Error::EmptyPattern)?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
-    let kind = given(&request.kind).map(|kind| Kind::named(&kind).ok_or(Error::Kind { kind })).transpose()?;
+    let kind = given(&request.kind)
+        .map(|kind| DefinitionKind::named(&kind).ok_or(Error::Kind { kind }))
+        .transpose()?;
     let language = given(&request.lang)
         .map(|lang| Language::named(&lang).ok_or(Error::Language { lang }))
         .transpose()?;
@@ -318,7 +321,7 @@ fn definition(located: Located) -> Definition {
         path: shown(&located.path),
         line: located.name.line,
         column: located.name.column,
-        kind: located.kind.name().to_owned(),
+        kind: located.kind,
         symbol: located.symbol,
         span: Span {
             start_line: located.start.line,

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use steelbank_text::kind::Kind as Defined;
+use steelbank_text::DefinitionKind;
 use steelbank_xref::{Index, Kind};
 
 use super::code_find_references::UseType;
@@ -29,7 +29,7 @@ pub(super) struct UsedBy {
     pub(super) user: Node,
     pub(super) line: Counted,
     /// What the user is, where the text tells: a test, a definition by an operator of the project.
-    pub(super) defined: Option<Defined>,
+    pub(super) defined: Option<DefinitionKind>,
 }
 
 /// Finds users. Reads each file once.
@@ -66,7 +66,7 @@ impl<'a> Users<'a> {
         let around = line.line.and_then(|number| {
             let known = definitions.iter().filter(|known| {
                 (known.definition.start..=known.definition.end).contains(&number)
-                    && known.definition.kind != Defined::ACCESSOR
+                    && known.definition.kind != DefinitionKind::Accessor
             });
             known.min_by_key(|known| known.definition.end - known.definition.start)
         });

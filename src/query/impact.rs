@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Datum, Dialect, Features, FormId, FormKind, LispText, TokenKind};
-use steelbank_text::kind::Kind as Defined;
+use steelbank_text::DefinitionKind;
 use steelbank_text::lisp_definitions;
 use steelbank_xref::Kind;
 
@@ -88,13 +88,35 @@ pub struct Touched {
     /// Its name.
     pub name: String,
     /// What it is.
-    pub kind: String,
+    #[schemars(with = "String")]
+    pub kind: TouchedKind,
     /// `file:line:column`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
     /// Whether the working tree does not have it any more.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub gone: bool,
+}
+
+/// What changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum TouchedKind {
+    /// A symbol of which no definition is known in the project.
+    Symbol,
+    /// A definition.
+    #[serde(untagged)]
+    Definition(DefinitionKind),
+}
+
+impl std::fmt::Display for TouchedKind {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Symbol => formatter.pad("symbol"),
+            Self::Definition(kind) => kind.fmt(formatter),
+        }
+    }
 }
 
 /// A definition that is affected.
@@ -183,10 +205,9 @@ impl ImpactRequest {
                 }
             }
             if !found {
-                let kind = "symbol".to_owned();
                 subjects.changed.push(Touched {
                     name: index.symbol_text(symbol),
-                    kind,
+                    kind: TouchedKind::Symbol,
                     place: None,
                     gone: false,
                 });
@@ -235,7 +256,7 @@ impl ImpactRequest {
                 if !seen.insert(user.clone()) {
                     continue;
                 }
-                if used.defined == Some(Defined::TEST) || is_test_path(&used.line.path) {
+                if used.defined == Some(DefinitionKind::Test) || is_test_path(&used.line.path) {
                     answer.tests.push(affected);
                 } else {
                     answer.users.push(affected);
@@ -333,10 +354,10 @@ impl Subjects {
 
     /// Takes a definition that its file does not have any more. It may have moved to another.
     fn take_gone(&mut self, known: &Known) {
-        if matches!(known.definition.kind, Defined::PACKAGE | Defined::SYSTEM) {
+        if matches!(known.definition.kind, DefinitionKind::Package | DefinitionKind::System) {
             return;
         }
-        let (name, kind) = (known.shown(), known.definition.kind.name().to_owned());
+        let (name, kind) = (known.shown(), TouchedKind::Definition(known.definition.kind));
         if self.changed.iter().any(|touched| touched.name == name && touched.kind == kind) {
             return;
         }
@@ -347,12 +368,12 @@ impl Subjects {
     }
 
     fn take(&mut self, path: &Path, known: &Known, at: usize) {
-        if matches!(known.definition.kind, Defined::PACKAGE | Defined::SYSTEM) {
+        if matches!(known.definition.kind, DefinitionKind::Package | DefinitionKind::System) {
             return;
         }
         let touched = Touched {
             name: known.shown(),
-            kind: known.definition.kind.name().to_owned(),
+            kind: TouchedKind::Definition(known.definition.kind),
             place: Some(known.place()),
             gone: false,
         };
@@ -444,7 +465,7 @@ fn form_of(text: &LispText, bytes: &[u8], known: &Known) -> Option<FormId> {
 
 /// The calls of a function whose number of arguments does not fit its lambda list as the text has it now.
 fn arity(context: &Context<'_>, users: &Users<'_>, known: &Known, bad: &mut Vec<BadCall>) {
-    if !matches!(known.definition.kind, Defined::FUNCTION | Defined::GENERIC_FUNCTION)
+    if !matches!(known.definition.kind, DefinitionKind::Function | DefinitionKind::GenericFunction)
         || known.definition.setf
     {
         return;

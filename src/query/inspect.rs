@@ -54,6 +54,62 @@ pub enum InspectStatus {
     Failed,
 }
 
+words! {
+    /// What an object is made of.
+    ObjectKind {
+        /// A proper list.
+        List = "list",
+        /// A list that ends in an atom.
+        DottedList = "dotted-list",
+        /// A list that comes back to itself.
+        CircularList = "circular-list",
+        /// A string.
+        String = "string",
+        /// A vector.
+        Vector = "vector",
+        /// An array of another rank.
+        Array = "array",
+        /// A hash table.
+        HashTable = "hash-table",
+        /// A function.
+        Function = "function",
+        /// A function with the values that it closes over.
+        Closure = "closure",
+        /// A generic function.
+        GenericFunction = "generic-function",
+        /// A symbol.
+        Symbol = "symbol",
+        /// A ratio.
+        Ratio = "ratio",
+        /// A complex number.
+        Complex = "complex",
+        /// An integer.
+        Integer = "integer",
+        /// A floating-point number.
+        Float = "float",
+        /// A character.
+        Character = "character",
+        /// A package.
+        Package = "package",
+        /// A class.
+        Class = "class",
+        /// A pathname.
+        Pathname = "pathname",
+        /// A weak pointer.
+        WeakPointer = "weak-pointer",
+        /// A stream.
+        Stream = "stream",
+        /// A condition.
+        Condition = "condition",
+        /// A structure.
+        Structure = "structure",
+        /// An instance of a class that `defclass` made.
+        StandardObject = "standard-object",
+    } or
+    /// One of which nothing but its type is known, which is named.
+    Opaque
+}
+
 /// The answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Inspection {
@@ -69,8 +125,9 @@ pub struct Inspection {
     #[serde(default, rename = "type", skip_serializing_if = "String::is_empty")]
     pub kind_of: String,
     /// What the parts are of: `list`, `hash-table`, `structure`, …
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub kind: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub kind: Option<ObjectKind>,
     /// As it is printed; or what is wrong with the path.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,

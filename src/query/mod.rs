@@ -1,5 +1,8 @@
 //! The questions: one file each, with typed answers. Rendering is the caller's.
 
+#[macro_use]
+mod words;
+
 pub mod apropos;
 #[cfg(feature = "text")]
 pub mod call_graph;
@@ -26,6 +29,7 @@ pub mod index_project;
 pub mod inspect;
 #[cfg(feature = "text")]
 pub(crate) mod kept;
+mod lisp_kind;
 pub mod list_systems;
 pub mod load_system;
 pub mod lookup;
@@ -38,6 +42,7 @@ pub mod question;
 pub mod reload;
 pub mod rename;
 pub mod run_tests;
+mod step;
 pub mod text;
 pub mod trial;
 mod use_counts;
@@ -48,7 +53,9 @@ pub mod who;
 mod working_tree;
 
 pub use crate::source::positions::Evidence;
+pub use lisp_kind::LispKind;
 use std::fmt::Display;
+pub use step::Step;
 
 use serde::de::DeserializeOwned;
 

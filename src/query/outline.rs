@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use steelbank_text::kind::Kind;
+use steelbank_text::DefinitionKind;
 use steelbank_text::{Globs, LispDefinition, Pattern, Role, Search, TextIndex, lisp_definitions};
 use steelbank_xref::{Access, Index};
 
@@ -24,7 +24,7 @@ use super::use_counts::{Counted, Counter, is_test_path};
 pub struct OutlineRequest {
     /// Of what.
     pub of: Target,
-    /// Only these kinds of definitions; empty for all.
+    /// Only these kinds of definitions, by any name that [`DefinitionKind::named`] knows; empty for all.
     pub kinds: Vec<String>,
     /// Only what nothing uses, surest first.
     pub unused: bool,
@@ -74,7 +74,7 @@ pub enum OutlineError {
         system: String,
     },
     /// An unknown kind.
-    #[error("There is no kind {kind:?}. The kinds are {}.", Kind::all().map(Kind::name).collect::<Vec<_>>().join(", "))]
+    #[error("There is no kind {kind:?}. The kinds are {}.", DefinitionKind::all().map(DefinitionKind::name).collect::<Vec<_>>().join(", "))]
     Kind {
         /// What was given.
         kind: String,
@@ -101,7 +101,7 @@ pub struct Outlined {
     /// Its name with its home package, if that is known: `PKG::NAME`, `(SETF PKG::NAME)`.
     pub name: String,
     /// What it is: function, macro, method, class, …
-    pub kind: String,
+    pub kind: DefinitionKind,
     /// `file:line:column` of the name.
     pub place: String,
     /// The last line.
@@ -156,7 +156,9 @@ impl Known {
     /// The name as answers show it.
     pub(super) fn shown(&self) -> String {
         let name = match (&self.symbol, &self.definition.package, self.definition.kind) {
-            (_, _, Kind::PACKAGE | Kind::SYSTEM) | (None, None, _) => self.definition.name.clone(),
+            (_, _, DefinitionKind::Package | DefinitionKind::System) | (None, None, _) => {
+                self.definition.name.clone()
+            }
             (Some(symbol), _, _) => symbol.clone(),
             (None, Some(package), _) => format!("{package}::{}", written(&self.definition.name)),
         };
@@ -195,7 +197,7 @@ impl Question for OutlineRequest {
         let text = context.text;
         let mut kinds = Vec::new();
         for kind in &self.kinds {
-            kinds.push(Kind::named(kind).ok_or_else(|| OutlineError::Kind { kind: kind.clone() })?);
+            kinds.push(DefinitionKind::named(kind).ok_or_else(|| OutlineError::Kind { kind: kind.clone() })?);
         }
         let wanted_package = match &self.of {
             Target::Package(package) => {
@@ -226,17 +228,20 @@ impl Question for OutlineRequest {
         for known in &all {
             control.check()?;
             let definition = &known.definition;
-            let counts =
-                known.loaded && !matches!(definition.kind, Kind::PACKAGE | Kind::SYSTEM | Kind::TEST);
+            let counts = known.loaded
+                && !matches!(
+                    definition.kind,
+                    DefinitionKind::Package | DefinitionKind::System | DefinitionKind::Test
+                );
             let lines = match &known.home {
                 Some(home) if counts => Some(counter.lines(&definition.name, home)),
                 _ => None,
             };
             let count = lines.as_ref().map(|lines| count(known, lines));
-            let telling = matches!(definition.kind, Kind::METHOD | Kind::DEFINITION);
+            let telling = matches!(definition.kind, DefinitionKind::Method | DefinitionKind::Definition);
             let mut outlined = Outlined {
                 name: known.shown(),
-                kind: definition.kind.name().to_owned(),
+                kind: definition.kind,
                 place: known.place(),
                 end: definition.end,
                 text: telling.then(|| shortened(&definition.line)),
@@ -360,9 +365,10 @@ fn reach(
     let elsewhere = |line: &&Counted| line.path != known.path || line.form != Some(definition.form);
     match definition.kind {
         // A method runs when its generic function is called, by whomever that was defined.
-        Kind::METHOD => {
+        DefinitionKind::Method => {
             let own = all.iter().any(|other| {
-                other.definition.kind == Kind::GENERIC_FUNCTION && other.definition.name == definition.name
+                other.definition.kind == DefinitionKind::GenericFunction
+                    && other.definition.name == definition.name
             });
             if !own {
                 return Ok(None);
@@ -370,14 +376,16 @@ fn reach(
             reasons.push("a method of a generic function that nothing calls".to_owned());
         }
         // What else the form defines may be used.
-        Kind::STRUCT if is_structure_used(context, counter, known) => return Ok(None),
-        Kind::DEFINITION => {
+        DefinitionKind::Struct if is_structure_used(context, counter, known) => return Ok(None),
+        DefinitionKind::Definition => {
             reasons.push(format!(
                 "{} may make something of it that is used by another name",
                 definition.operator
             ));
         }
-        Kind::COMPILER_MACRO | Kind::SETF | Kind::METHOD_COMBINATION => return Ok(None),
+        DefinitionKind::CompilerMacro | DefinitionKind::Setf | DefinitionKind::MethodCombination => {
+            return Ok(None);
+        }
         _ => (),
     }
     if known.exported {

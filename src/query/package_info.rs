@@ -1,5 +1,6 @@
 //! package-info: what a package exports, uses and shadows, and which of it nothing uses.
 
+use super::LispKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -114,7 +115,7 @@ pub struct Exported {
     pub symbol: PackageSymbol,
     /// What it names; empty if nothing.
     #[serde(default)]
-    pub kinds: Vec<String>,
+    pub kinds: Vec<LispKind>,
     /// How many lines outside of the package use it.
     #[serde(default)]
     pub uses_elsewhere: usize,

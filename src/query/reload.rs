@@ -1,5 +1,6 @@
 //! reload: the image is brought up to the disk.
 
+use super::LispKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +29,7 @@ impl ReloadRequest {
 pub struct Leftover {
     /// `function`, `macro`, `generic-function`, `method`, `compiler-macro`, `variable`, `class`, `structure` or
     /// `condition`.
-    pub kind: String,
+    pub kind: LispKind,
     /// Its name.
     pub name: String,
     /// The file that it stood in, relative to the project's root.

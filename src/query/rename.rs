@@ -28,6 +28,7 @@ pub(crate) use verify::{
     GoneSymbol, Places, PlacesRequest, Recorded, Said, Tested, Traces, TracesRequest, Written, compare,
 };
 
+use crate::query::LispKind;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -318,10 +319,10 @@ impl<'a> Planner<'a> {
     /// A symbol that is another project's. Methods may be added to anybody's generic function.
     fn defined_elsewhere(&mut self, image: &ImageDefinitions) {
         let project = self.sources.project;
-        let all = image.definitions.iter().filter(|definition| definition.kind != "declaration");
-        let methods = all.clone().all(|definition| definition.kind == "method");
+        let all = image.definitions.iter().filter(|definition| definition.kind != LispKind::Declaration);
+        let methods = all.clone().all(|definition| definition.kind == LispKind::Method);
         let mut sources = all
-            .filter(|definition| methods || definition.kind != "method")
+            .filter(|definition| methods || definition.kind != LispKind::Method)
             .flat_map(|definition| &definition.sources)
             .peekable();
         if sources.peek().is_some() && !sources.any(|source| project.contains(&PathBuf::from(&source.file))) {
@@ -385,20 +386,20 @@ impl<'a> Planner<'a> {
         let kept = image
             .definitions
             .iter()
-            .filter(|found| found.kind == "method")
+            .filter(|found| found.kind == LispKind::Method)
             .flat_map(|found| &found.sources)
             .all(|source| self.stands_in_maker(source, files));
         let made = definitions
             .iter()
-            .filter(|found| found.evidence != Evidence::Exact && found.kind != "declaration")
+            .filter(|found| found.evidence != Evidence::Exact && found.kind != LispKind::Declaration)
             // A method in the definition of its generic function has no name of its own.
-            .filter(|found| found.kind != "method" || !kept)
+            .filter(|found| found.kind != LispKind::Method || !kept)
             .count();
         let exact_definitions = definitions.iter().filter(|found| found.evidence == Evidence::Exact).count();
         // Whatever binds a global variable of this name binds that.
-        let special = |found: &ImageDefinition| matches!(found.kind.as_str(), "variable" | "constant");
+        let special = |found: &ImageDefinition| matches!(found.kind, LispKind::Variable | LispKind::Constant);
         let global = is_global_variable(&self.uses.sought().name)
-            && image.definitions.iter().filter(|found| found.kind != "declaration").all(special);
+            && image.definitions.iter().filter(|found| found.kind != LispKind::Declaration).all(special);
         let unsure_text = text
             .certain
             .iter()
@@ -484,7 +485,7 @@ impl<'a> Planner<'a> {
         let own: Vec<(&str, Option<u32>)> = image
             .definitions
             .iter()
-            .filter(|found| found.kind != "declaration")
+            .filter(|found| found.kind != LispKind::Declaration)
             .flat_map(|definition| &definition.sources)
             .filter(|source| project.contains(&PathBuf::from(&source.file)))
             .map(|source| (source.file.as_str(), source.form_path.first().copied()))

@@ -1,5 +1,6 @@
 //! run-tests: the tests of a system, each run by itself. What a test does costs that test.
 
+use crate::engine::FaultKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,10 +17,10 @@ use super::control::Control;
 #[cfg(feature = "text")]
 use super::graph::Users;
 use super::lookup::find_package;
-use super::trial::{self, ToldFailure, TrialFailure};
+use super::trial::{self, ToldFailure, TrialFailure, TrialFailureKind};
 use crate::engine::{CallError, Lane, LispError};
 #[cfg(feature = "text")]
-use steelbank_text::kind::Kind;
+use steelbank_text::DefinitionKind;
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -192,10 +193,19 @@ struct Place {
     last: u32,
 }
 
+/// Whether ASDF knows a system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum SystemStatus {
+    Found,
+    #[serde(other)]
+    Unknown,
+}
+
 /// The systems that belong to testing one.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TestSystems {
-    status: String,
+    status: SystemStatus,
     #[serde(default)]
     pub(crate) systems: Vec<TestSystem>,
 }
@@ -248,7 +258,7 @@ impl TestSystems {
     pub(crate) fn find(context: &Context<'_>, name: &str, control: &Control) -> Result<Option<Self>, Error> {
         let (told, _): (Self, _) =
             context.ask_on(Lane::Work, "test-systems", vec![name.to_owned()], control)?;
-        Ok((told.status == "found").then_some(told))
+        Ok((told.status == SystemStatus::Found).then_some(told))
     }
 
     /// The tests of recognised frameworks that belong to the systems: their names' packages are those of the files.
@@ -318,7 +328,7 @@ impl MacroForms {
                 }
                 for used in users.of(&package, &name) {
                     match (used.defined, used.user.symbol, used.line.line) {
-                        (Some(Kind::MACRO), Some(symbol), _) => waiting.push(symbol),
+                        (Some(DefinitionKind::Macro), Some(symbol), _) => waiting.push(symbol),
                         (_, _, Some(line)) if shown.contains_key(&used.line.path) => {
                             found.entry(used.line.path).or_default().insert((framework, line));
                         }
@@ -493,13 +503,15 @@ fn run(
         Err(error) => {
             let report = error.to_string();
             let (status, kind) = match &error {
-                LispError::Dead { .. } => (TestStatus::Died, "died"),
-                LispError::DeadlinePassed { .. } => (TestStatus::TimedOut, "interrupted"),
-                _ => (TestStatus::Error, "error"),
+                LispError::Dead { .. } => (TestStatus::Died, TrialFailureKind::Died),
+                LispError::DeadlinePassed { .. } => {
+                    (TestStatus::TimedOut, TrialFailureKind::Fault(FaultKind::Interrupted))
+                }
+                _ => (TestStatus::Error, TrialFailureKind::Fault(FaultKind::Error)),
             };
             result.status = status;
             result.ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-            result.failure = Some(TrialFailure { kind: kind.to_owned(), report, ..TrialFailure::default() });
+            result.failure = Some(TrialFailure { kind, report, ..TrialFailure::default() });
             return Ok(result);
         }
     };

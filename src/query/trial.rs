@@ -3,6 +3,7 @@
 //! Lisp keeps objects by handles. Printing runs the user's methods, so it is asked for in calls of its own, which are
 //! stopped if they do not end: what cannot be printed costs its own text, and nothing else.
 
+use crate::engine::FaultKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -44,11 +45,30 @@ pub struct Printed {
     pub handle: Option<String>,
 }
 
+/// The class of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum TrialFailureKind {
+    /// Lisp died of it.
+    Died,
+    /// The call ended in a fault.
+    #[serde(untagged)]
+    Fault(FaultKind),
+}
+
+impl Default for TrialFailureKind {
+    fn default() -> Self {
+        Self::Fault(FaultKind::Error)
+    }
+}
+
 /// Why code did not come to its end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialFailure {
     /// The class of it: `error`, `interrupted`, `exit-refused`, `stack-exhausted`, `heap-exhausted`, …
-    pub kind: String,
+    #[schemars(with = "String")]
+    pub kind: TrialFailureKind,
     /// The condition's type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
@@ -115,7 +135,7 @@ fn is_zero(number: &u64) -> bool {
 /// A failure as Lisp tells it.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ToldFailure {
-    kind: String,
+    kind: TrialFailureKind,
     condition: Option<String>,
     handle: Option<String>,
     #[serde(default)]
@@ -219,13 +239,13 @@ impl ToldFailure {
     pub(super) fn of_call(error: CallError) -> Self {
         match error {
             CallError::Fault(fault) => Self {
-                kind: kind_of(&fault),
+                kind: TrialFailureKind::Fault(fault.kind),
                 condition: fault.condition,
                 report: fault.message,
                 ..Self::default()
             },
             CallError::Interrupted => Self {
-                kind: "interrupted".to_owned(),
+                kind: TrialFailureKind::Fault(FaultKind::Interrupted),
                 report: "It was stopped, and could not tell where it was.".to_owned(),
                 ..Self::default()
             },
@@ -239,7 +259,7 @@ impl ToldFailure {
                 Ok((told, _)) => told.report,
                 Err(_) => "The condition's report did not come to its end.".to_owned(),
             };
-        } else if self.kind == "interrupted" && self.report.is_empty() {
+        } else if self.kind == TrialFailureKind::Fault(FaultKind::Interrupted) && self.report.is_empty() {
             self.report = "Its time was over; it was stopped.".to_owned();
         }
         let mut locals: Vec<&mut ToldLocal> =
@@ -262,11 +282,6 @@ impl ToldFailure {
             frames_left_out: self.frames_left_out,
         }
     }
-}
-
-fn kind_of(fault: &crate::engine::Fault) -> String {
-    let kind = serde_json::to_value(fault.kind).unwrap_or_default();
-    kind.as_str().unwrap_or("error").to_owned()
 }
 
 impl ToldFrame {

@@ -25,6 +25,7 @@
 //! happens: the pipe that its orders come from is then at its end. Its memory is limited (`RLIMIT_AS`), and there are
 //! at most [`MOST_SCRATCHES`] at a time. What a killed process has left behind in the cache, the next one to start removes.
 
+use crate::query::Step;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -157,8 +158,8 @@ impl Reply {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ScratchNews {
-    /// What is being done: `compile`, `load`.
-    pub what: String,
+    /// What is being done.
+    pub what: Step,
     /// The file that it is done to, if it is one.
     pub path: Option<String>,
     /// Steps begun.

@@ -1,6 +1,7 @@
 //! Whether a rename leaves the program what it was: the project as it is and the project renamed are loaded in scratch
 //! images, from fasls both, and compared.
 
+use crate::query::LispKind;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -349,7 +350,7 @@ impl Steelbank {
                 columns.map(|&column| place(&found.path, found.line.unwrap_or(0), column))
             });
             let defined = self.find_definition(&request.old, DEFAULT_PACKAGE, &Control::default())?;
-            let defined = defined.definitions.iter().filter(|found| found.kind != "declaration");
+            let defined = defined.definitions.iter().filter(|found| found.kind != LispKind::Declaration);
             let defined =
                 defined.map(|found| place(&found.path, found.line.unwrap_or(0), found.column.unwrap_or(0)));
             // Text that is not loaded, or left out; what strings may mean is left where it was.

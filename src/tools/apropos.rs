@@ -1,5 +1,6 @@
 //! The tool apropos: symbols by parts of their names.
 
+use super::words::listed;
 use std::fmt::Write as _;
 
 use schemars::JsonSchema;
@@ -72,7 +73,7 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<Answer, F
     let mut text = String::new();
     for symbol in &symbols {
         // Writing to a string cannot fail.
-        let _ = write!(text, "{} [{}]", symbol.name, symbol.kinds.join(", "));
+        let _ = write!(text, "{} [{}]", symbol.name, listed(&symbol.kinds));
         if let Some(arglist) = &symbol.arglist {
             let _ = write!(text, " {arglist}");
         }

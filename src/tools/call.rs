@@ -8,15 +8,15 @@ use serde_json::Value;
 
 use super::budget::BUDGET;
 use super::words::sentence;
-use crate::query::Error;
 use crate::query::control::{Cancellation, Control};
 use crate::query::index_project;
+use crate::query::{Error, Step};
 
 /// How far a running call is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done: `compile`, `load`, `index`.
-    pub what: String,
+    /// What is being done.
+    pub what: Step,
     /// The file that it is done to, if it is one.
     pub path: Option<String>,
     /// Steps begun. It grows with every news of a call.

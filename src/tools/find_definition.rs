@@ -1,5 +1,6 @@
 //! The tool find-definition: where a symbol is defined.
 
+use crate::query::LispKind;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -36,7 +37,7 @@ struct Definitions {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct Definition {
-    kind: String,
+    kind: LispKind,
     name: String,
     /// `file:line:column`, as far as it is known.
     at: String,

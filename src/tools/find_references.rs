@@ -1,5 +1,6 @@
 //! The tool find_references: a name's definitions and every place where its text occurs, in any source tree.
 
+use crate::query::Step;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -35,17 +36,17 @@ pub(super) fn controlled<T>(call: &Call, work: impl FnOnce(&Control<'_>) -> T) -
         let (what, at, end) = match progress {
             steelbank_text::Progress::Listing { found } => {
                 listed.fetch_max(found, Ordering::Relaxed);
-                ("list", found, None)
+                (Step::List, found, None)
             }
             steelbank_text::Progress::Indexing { done, total } => {
                 let before = listed.load(Ordering::Relaxed);
-                ("index", before + done, Some(before + total))
+                (Step::Index, before + done, Some(before + total))
             }
             _ => return,
         };
         if last.fetch_max(at, Ordering::Relaxed) < at {
             call.report(Progress {
-                what: what.to_owned(),
+                what,
                 path: None,
                 done: at as u64,
                 total: end.map(|end| end as u64).filter(|&end| end >= at as u64),
@@ -141,7 +142,7 @@ mod tests {
                 path: "a.lisp".to_owned(),
                 line: 1,
                 column: 8,
-                kind: "function".to_owned(),
+                kind: steelbank_text::DefinitionKind::Function,
                 symbol: "f".to_owned(),
                 span,
                 preview: "(defun f ())".to_owned(),

@@ -10,7 +10,7 @@ use super::arguments::{Timeout, default_package};
 use super::page::{Page, Paging};
 use super::trial::failure_text;
 use super::{About, Answer, Call, Effect, Failure, Outcome, Permission, Session, Tool};
-use crate::query::inspect::{InspectRequest, InspectStatus, Inspection, Subject};
+use crate::query::inspect::{InspectRequest, InspectStatus, Inspection, ObjectKind, Subject};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
@@ -99,7 +99,8 @@ fn text(inspection: &Inspection, subject: &Subject, page: &Page) -> String {
         }
         InspectStatus::Found => (),
     }
-    let mut text = format!("{}: {}", inspection.kind, inspection.text);
+    let kind = inspection.kind.as_ref().map_or("", ObjectKind::name);
+    let mut text = format!("{kind}: {}", inspection.text);
     if inspection.cut {
         text.push_str("...");
     }

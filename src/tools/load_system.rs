@@ -228,7 +228,7 @@ pub(crate) fn listener(call: &Call) -> LoadListener {
     let call = call.clone();
     Arc::new(move |news: LoadNews| {
         call.report(Progress {
-            what: news.what.name().to_owned(),
+            what: news.what.into(),
             path: Some(news.path).filter(|path| !path.is_empty()),
             done: news.done,
             total: Some(news.total).filter(|&total| total > 0),

@@ -1,5 +1,6 @@
 //! The tool package-info: what a package exports, uses and shadows.
 
+use super::words::listed;
 use std::fmt::Write as _;
 
 use schemars::JsonSchema;
@@ -87,7 +88,7 @@ fn text(package: &PackageInfo) -> String {
         package.export_count
     );
     for exported in &package.exports {
-        let kinds = if exported.kinds.is_empty() { "nothing".to_owned() } else { exported.kinds.join(", ") };
+        let kinds = if exported.kinds.is_empty() { "nothing".to_owned() } else { listed(&exported.kinds) };
         let _ = write!(text, "\n    {} [{kinds}]", exported.symbol.name);
         if package.counted {
             let _ = write!(text, " {} elsewhere", counted(exported.uses_elsewhere, "use", "uses"));

@@ -1,5 +1,6 @@
 //! The tool run-tests: a system's tests, one by one.
 
+use crate::query::Step;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -94,7 +95,7 @@ fn run(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failu
     let told = call.clone();
     let run = bank.run_tests(&request, &control, Some(listener(call)), move |name, done, total| {
         told.report(Progress {
-            what: format!("test {name}"),
+            what: Step::Test(name.to_owned()),
             path: None,
             done: done as u64,
             total: (total > 0).then_some(total as u64),

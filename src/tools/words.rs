@@ -1,5 +1,10 @@
 //! The words of sentences: quoting, shortening, ends.
 
+/// What is listed, with commas between.
+pub(super) fn listed<T: std::fmt::Display>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
 /// `text`, or its beginning if it is long.
 pub(super) fn shortened(text: &str) -> String {
     match text.char_indices().nth(100) {

@@ -72,11 +72,11 @@ fn special_operators_and_macros() {
 fn names_of_several_things() {
     let list = check("list", "COMMON-LISP::LIST", "FUNCTION");
     assert_eq!(list.function.unwrap().arglist.as_deref(), Some("(&REST ARGS)"));
-    assert_eq!(list.class.unwrap().kind, "built-in-class");
+    assert_eq!(list.class.unwrap().kind.name(), "built-in-class");
     let error = check("error", "COMMON-LISP::ERROR", "FUNCTION");
     assert_eq!(error.function.unwrap().arglist.as_deref(), Some("(DATUM &REST ARGUMENTS)"));
     let class = error.class.unwrap();
-    assert_eq!(class.kind, "condition-class");
+    assert_eq!(class.kind.name(), "condition-class");
     assert_eq!(class.superclasses, ["COMMON-LISP::SERIOUS-CONDITION"]);
 }
 

@@ -86,7 +86,7 @@ fn definitions_are_exact(bank: &Steelbank) {
 
 fn place_of(found: &Definition) -> (&str, (u32, u32)) {
     assert!(found.evidence == Evidence::Exact && !found.stale, "{found:?}");
-    (found.kind.as_str(), (found.line.unwrap(), found.column.unwrap()))
+    (found.kind.name(), (found.line.unwrap(), found.column.unwrap()))
 }
 
 fn what_is_gone_is_not_shown(bank: &Steelbank, root: &Path) {

@@ -82,7 +82,7 @@ fn a_definition_and_all_uses_come_in_one_answer() {
     let found = world.find("CacheManager");
     let definition = found.definition.unwrap();
     assert_eq!((definition.path.as_str(), definition.line, definition.column), ("src/cache.rs", 2, 12));
-    assert_eq!((definition.kind.as_str(), definition.symbol.as_str()), ("struct", "CacheManager"));
+    assert_eq!((definition.kind.name(), definition.symbol.as_str()), ("struct", "CacheManager"));
     assert_eq!(definition.preview, "pub struct CacheManager;");
     assert_eq!((definition.span.start_line, definition.span.end_line), (2, 2));
     let shown: Vec<_> = found
@@ -153,7 +153,7 @@ fn identifiers_are_whole_in_their_own_language_and_text_elsewhere() {
     assert_eq!(world.places("a->b"), ["b.c:2:9", "c.scm:1:10", "c.scm:2:2"]);
     assert_eq!(world.places("set!"), ["c.scm:1:19"]);
     assert_eq!(world.places("json!"), ["d.rs:1:10"]);
-    assert_eq!(world.find("json!").definition.unwrap().kind, "macro");
+    assert_eq!(world.find("json!").definition.unwrap().kind.name(), "macro");
     assert_eq!(world.places("json"), ["d.rs:1:10", "d.rs:1:20", "d.rs:1:34", "d.rs:2:14"]);
     assert_eq!(world.places("$count"), ["e.php:1:7"]);
     assert_eq!(world.places("count"), ["e.php:1:8", "e.php:1:26"]);

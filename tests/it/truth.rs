@@ -8,6 +8,7 @@ use std::path::Path;
 
 use steelbank::Steelbank;
 use steelbank::query::Evidence;
+use steelbank::query::LispKind;
 use steelbank::query::code_find_references::{Answer, Request};
 use steelbank::query::control::Control;
 use steelbank::query::find_definition::Definition;
@@ -128,7 +129,7 @@ fn made(bank: &Steelbank) {
         let answer = bank.find_definition(name, "CL-USER", &Control::default()).unwrap();
         let text = |found: &Definition| {
             let by = found.made_by.as_deref().unwrap_or("-");
-            let defines = found.defines.as_deref().unwrap_or("-");
+            let defines = found.defines.as_ref().map_or("-", LispKind::name);
             format!(
                 "{} {defines} {:?} {}:{} {by}",
                 found.kind,

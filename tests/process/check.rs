@@ -123,7 +123,7 @@ fn any_tool_answers_in_a_scratch_image_with_the_overlay_in_view() {
             .call("load-system", json!({ "system": "shop" }), &control, |news| heard.push(news))
             .unwrap();
         assert_eq!(loaded.outcome, ScratchOutcome::Answered, "{loaded:?}");
-        assert!(heard.iter().any(|news| news.what == "compile"), "{heard:?}");
+        assert!(heard.iter().any(|news| news.what == steelbank::query::Step::Compile), "{heard:?}");
         let found = scratch
             .call("code-find-references", json!({ "symbol": "shop::twice" }), &control, |_| ())
             .unwrap();

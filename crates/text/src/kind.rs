@@ -1,126 +1,175 @@
 //! The kinds of definition, in any language.
 
-/// What a definition defines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Kind(u8);
+use std::borrow::Cow;
+use std::fmt;
 
-/// Names, and what else they answer to. The order is part of the text index's format.
-const KINDS: &[(&str, &[&str])] = &[
-    ("definition", &["other"]),
-    ("function", &["fn", "func", "def", "defun"]),
-    ("generic-function", &["generic", "multimethod"]),
-    ("method", &[]),
-    ("constructor", &[]),
-    ("macro", &["defmacro"]),
-    ("compiler-macro", &[]),
-    ("symbol-macro", &[]),
-    ("setf", &["setf-expander"]),
-    ("class", &[]),
-    ("struct", &["structure", "record", "data"]),
-    ("enum", &[]),
-    ("variant", &["enumerator"]),
-    ("union", &[]),
-    ("interface", &[]),
-    ("trait", &[]),
-    ("protocol", &[]),
-    ("object", &[]),
-    ("condition", &[]),
-    ("type", &["typedef", "alias", "typealias"]),
-    ("module", &["mod"]),
-    ("namespace", &["ns"]),
-    ("package", &[]),
-    ("system", &[]),
-    ("constant", &["const"]),
-    ("variable", &["var", "parameter", "static", "let"]),
-    ("field", &["member", "slot"]),
-    ("property", &[]),
-    ("accessor", &[]),
-    ("method-combination", &[]),
-    ("test", &[]),
-];
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Serialize, Serializer};
 
 macro_rules! kinds {
-    ($($constant:ident = $name:literal),* $(,)?) => {
-        #[allow(missing_docs, reason = "each is the kind of its name")]
-        impl Kind {
-            $(pub const $constant: Kind = Kind::known($name);)*
+    ($($(#[$documentation:meta])* $kind:ident = $name:literal or [$($other:literal),*],)*) => {
+        /// What a definition defines, in any language. In JSON it is its name.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        #[repr(u8)]
+        pub enum DefinitionKind {
+            $($(#[$documentation])* $kind,)*
         }
+
+        const ALL: &[DefinitionKind] = &[$(DefinitionKind::$kind),*];
+
+        /// Names, and what else they answer to.
+        const NAMES: &[(&str, &[&str])] = &[$(($name, &[$($other),*])),*];
     };
 }
 
+// The order is part of the text index's format.
 kinds! {
-    DEFINITION = "definition", FUNCTION = "function", GENERIC_FUNCTION = "generic-function", METHOD = "method",
-    CONSTRUCTOR = "constructor", MACRO = "macro", COMPILER_MACRO = "compiler-macro", SYMBOL_MACRO = "symbol-macro",
-    SETF = "setf", CLASS = "class", STRUCT = "struct", ENUM = "enum", VARIANT = "variant", UNION = "union",
-    INTERFACE = "interface", TRAIT = "trait", PROTOCOL = "protocol", OBJECT = "object", CONDITION = "condition",
-    TYPE = "type", MODULE = "module", NAMESPACE = "namespace", PACKAGE = "package", SYSTEM = "system",
-    CONSTANT = "constant", VARIABLE = "variable", FIELD = "field", PROPERTY = "property", ACCESSOR = "accessor",
-    METHOD_COMBINATION = "method-combination", TEST = "test",
+    /// Something else, or something that is not told apart.
+    Definition = "definition" or ["other"],
+    /// A function.
+    Function = "function" or ["fn", "func", "def", "defun"],
+    /// A generic function, or a multimethod.
+    GenericFunction = "generic-function" or ["generic", "multimethod"],
+    /// A method.
+    Method = "method" or [],
+    /// A constructor.
+    Constructor = "constructor" or [],
+    /// A macro.
+    Macro = "macro" or ["defmacro"],
+    /// A compiler macro.
+    CompilerMacro = "compiler-macro" or [],
+    /// A symbol macro.
+    SymbolMacro = "symbol-macro" or [],
+    /// A setf expander.
+    Setf = "setf" or ["setf-expander"],
+    /// A class.
+    Class = "class" or [],
+    /// A structure, record or data class.
+    Struct = "struct" or ["structure", "record", "data"],
+    /// An enumeration.
+    Enum = "enum" or [],
+    /// A case of an enumeration.
+    Variant = "variant" or ["enumerator"],
+    /// A union.
+    Union = "union" or [],
+    /// An interface.
+    Interface = "interface" or [],
+    /// A trait.
+    Trait = "trait" or [],
+    /// A protocol.
+    Protocol = "protocol" or [],
+    /// A single object, as Kotlin has them.
+    Object = "object" or [],
+    /// A condition type.
+    Condition = "condition" or [],
+    /// A type, or another name of one.
+    Type = "type" or ["typedef", "alias", "typealias"],
+    /// A module.
+    Module = "module" or ["mod"],
+    /// A namespace.
+    Namespace = "namespace" or ["ns"],
+    /// A package.
+    Package = "package" or [],
+    /// A system of ASDF.
+    System = "system" or [],
+    /// A constant.
+    Constant = "constant" or ["const"],
+    /// A variable.
+    Variable = "variable" or ["var", "parameter", "static", "let"],
+    /// A field, member or slot.
+    Field = "field" or ["member", "slot"],
+    /// A property.
+    Property = "property" or [],
+    /// An accessor of a slot.
+    Accessor = "accessor" or [],
+    /// A method combination.
+    MethodCombination = "method-combination" or [],
+    /// A test.
+    Test = "test" or [],
 }
 
-impl Kind {
-    const fn known(name: &str) -> Kind {
-        let mut index = 0;
-        while index < KINDS.len() {
-            let (left, right) = (KINDS[index].0.as_bytes(), name.as_bytes());
-            let mut at = 0;
-            while at < left.len() && at < right.len() && left[at] == right[at] {
-                at += 1;
-            }
-            if at == left.len() && at == right.len() {
-                return Kind(index as u8);
-            }
-            index += 1;
-        }
-        Kind(0)
-    }
-
+impl DefinitionKind {
     /// All of them.
-    pub fn all() -> impl Iterator<Item = Kind> {
-        (0..KINDS.len() as u8).map(Kind)
+    pub fn all() -> impl Iterator<Item = DefinitionKind> {
+        ALL.iter().copied()
     }
 
     /// The kind with this name, or other name, in any case.
-    pub fn named(name: &str) -> Option<Kind> {
+    pub fn named(name: &str) -> Option<DefinitionKind> {
         let name = name.trim().to_lowercase().replace('_', "-");
-        Kind::all().find(|kind| {
-            let (main, others) = KINDS[usize::from(kind.0)];
+        DefinitionKind::all().find(|kind| {
+            let (main, others) = NAMES[usize::from(kind.index())];
             main == name || others.contains(&name.as_str())
         })
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        KINDS[usize::from(self.0).min(KINDS.len() - 1)].0
+        NAMES[usize::from(self.index())].0
     }
 
     pub(crate) fn index(self) -> u8 {
-        self.0
+        self as u8
     }
 
-    pub(crate) fn from_index(index: u8) -> Option<Kind> {
-        (usize::from(index) < KINDS.len()).then_some(Kind(index))
+    pub(crate) fn from_index(index: u8) -> Option<DefinitionKind> {
+        ALL.get(usize::from(index)).copied()
     }
 
     /// Whether a definition of this kind is one for who asks for `wanted`: a method or a generic function is a
     /// function too, and the types that classes are called in some language are classes.
-    pub fn answers(self, wanted: Kind) -> bool {
+    pub fn answers(self, wanted: DefinitionKind) -> bool {
         self == wanted
             || match wanted {
-                Kind::FUNCTION => matches!(self, Kind::METHOD | Kind::GENERIC_FUNCTION | Kind::CONSTRUCTOR),
-                Kind::METHOD => self == Kind::CONSTRUCTOR,
-                Kind::CLASS => self == Kind::CONDITION,
-                Kind::INTERFACE => self == Kind::PROTOCOL,
-                Kind::FIELD => self == Kind::PROPERTY,
-                Kind::PROPERTY => self == Kind::FIELD,
-                Kind::TYPE => {
+                DefinitionKind::Function => matches!(
+                    self,
+                    DefinitionKind::Method | DefinitionKind::GenericFunction | DefinitionKind::Constructor
+                ),
+                DefinitionKind::Method => self == DefinitionKind::Constructor,
+                DefinitionKind::Class => self == DefinitionKind::Condition,
+                DefinitionKind::Interface => self == DefinitionKind::Protocol,
+                DefinitionKind::Field => self == DefinitionKind::Property,
+                DefinitionKind::Property => self == DefinitionKind::Field,
+                DefinitionKind::Type => {
                     matches!(
                         self,
-                        Kind::CLASS | Kind::STRUCT | Kind::ENUM | Kind::UNION | Kind::INTERFACE | Kind::TRAIT
+                        DefinitionKind::Class
+                            | DefinitionKind::Struct
+                            | DefinitionKind::Enum
+                            | DefinitionKind::Union
+                            | DefinitionKind::Interface
+                            | DefinitionKind::Trait
                     )
                 }
                 _ => false,
             }
+    }
+}
+
+impl fmt::Display for DefinitionKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+impl Serialize for DefinitionKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl JsonSchema for DefinitionKind {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "DefinitionKind".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        String::json_schema(generator)
     }
 }
 
@@ -130,13 +179,16 @@ mod tests {
 
     #[test]
     fn every_name_leads_to_its_kind() {
-        for kind in Kind::all() {
-            assert_eq!(Kind::named(kind.name()), Some(kind));
-            assert_eq!(Kind::from_index(kind.index()), Some(kind));
+        for kind in DefinitionKind::all() {
+            assert_eq!(DefinitionKind::named(kind.name()), Some(kind));
+            assert_eq!(DefinitionKind::from_index(kind.index()), Some(kind));
         }
-        assert_eq!(Kind::named("FN"), Some(Kind::FUNCTION));
-        assert_eq!(Kind::named("gadget"), None);
-        assert_eq!(Kind::TEST.name(), "test");
-        assert!(Kind::METHOD.answers(Kind::FUNCTION) && !Kind::FUNCTION.answers(Kind::METHOD));
+        assert_eq!(DefinitionKind::named("FN"), Some(DefinitionKind::Function));
+        assert_eq!(DefinitionKind::named("gadget"), None);
+        assert_eq!(DefinitionKind::Test.name(), "test");
+        assert!(
+            DefinitionKind::Method.answers(DefinitionKind::Function)
+                && !DefinitionKind::Function.answers(DefinitionKind::Method)
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The definitions of a Common Lisp text in order, as the structural reader sees them.
 
 use crate::definitions::lisp::definitions;
-use crate::kind::Kind;
+use crate::kind::DefinitionKind;
 use crate::scan::lisp::read;
 use steelbank_reader::lines::{LineColumn, LineIndex, decode};
 use steelbank_reader::{Dialect, LispText, Range};
@@ -10,7 +10,7 @@ use steelbank_reader::{Dialect, LispText, Range};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LispDefinition {
     /// What it defines.
-    pub kind: Kind,
+    pub kind: DefinitionKind,
     /// The name as the reader makes it of the text, without package prefix.
     pub name: String,
     /// The package prefix of the name, if it has one.

@@ -7,7 +7,7 @@ use crate::definitions::lisp::Definition;
 use crate::error::TextError;
 use crate::globs::Globs;
 use crate::index::TextIndex;
-use crate::kind::Kind;
+use crate::kind::DefinitionKind;
 use crate::language::Language;
 use crate::packages;
 use crate::pattern::{Meaning, Pattern, Qualified};
@@ -28,7 +28,7 @@ pub struct Search {
     /// What is looked for.
     pub pattern: Pattern,
     /// Only definitions of this kind.
-    pub kind: Option<Kind>,
+    pub kind: Option<DefinitionKind>,
     /// Only files of this language.
     pub language: Option<Language>,
     /// Only files that these match.
@@ -81,7 +81,7 @@ pub struct Located {
     /// Relative to the root.
     pub path: PathBuf,
     /// What it defines.
-    pub kind: Kind,
+    pub kind: DefinitionKind,
     /// The name as it is written there.
     pub symbol: String,
     /// Line and column, from 1, of the name.
@@ -297,7 +297,7 @@ impl Searcher<'_> {
         let Some(entry) = segment.lookup(bare)? else { return Ok(()) };
         for (local, here) in postings::definitions(&entry.definitions).ok_or(PageError::Damaged)? {
             if let Some(file) = self.selected(places, local, &rust) {
-                let macros = here.into_iter().filter(|each| each.kind == Kind::MACRO).collect();
+                let macros = here.into_iter().filter(|each| each.kind == DefinitionKind::Macro).collect();
                 definitions.extend(self.of_kind(macros).map(|definition| (file, definition)));
             }
         }
@@ -389,12 +389,12 @@ impl Searcher<'_> {
         let within = |names: &[&str]| path.split('/').any(|part| names.contains(&part));
         let minor = matches!(
             definition.kind,
-            Kind::ACCESSOR
-                | Kind::FIELD
-                | Kind::PROPERTY
-                | Kind::VARIANT
-                | Kind::DEFINITION
-                | Kind::CONSTRUCTOR
+            DefinitionKind::Accessor
+                | DefinitionKind::Field
+                | DefinitionKind::Property
+                | DefinitionKind::Variant
+                | DefinitionKind::Definition
+                | DefinitionKind::Constructor
         );
         (
             definition.declaration,

@@ -630,7 +630,7 @@ pub(super) fn news(token: &RawValue, progress: &Progress) -> Vec<u8> {
     }
     let message = match &progress.path {
         Some(path) => &format!("{} {path}", progress.what),
-        None => &progress.what,
+        None => &progress.what.to_string(),
     };
     let params = News { progress_token: token, progress: progress.done, total: progress.total, message };
     let mut line = Vec::new();

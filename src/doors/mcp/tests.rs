@@ -146,7 +146,8 @@ fn rmcp_reads_errors_and_empty_results() {
 
 #[test]
 fn rmcp_reads_progress_and_the_request_for_roots() {
-    let progress = Progress { what: "compile".into(), path: Some("a.lisp".into()), done: 3, total: Some(7) };
+    let progress =
+        Progress { what: crate::query::Step::Compile, path: Some("a.lisp".into()), done: 3, total: Some(7) };
     let JsonRpcMessage::Notification(told) = read(&server::news(&raw(&json!("t")), &progress)) else {
         panic!()
     };

@@ -1,5 +1,6 @@
 //! What may break although every edit is right: names that code makes from parts, looks up, or compares.
 
+use crate::query::LispKind;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -113,7 +114,7 @@ impl Planner<'_> {
         for source in image
             .definitions
             .iter()
-            .filter(|found| found.kind != "declaration")
+            .filter(|found| found.kind != LispKind::Declaration)
             .flat_map(|found| &found.sources)
         {
             let path = Path::new(&source.file);

@@ -1,5 +1,6 @@
 //! Names that forms make from the renamed one.
 
+use crate::query::LispKind;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -304,7 +305,7 @@ impl<'a> Planner<'a> {
 
 /// The top-level forms that `definitions` come from.
 pub(super) fn sources(definitions: &[ImageDefinition]) -> impl Iterator<Item = Form> {
-    let definitions = definitions.iter().filter(|found| found.kind != "declaration");
+    let definitions = definitions.iter().filter(|found| found.kind != LispKind::Declaration);
     definitions
         .flat_map(|definition| &definition.sources)
         .filter_map(|source| Some((PathBuf::from(&source.file), *source.form_path.first()?)))

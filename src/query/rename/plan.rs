@@ -195,7 +195,7 @@ pub struct Applied {
 pub struct Undone {
     /// The name of the edit.
     pub undo: String,
-    /// What it had been.
+    /// What it had been, in words: `P::OLD became NEW`.
     pub what: String,
     /// The files that have their old text again, relative to the project's root.
     pub files: Vec<String>,

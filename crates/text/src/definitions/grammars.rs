@@ -1,6 +1,6 @@
 //! The grammars, and the queries that find definitions: each grammar's own tag query, and what it leaves out.
 
-use crate::kind::Kind;
+use crate::kind::DefinitionKind;
 use crate::language::Grammar;
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
@@ -13,7 +13,7 @@ pub(crate) struct Tagger {
     /// The capture that is the name.
     pub(crate) name: u32,
     /// The kind of definition that each capture stands for.
-    pub(crate) kinds: Vec<Option<Kind>>,
+    pub(crate) kinds: Vec<Option<DefinitionKind>>,
 }
 
 /// The tagger of a grammar; made once. `None` if the grammar is not built in, or if its query does not fit it, which a
@@ -56,12 +56,12 @@ fn make((language, queries): (Language, Vec<&'static str>)) -> Result<Tagger, tr
     Ok(Tagger { language, query, name, kinds })
 }
 
-fn kind(capture: &str) -> Option<Kind> {
+fn kind(capture: &str) -> Option<DefinitionKind> {
     let name = capture.strip_prefix("definition.")?;
     Some(match name {
         // What Swift and the older queries call an interface is told apart by its node.
-        "interface" => Kind::INTERFACE,
-        name => Kind::named(name).unwrap_or(Kind::DEFINITION),
+        "interface" => DefinitionKind::Interface,
+        name => DefinitionKind::named(name).unwrap_or(DefinitionKind::Definition),
     })
 }
 

@@ -1,13 +1,13 @@
 //! What a Lisp text defines, told by the operators that define.
 
-use crate::kind::Kind;
+use crate::kind::DefinitionKind;
 use steelbank_reader::{Datum, Dialect, Form, FormId, FormKind, LispText, Marker, Range, Token, TokenKind};
 
 /// One definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Definition {
     /// What it defines.
-    pub(crate) kind: Kind,
+    pub(crate) kind: DefinitionKind,
     /// The name, without its package prefix, as it stands in the text.
     pub(crate) name: Range,
     /// The whole defining form.
@@ -18,110 +18,110 @@ pub(crate) struct Definition {
     pub(crate) active: bool,
 }
 
-const COMMON_LISP: &[(&str, Kind)] = &[
-    ("DEFUN", Kind::FUNCTION),
-    ("DEFMACRO", Kind::MACRO),
-    ("DEFINE-MODIFY-MACRO", Kind::MACRO),
-    ("DEFINE-COMPILER-MACRO", Kind::COMPILER_MACRO),
-    ("DEFINE-SYMBOL-MACRO", Kind::SYMBOL_MACRO),
-    ("DEFGENERIC", Kind::GENERIC_FUNCTION),
-    ("DEFMETHOD", Kind::METHOD),
-    ("DEFVAR", Kind::VARIABLE),
-    ("DEFPARAMETER", Kind::VARIABLE),
-    ("DEFGLOBAL", Kind::VARIABLE),
-    ("DEFINE-GLOBAL-VARIABLE", Kind::VARIABLE),
-    ("DEFINE-GLOBAL-PARAMETER", Kind::VARIABLE),
-    ("DEFCVAR", Kind::VARIABLE),
-    ("DEFCONSTANT", Kind::CONSTANT),
-    ("DEFINE-CONSTANT", Kind::CONSTANT),
-    ("DEFCLASS", Kind::CLASS),
-    ("DEFINE-CONDITION", Kind::CONDITION),
-    ("DEFSTRUCT", Kind::STRUCT),
-    ("DEFCSTRUCT", Kind::STRUCT),
-    ("DEFTYPE", Kind::TYPE),
-    ("DEFCTYPE", Kind::TYPE),
-    ("DEFCENUM", Kind::ENUM),
-    ("DEFSETF", Kind::SETF),
-    ("DEFINE-SETF-EXPANDER", Kind::SETF),
-    ("DEFPACKAGE", Kind::PACKAGE),
-    ("DEFINE-PACKAGE", Kind::PACKAGE),
-    ("DEFSYSTEM", Kind::SYSTEM),
-    ("DEFINE-METHOD-COMBINATION", Kind::METHOD_COMBINATION),
-    ("DEFCFUN", Kind::FUNCTION),
-    ("DEFINE-ALIEN-ROUTINE", Kind::FUNCTION),
-    ("DEFCALLBACK", Kind::FUNCTION),
-    ("DEFTEST", Kind::TEST),
-    ("DEF-TEST", Kind::TEST),
-    ("DEFINE-TEST", Kind::TEST),
+const COMMON_LISP: &[(&str, DefinitionKind)] = &[
+    ("DEFUN", DefinitionKind::Function),
+    ("DEFMACRO", DefinitionKind::Macro),
+    ("DEFINE-MODIFY-MACRO", DefinitionKind::Macro),
+    ("DEFINE-COMPILER-MACRO", DefinitionKind::CompilerMacro),
+    ("DEFINE-SYMBOL-MACRO", DefinitionKind::SymbolMacro),
+    ("DEFGENERIC", DefinitionKind::GenericFunction),
+    ("DEFMETHOD", DefinitionKind::Method),
+    ("DEFVAR", DefinitionKind::Variable),
+    ("DEFPARAMETER", DefinitionKind::Variable),
+    ("DEFGLOBAL", DefinitionKind::Variable),
+    ("DEFINE-GLOBAL-VARIABLE", DefinitionKind::Variable),
+    ("DEFINE-GLOBAL-PARAMETER", DefinitionKind::Variable),
+    ("DEFCVAR", DefinitionKind::Variable),
+    ("DEFCONSTANT", DefinitionKind::Constant),
+    ("DEFINE-CONSTANT", DefinitionKind::Constant),
+    ("DEFCLASS", DefinitionKind::Class),
+    ("DEFINE-CONDITION", DefinitionKind::Condition),
+    ("DEFSTRUCT", DefinitionKind::Struct),
+    ("DEFCSTRUCT", DefinitionKind::Struct),
+    ("DEFTYPE", DefinitionKind::Type),
+    ("DEFCTYPE", DefinitionKind::Type),
+    ("DEFCENUM", DefinitionKind::Enum),
+    ("DEFSETF", DefinitionKind::Setf),
+    ("DEFINE-SETF-EXPANDER", DefinitionKind::Setf),
+    ("DEFPACKAGE", DefinitionKind::Package),
+    ("DEFINE-PACKAGE", DefinitionKind::Package),
+    ("DEFSYSTEM", DefinitionKind::System),
+    ("DEFINE-METHOD-COMBINATION", DefinitionKind::MethodCombination),
+    ("DEFCFUN", DefinitionKind::Function),
+    ("DEFINE-ALIEN-ROUTINE", DefinitionKind::Function),
+    ("DEFCALLBACK", DefinitionKind::Function),
+    ("DEFTEST", DefinitionKind::Test),
+    ("DEF-TEST", DefinitionKind::Test),
+    ("DEFINE-TEST", DefinitionKind::Test),
 ];
 
-const EMACS_LISP: &[(&str, Kind)] = &[
-    ("defun", Kind::FUNCTION),
-    ("defsubst", Kind::FUNCTION),
-    ("define-inline", Kind::FUNCTION),
-    ("cl-defun", Kind::FUNCTION),
-    ("cl-defsubst", Kind::FUNCTION),
-    ("defalias", Kind::FUNCTION),
-    ("define-minor-mode", Kind::FUNCTION),
-    ("define-globalized-minor-mode", Kind::FUNCTION),
-    ("define-derived-mode", Kind::FUNCTION),
-    ("cl-defgeneric", Kind::GENERIC_FUNCTION),
-    ("cl-defmethod", Kind::METHOD),
-    ("defmacro", Kind::MACRO),
-    ("cl-defmacro", Kind::MACRO),
-    ("defvar", Kind::VARIABLE),
-    ("defvar-local", Kind::VARIABLE),
-    ("defvar-keymap", Kind::VARIABLE),
-    ("defcustom", Kind::VARIABLE),
-    ("defconst", Kind::CONSTANT),
-    ("defclass", Kind::CLASS),
-    ("cl-defstruct", Kind::STRUCT),
-    ("cl-deftype", Kind::TYPE),
-    ("define-error", Kind::CONDITION),
-    ("ert-deftest", Kind::TEST),
+const EMACS_LISP: &[(&str, DefinitionKind)] = &[
+    ("defun", DefinitionKind::Function),
+    ("defsubst", DefinitionKind::Function),
+    ("define-inline", DefinitionKind::Function),
+    ("cl-defun", DefinitionKind::Function),
+    ("cl-defsubst", DefinitionKind::Function),
+    ("defalias", DefinitionKind::Function),
+    ("define-minor-mode", DefinitionKind::Function),
+    ("define-globalized-minor-mode", DefinitionKind::Function),
+    ("define-derived-mode", DefinitionKind::Function),
+    ("cl-defgeneric", DefinitionKind::GenericFunction),
+    ("cl-defmethod", DefinitionKind::Method),
+    ("defmacro", DefinitionKind::Macro),
+    ("cl-defmacro", DefinitionKind::Macro),
+    ("defvar", DefinitionKind::Variable),
+    ("defvar-local", DefinitionKind::Variable),
+    ("defvar-keymap", DefinitionKind::Variable),
+    ("defcustom", DefinitionKind::Variable),
+    ("defconst", DefinitionKind::Constant),
+    ("defclass", DefinitionKind::Class),
+    ("cl-defstruct", DefinitionKind::Struct),
+    ("cl-deftype", DefinitionKind::Type),
+    ("define-error", DefinitionKind::Condition),
+    ("ert-deftest", DefinitionKind::Test),
 ];
 
-const SCHEME: &[(&str, Kind)] = &[
-    ("define", Kind::VARIABLE),
-    ("define*", Kind::FUNCTION),
-    ("define-public", Kind::VARIABLE),
-    ("define/contract", Kind::VARIABLE),
-    ("define/public", Kind::METHOD),
-    ("define-inline", Kind::FUNCTION),
-    ("define-generic", Kind::GENERIC_FUNCTION),
-    ("define-method", Kind::METHOD),
-    ("define-syntax", Kind::MACRO),
-    ("define-syntax-rule", Kind::MACRO),
-    ("define-syntax-parameter", Kind::MACRO),
-    ("define-macro", Kind::MACRO),
-    ("define-constant", Kind::CONSTANT),
-    ("define-values", Kind::VARIABLE),
-    ("define-parameter", Kind::VARIABLE),
-    ("define-record-type", Kind::STRUCT),
-    ("define-structure", Kind::STRUCT),
-    ("define-struct", Kind::STRUCT),
-    ("struct", Kind::STRUCT),
-    ("define-class", Kind::CLASS),
-    ("define-condition-type", Kind::CONDITION),
-    ("define-type", Kind::TYPE),
-    ("module", Kind::MODULE),
+const SCHEME: &[(&str, DefinitionKind)] = &[
+    ("define", DefinitionKind::Variable),
+    ("define*", DefinitionKind::Function),
+    ("define-public", DefinitionKind::Variable),
+    ("define/contract", DefinitionKind::Variable),
+    ("define/public", DefinitionKind::Method),
+    ("define-inline", DefinitionKind::Function),
+    ("define-generic", DefinitionKind::GenericFunction),
+    ("define-method", DefinitionKind::Method),
+    ("define-syntax", DefinitionKind::Macro),
+    ("define-syntax-rule", DefinitionKind::Macro),
+    ("define-syntax-parameter", DefinitionKind::Macro),
+    ("define-macro", DefinitionKind::Macro),
+    ("define-constant", DefinitionKind::Constant),
+    ("define-values", DefinitionKind::Variable),
+    ("define-parameter", DefinitionKind::Variable),
+    ("define-record-type", DefinitionKind::Struct),
+    ("define-structure", DefinitionKind::Struct),
+    ("define-struct", DefinitionKind::Struct),
+    ("struct", DefinitionKind::Struct),
+    ("define-class", DefinitionKind::Class),
+    ("define-condition-type", DefinitionKind::Condition),
+    ("define-type", DefinitionKind::Type),
+    ("module", DefinitionKind::Module),
 ];
 
-const CLOJURE: &[(&str, Kind)] = &[
-    ("defn", Kind::FUNCTION),
-    ("defn-", Kind::FUNCTION),
-    ("defmacro", Kind::MACRO),
-    ("defmulti", Kind::GENERIC_FUNCTION),
-    ("defmethod", Kind::METHOD),
-    ("def", Kind::VARIABLE),
-    ("defonce", Kind::VARIABLE),
-    ("declare", Kind::VARIABLE),
-    ("defprotocol", Kind::PROTOCOL),
-    ("definterface", Kind::INTERFACE),
-    ("defrecord", Kind::STRUCT),
-    ("deftype", Kind::TYPE),
-    ("deftest", Kind::TEST),
-    ("ns", Kind::NAMESPACE),
+const CLOJURE: &[(&str, DefinitionKind)] = &[
+    ("defn", DefinitionKind::Function),
+    ("defn-", DefinitionKind::Function),
+    ("defmacro", DefinitionKind::Macro),
+    ("defmulti", DefinitionKind::GenericFunction),
+    ("defmethod", DefinitionKind::Method),
+    ("def", DefinitionKind::Variable),
+    ("defonce", DefinitionKind::Variable),
+    ("declare", DefinitionKind::Variable),
+    ("defprotocol", DefinitionKind::Protocol),
+    ("definterface", DefinitionKind::Interface),
+    ("defrecord", DefinitionKind::Struct),
+    ("deftype", DefinitionKind::Type),
+    ("deftest", DefinitionKind::Test),
+    ("ns", DefinitionKind::Namespace),
 ];
 
 /// All definitions of `text`, a text read from `bytes`, in order. Quoted forms and templates define nothing.
@@ -151,7 +151,7 @@ pub(crate) fn definitions(text: &LispText, bytes: &[u8]) -> Vec<Definition> {
             let lower = operator.to_lowercase();
             let defines =
                 lower.starts_with("def") && !matches!(lower.as_str(), "default" | "defer" | "deftransforms");
-            (form.parent.is_none() && defines).then_some(Kind::DEFINITION)
+            (form.parent.is_none() && defines).then_some(DefinitionKind::Definition)
         });
         if let Some(kind) = kind {
             Finder { text, bytes, form, id: FormId::new(index), found: &mut found }.define(&operator, kind);
@@ -170,7 +170,7 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    fn define(&mut self, operator: &str, mut kind: Kind) {
+    fn define(&mut self, operator: &str, mut kind: DefinitionKind) {
         let mut rest = self.text.elements(self.id).skip(1);
         let Some(first) = rest.next() else { return };
         let after = rest.next();
@@ -188,10 +188,10 @@ impl Finder<'_> {
                 all.into_iter().for_each(|datum| self.add(datum, kind, false));
                 return;
             }
-            (Dialect::Scheme, _) if kind == Kind::VARIABLE => {
+            (Dialect::Scheme, _) if kind == DefinitionKind::Variable => {
                 let lambda = after.is_some_and(|value| self.is_lambda(value));
                 if lambda || matches!(first, Datum::Form(_)) {
-                    kind = Kind::FUNCTION;
+                    kind = DefinitionKind::Function;
                 }
             }
             // `(defvar x)` without a value only says that it is special.
@@ -237,7 +237,7 @@ impl Finder<'_> {
         None
     }
 
-    fn add(&mut self, datum: Datum, kind: Kind, declaration: bool) {
+    fn add(&mut self, datum: Datum, kind: DefinitionKind, declaration: bool) {
         let Some(token) = self.name(datum) else { return };
         let mut name = token.name_span();
         if token.kind == TokenKind::String {
@@ -267,7 +267,7 @@ impl Finder<'_> {
                 && !token.is_named(self.bytes, "SETF")
             {
                 self.found.push(Definition {
-                    kind: Kind::ACCESSOR,
+                    kind: DefinitionKind::Accessor,
                     name: token.name_span(),
                     form: self.form.span,
                     declaration: false,

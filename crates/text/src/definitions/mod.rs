@@ -1,7 +1,7 @@
 //! Definitions in a text: from the grammars' own tag queries, and for Lisp from the structural reader.
 
 use crate::definitions::lisp::{Definition, definitions as lisp_definitions};
-use crate::kind::Kind;
+use crate::kind::DefinitionKind;
 use crate::language::Language;
 use crate::scan::lisp as scan_lisp;
 use std::ops::ControlFlow;
@@ -66,9 +66,9 @@ fn tags(text: &[u8], tagger: &grammars::Tagger, stop: &dyn Fn() -> bool) -> Opti
     // Of two patterns for one name the more telling wins: a method is a function too.
     found.sort_by_key(|definition| {
         let rank = match definition.kind {
-            Kind::METHOD | Kind::CONSTRUCTOR => 0,
-            Kind::FUNCTION => 2,
-            Kind::VARIABLE | Kind::MODULE => 3,
+            DefinitionKind::Method | DefinitionKind::Constructor => 0,
+            DefinitionKind::Function => 2,
+            DefinitionKind::Variable | DefinitionKind::Module => 3,
             _ => 1,
         };
         (definition.name.start, definition.declaration, rank)
@@ -77,7 +77,7 @@ fn tags(text: &[u8], tagger: &grammars::Tagger, stop: &dyn Fn() -> bool) -> Opti
     Some(found)
 }
 
-fn definition(text: &[u8], name: Node<'_>, node: Node<'_>, kind: Kind) -> Option<Definition> {
+fn definition(text: &[u8], name: Node<'_>, node: Node<'_>, kind: DefinitionKind) -> Option<Definition> {
     let node = owner(name, node);
     let (kind, declaration) = refine(text, name, node, kind)?;
     let mut start = name.start_byte();
@@ -127,7 +127,12 @@ fn owner<'tree>(name: Node<'tree>, node: Node<'tree>) -> Node<'tree> {
 }
 
 /// What the node says more exactly than the query: the kind, and whether it is a declaration only.
-fn refine(text: &[u8], name: Node<'_>, node: Node<'_>, kind: Kind) -> Option<(Kind, bool)> {
+fn refine(
+    text: &[u8],
+    name: Node<'_>,
+    node: Node<'_>,
+    kind: DefinitionKind,
+) -> Option<(DefinitionKind, bool)> {
     let parent =
         || node.parent().filter(|parent| parent.kind() != "decorated_definition").or(node.parent()?.parent());
     let has = |field| node.child_by_field_name(field).is_some();
@@ -140,52 +145,54 @@ fn refine(text: &[u8], name: Node<'_>, node: Node<'_>, kind: Kind) -> Option<(Ki
         grandparent.is_some_and(|outer| matches!(outer.kind(), "class_definition" | "class_declaration"))
     };
     Some(match node.kind() {
-        "struct_item" | "struct_declaration" | "record_declaration" => (Kind::STRUCT, false),
-        "struct_specifier" => (Kind::STRUCT, !has("body")),
-        "union_item" => (Kind::UNION, false),
-        "union_specifier" => (Kind::UNION, !has("body")),
-        "enum_item" | "enum_declaration" => (Kind::ENUM, false),
+        "struct_item" | "struct_declaration" | "record_declaration" => (DefinitionKind::Struct, false),
+        "struct_specifier" => (DefinitionKind::Struct, !has("body")),
+        "union_item" => (DefinitionKind::Union, false),
+        "union_specifier" => (DefinitionKind::Union, !has("body")),
+        "enum_item" | "enum_declaration" => (DefinitionKind::Enum, false),
         // `enum name variable;` uses the name.
-        "enum_specifier" => has("body").then_some((Kind::ENUM, false))?,
-        "class_specifier" => (Kind::CLASS, !has("body")),
-        "trait_item" | "trait_declaration" => (Kind::TRAIT, false),
-        "protocol_declaration" if kind == Kind::INTERFACE => (Kind::PROTOCOL, false),
-        "type_item" | "type_definition" => (Kind::TYPE, false),
-        "function_signature_item" | "method_signature" | "abstract_method_signature" => (Kind::METHOD, true),
-        "function_signature" => (Kind::FUNCTION, true),
+        "enum_specifier" => has("body").then_some((DefinitionKind::Enum, false))?,
+        "class_specifier" => (DefinitionKind::Class, !has("body")),
+        "trait_item" | "trait_declaration" => (DefinitionKind::Trait, false),
+        "protocol_declaration" if kind == DefinitionKind::Interface => (DefinitionKind::Protocol, false),
+        "type_item" | "type_definition" => (DefinitionKind::Type, false),
+        "function_signature_item" | "method_signature" | "abstract_method_signature" => {
+            (DefinitionKind::Method, true)
+        }
+        "function_signature" => (DefinitionKind::Function, true),
         // A function type or a call that looks like a declarator.
         "function_declarator" => return None,
-        "function_definition" if kind == Kind::FUNCTION && name.kind() == "field_identifier" => {
-            (Kind::METHOD, false)
+        "function_definition" if kind == DefinitionKind::Function && name.kind() == "field_identifier" => {
+            (DefinitionKind::Method, false)
         }
-        "function_definition" | "function_declaration" if kind == Kind::FUNCTION && in_class() => {
-            (Kind::METHOD, false)
+        "function_definition" | "function_declaration" if kind == DefinitionKind::Function && in_class() => {
+            (DefinitionKind::Method, false)
         }
-        "declaration" if matches!(kind, Kind::FUNCTION | Kind::METHOD) => (kind, true),
-        "field_declaration" if kind == Kind::FUNCTION => (Kind::METHOD, true),
-        "method_declaration" => (Kind::METHOD, !has("body")),
+        "declaration" if matches!(kind, DefinitionKind::Function | DefinitionKind::Method) => (kind, true),
+        "field_declaration" if kind == DefinitionKind::Function => (DefinitionKind::Method, true),
+        "method_declaration" => (DefinitionKind::Method, !has("body")),
         "type_spec" => match node.child_by_field_name("type").map(|inner| inner.kind()) {
-            Some("struct_type") => (Kind::STRUCT, false),
-            Some("interface_type") => (Kind::INTERFACE, false),
-            _ => (Kind::TYPE, false),
+            Some("struct_type") => (DefinitionKind::Struct, false),
+            Some("interface_type") => (DefinitionKind::Interface, false),
+            _ => (DefinitionKind::Type, false),
         },
-        "class_declaration" if kind == Kind::CLASS => {
+        "class_declaration" if kind == DefinitionKind::Class => {
             if child("interface") {
-                (Kind::INTERFACE, false)
+                (DefinitionKind::Interface, false)
             } else if child("enum_class_body") || child("enum") {
-                (Kind::ENUM, false)
+                (DefinitionKind::Enum, false)
             } else if child("struct") {
-                (Kind::STRUCT, false)
+                (DefinitionKind::Struct, false)
             } else {
-                (Kind::CLASS, false)
+                (DefinitionKind::Class, false)
             }
         }
-        "variable_declaration" if child("struct_declaration") => (Kind::STRUCT, false),
-        "variable_declaration" if child("enum_declaration") => (Kind::ENUM, false),
-        "variable_declaration" if child("union_declaration") => (Kind::UNION, false),
-        "assignment" if kind == Kind::CONSTANT => {
+        "variable_declaration" if child("struct_declaration") => (DefinitionKind::Struct, false),
+        "variable_declaration" if child("enum_declaration") => (DefinitionKind::Enum, false),
+        "variable_declaration" if child("union_declaration") => (DefinitionKind::Union, false),
+        "assignment" if kind == DefinitionKind::Constant => {
             let lower = text.get(name.byte_range())?.iter().any(u8::is_ascii_lowercase);
-            (if lower { Kind::VARIABLE } else { Kind::CONSTANT }, false)
+            (if lower { DefinitionKind::Variable } else { DefinitionKind::Constant }, false)
         }
         _ => (kind, false),
     })

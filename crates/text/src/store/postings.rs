@@ -1,7 +1,7 @@
 //! Occurrences and definitions as bytes.
 
 use crate::definitions::lisp::Definition;
-use crate::kind::Kind;
+use crate::kind::DefinitionKind;
 use crate::scan::occurrence::Role;
 use crate::store::codec::{Decoder, put_number};
 use steelbank_reader::Range;
@@ -148,7 +148,7 @@ fn decode_definitions(decoder: &mut Decoder<'_>) -> Option<Vec<Definition>> {
     let count = decoder.number()?;
     let mut all = Vec::new();
     for _ in 0..count {
-        let kind = Kind::from_index(decoder.byte()?)?;
+        let kind = DefinitionKind::from_index(decoder.byte()?)?;
         let flags = decoder.byte()?;
         let start = decoder.small()?;
         let name_start = start.checked_add(decoder.small()?)?;
