@@ -14,9 +14,13 @@ use crate::source::sbcl::SbclSources;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use steelbank_reader::lines::LineColumn;
-use steelbank_xref::{Access, FunctionKind, Index, Kind, Use};
+use steelbank_xref::{Access, Index, Kind};
+
+mod users;
+
+pub use users::{Iter, Place, User, Users};
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,7 +106,7 @@ impl WhoRequest {
             asked: lookup.asked,
             symbol: None,
             count: 0,
-            users: Vec::new(),
+            users: Users::default(),
             toplevel: Vec::new(),
             unseen: Unseen::default(),
             elsewhere: Vec::new(),
@@ -120,9 +124,9 @@ impl WhoRequest {
             }
         };
         let uses = SymbolUses::new(index, symbol, lookup.function_name);
-        answer.users = group(index.who(self.kind, symbol, |role| uses.accepts(role)));
+        answer.users = Users::new(index, index.who_numbers(self.kind, symbol, |role| uses.accepts(role)));
         answer.count = answer.users.len();
-        answer.users = answer.users.into_iter().skip(self.offset).take(self.limit).collect();
+        answer.users.keep(self.offset, self.limit);
         answer.symbol = Some(Subject {
             text: uses.text(),
             name: uses.sought().name.clone(),
@@ -157,9 +161,10 @@ impl WhoRequest {
         sbcl: &SbclSources,
         lines: bool,
     ) {
-        let places = || answer.users.iter().flat_map(|user| &user.places);
-        let mut files: BTreeSet<FileVersion> =
-            if lines { places().filter_map(Place::version).collect() } else { BTreeSet::new() };
+        let mut files: BTreeSet<FileVersion> = BTreeSet::new();
+        if lines {
+            files.extend(answer.users.recorded().filter_map(|place| place.version()));
+        }
         files.extend(project.naming_at_toplevel(&uses.sought().name));
         // Of what a top-level form expands the compiler keeps no record at all.
         let calls = || uses.recorded(|_, _| false).kinds.contains(&Kind::Calls);
@@ -173,17 +178,10 @@ impl WhoRequest {
             return;
         }
         let mut own = sbcl.places();
-        for place in answer.users.iter_mut().flat_map(|user| &mut user.places) {
-            place.position = match place.version() {
-                Some(version) => {
-                    found.recorded.get(&(version, place.toplevel_form, place.form_number)).cloned()
-                }
-                None => place
-                    .file
-                    .as_deref()
-                    .and_then(|file| own.form_after(file, place.octet_offset?).map(toplevel_position)),
-            };
-        }
+        answer.users.locate(|place| match place.version() {
+            Some(version) => found.recorded.get(&(version, place.toplevel_form, place.form_number)).cloned(),
+            None => own.form_after(place.file.as_deref()?, place.octet_offset?).map(toplevel_position),
+        });
     }
 
     /// Where all uses of the kind in `files` stand: for each the surest place if there are several.
@@ -259,7 +257,7 @@ impl Question for WhoRequest {
 }
 
 /// The answer: each function once, sorted by the symbol under which it is filed, then by its printed name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct WhoAnswer {
     /// What the code listed does.
@@ -273,7 +271,8 @@ pub struct WhoAnswer {
     /// How many functions there are, those left out included.
     pub count: usize,
     /// The functions.
-    pub users: Vec<User>,
+    #[schemars(with = "Vec<User<'static>>")]
+    pub users: Users,
     /// Uses by code outside of functions, by path and line.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub toplevel: Vec<TopLevelUse>,
@@ -326,41 +325,6 @@ pub struct Subject {
     pub accessibility: Access,
 }
 
-/// A function that does what was asked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[non_exhaustive]
-pub struct User {
-    /// The printed name: `PACKAGE::NAME`, `(SETF PACKAGE::NAME)`, `(METHOD PACKAGE::NAME (PACKAGE::CLASS))`.
-    pub name: String,
-    /// The name of the symbol under which the function is filed.
-    pub symbol: Option<String>,
-    /// That symbol's home package.
-    pub package: Option<String>,
-    /// What the function is.
-    pub kind: FunctionKind,
-    /// Where in the function it happens.
-    pub places: Vec<Place>,
-}
-
-/// One place in a source file, as the compiler recorded it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[non_exhaustive]
-pub struct Place {
-    /// A native path, or a logical name such as `SYS:SRC;CODE;LIST.LISP`; none for code that came from no file.
-    pub file: Option<String>,
-    /// The number of the top-level form in the file, from 0.
-    pub toplevel_form: Option<u32>,
-    /// Where that form starts: bytes before it and the white space in front of it.
-    pub octet_offset: Option<u32>,
-    /// Which form inside the top-level form it is, counted depth first from 0.
-    pub form_number: Option<u32>,
-    /// When the file had been written that the code was compiled from, as a universal time.
-    pub file_written: Option<u64>,
-    /// The line and column, if [`Places`] asks for them and they are found.
-    #[serde(flatten)]
-    pub position: Option<Position>,
-}
-
 /// A line and column in a source file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
@@ -377,14 +341,6 @@ pub struct Position {
     /// The file has changed since it was loaded, so that lines may have moved.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub stale: bool,
-}
-
-impl Place {
-    /// The version of the user's file that it is in; none for SBCL's own.
-    fn version(&self) -> Option<FileVersion> {
-        let file = self.file.as_ref().filter(|file| !file.starts_with("SYS:"))?;
-        Some(FileVersion { path: PathBuf::from(file), write_date: self.file_written? })
-    }
 }
 
 /// Where uses stand.
@@ -408,39 +364,4 @@ fn subject(kind: Kind) -> u8 {
 /// Where a top-level form of SBCL's own starts.
 fn toplevel_position(LineColumn { line, column }: LineColumn) -> Position {
     Position { line, column, evidence: Evidence::Approximate, via: None, stale: false }
-}
-
-fn group(uses: Vec<Use<'_>>) -> Vec<User> {
-    let mut users: Vec<User> = Vec::new();
-    for found in uses {
-        let place = Place {
-            file: found.file.map(String::from),
-            toplevel_form: found.toplevel_form,
-            octet_offset: found.offset,
-            form_number: found.form,
-            file_written: Some(found.file_written).filter(|written| *written != 0),
-            position: None,
-        };
-        match users.last_mut() {
-            Some(user) if user.name == found.function => user.places.push(place),
-            _ => {
-                let (symbol, package) = match found.symbol {
-                    Some(symbol) => (Some(String::from(symbol.name)), symbol.package.map(String::from)),
-                    None => (None, None),
-                };
-                users.push(User {
-                    name: String::from(found.function),
-                    symbol,
-                    package,
-                    kind: found.kind,
-                    places: vec![place],
-                });
-            }
-        }
-    }
-    for user in &mut users {
-        user.places.sort();
-        user.places.dedup();
-    }
-    users
 }

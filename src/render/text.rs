@@ -9,11 +9,11 @@ use steelbank_xref::Kind;
 
 /// The who-calls family: a heading, an empty line, and one function a line; or a sentence.
 pub fn who(answer: &WhoAnswer) -> String {
-    who_page(answer, 0)
+    who_page(answer, 0, usize::MAX)
 }
 
-/// The same for an answer before which `offset` functions were left out.
-pub fn who_page(answer: &WhoAnswer, offset: usize) -> String {
+/// The same for the first `most` functions of an answer before which `offset` were left out.
+pub fn who_page(answer: &WhoAnswer, offset: usize, most: usize) -> String {
     let Some(symbol) = &answer.symbol else {
         return format!("{}{}", missing(&answer.asked, answer.status), unseen(answer));
     };
@@ -33,11 +33,11 @@ pub fn who_page(answer: &WhoAnswer, offset: usize) -> String {
         return text + &unseen(answer);
     }
     let mut text = format!("{heading} {}:\n", symbol.text);
-    for user in &answer.users {
+    for name in answer.users.names().take(most) {
         // Writing to a string cannot fail.
-        let _ = write!(text, "\n  {}", user.name);
+        let _ = write!(text, "\n  {name}");
     }
-    let next = offset + answer.users.len();
+    let next = offset + answer.users.len().min(most);
     let left_out = answer.count.saturating_sub(next);
     if left_out > 0 {
         let _ = write!(

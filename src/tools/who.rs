@@ -1,5 +1,6 @@
 //! The who-calls family: which code does what to a symbol, as the compiler recorded it.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use schemars::JsonSchema;
@@ -30,13 +31,13 @@ const MOST: usize = 600;
 
 /// What does it.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Listed {
+struct Listed<'a> {
     /// The symbol as it is printed.
     symbol: String,
     /// How many functions there are, those left out included.
     count: usize,
     /// The functions.
-    users: Vec<Entry>,
+    users: Vec<Entry<'a>>,
     /// Uses by code outside of functions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     toplevel: Vec<TopLevel>,
@@ -56,8 +57,8 @@ struct Listed {
 
 /// A function and where it does it: `file:line:column`, by how sure the place is.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Entry {
-    name: String,
+struct Entry<'a> {
+    name: Cow<'a, str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     places: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -66,7 +67,7 @@ struct Entry {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     via: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    detail: Vec<Place>,
+    detail: Vec<Place<'a>>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -77,14 +78,14 @@ struct TopLevel {
     evidence: Option<Evidence>,
 }
 
-impl Entry {
-    fn new(user: &User, shown: impl Fn(&str) -> String, detail: bool) -> Self {
+impl<'a> Entry<'a> {
+    fn new(user: User<'a>, shown: impl Fn(&str) -> String, detail: bool) -> Self {
         let mut entry = Self {
-            name: user.name.clone(),
+            name: user.name,
             places: Vec::new(),
             approximate: Vec::new(),
             via: Vec::new(),
-            detail: if detail { user.places.clone() } else { Vec::new() },
+            detail: Vec::new(),
         };
         for place in &user.places {
             let Some(file) = place.file.as_deref().map(&shown) else { continue };
@@ -101,6 +102,9 @@ impl Entry {
         }
         for places in [&mut entry.places, &mut entry.approximate, &mut entry.via] {
             places.dedup();
+        }
+        if detail {
+            entry.detail = user.places;
         }
         entry
     }
@@ -199,10 +203,12 @@ pub(super) fn specializes() -> Tool {
 
 fn tool(kind: Kind, name: &'static str, title: &'static str, description: &'static str) -> Tool {
     let about = About { name, title, description, effect: Effect::Reads };
-    Tool::new::<Arguments, Found<Listed>>(about, move |session, given, call| who(session, kind, given, call))
-        .of_image()
-        .at_once()
-        .turns_pages()
+    Tool::new::<Arguments, Found<Listed<'static>>>(about, move |session, given, call| {
+        who(session, kind, given, call)
+    })
+    .of_image()
+    .at_once()
+    .turns_pages()
 }
 
 fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<Answer, Failure> {
@@ -214,7 +220,7 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<A
         .places(Places::LinesUpTo(MOST))
         .limit(given.page.limit().min(most));
     request.offset = offset;
-    let mut answer = bank.who(&request)?;
+    let answer = bank.who(&request)?;
     let Some(subject) = &answer.symbol else {
         let note = Some(&answer.unseen).filter(|unseen| !unseen.is_empty()).map(Unseen::sentence);
         return Missing::new(&bank.index(), &answer.asked, answer.status, note).answer(Outcome::NotFound);
@@ -222,14 +228,13 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<A
     given.page.within(answer.count)?;
     let symbol = subject.text.clone();
     let shown = |file: &str| bank.project().shown(std::path::Path::new(file));
-    let mut users: Vec<Entry> =
+    let mut users: Vec<Entry<'_>> =
         answer.users.iter().map(|user| Entry::new(user, shown, given.detail.detail)).collect();
     let fitting = fit(&users, call.budget(), Entry::text_length);
     users.truncate(fitting);
-    answer.users.truncate(fitting);
     let next = offset.saturating_add(fitting);
     let left_out = answer.count.saturating_sub(next);
-    let mut text = text::who_page(&answer, offset);
+    let mut text = text::who_page(&answer, offset, fitting);
     let mut places = String::new();
     users.iter().for_each(|user| user.lines(&mut places));
     if !places.is_empty() {

@@ -189,7 +189,7 @@ fn nothing_of_the_builder_is_in_the_core() {
     let callers = bank().who_calls("mapcar", "CL").unwrap().users;
     let nameless: Vec<_> = callers.iter().filter(|user| user.name.starts_with("#:")).collect();
     assert!(nameless.is_empty(), "{nameless:?}");
-    let mut sorted: Vec<&String> = callers.iter().map(|user| &user.name).collect();
+    let mut sorted: Vec<_> = callers.names().collect();
     sorted.dedup();
     assert_eq!(sorted.len(), callers.len());
     assert!(sorted.len() > 300);

@@ -5,7 +5,7 @@ use crate::image::{bank, evaluate};
 #[track_caller]
 fn callers(name: &str, expected: &[&str]) {
     let answer = bank().who_calls(name, "CL-USER").unwrap();
-    let found: Vec<&str> = answer.users.iter().map(|user| user.name.as_str()).collect();
+    let found: Vec<_> = answer.users.names().collect();
     assert_eq!(found, expected, "callers of {name}");
 }
 
@@ -64,7 +64,7 @@ fn methods() {
     let specializes = || {
         let request =
             steelbank::query::who::WhoRequest::new(steelbank_xref::Kind::Specializes, "fresh-4::thing");
-        bank().who(&request).unwrap().users.into_iter().map(|user| user.name).collect::<Vec<_>>()
+        bank().who(&request).unwrap().users.names().map(String::from).collect::<Vec<_>>()
     };
     assert_eq!(specializes(), [primary, around]);
     evaluate(

@@ -158,7 +158,7 @@ fn mended(bank: &Steelbank, root: &Path) {
     );
     // Top-level code is listed by the family too.
     let answer = who(bank, Kind::Calls, "fl::unused");
-    let names: Vec<&str> = answer.users.iter().map(|user| user.name.as_str()).collect();
+    let names: Vec<_> = answer.users.names().collect();
     assert_eq!(names, ["FL::H", "FL::K"]);
     let toplevel: Vec<(&str, u32)> =
         answer.toplevel.iter().map(|found| (found.path.as_str(), found.position.line)).collect();

@@ -1,10 +1,11 @@
 //! Where in the sources the who-calls family's answers are.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use steelbank::query::Evidence;
-use steelbank::query::who::{Places, WhoRequest};
-use steelbank_xref::Kind;
+use steelbank::query::who::{Place, Places, User, WhoRequest};
+use steelbank_xref::{Kind, Role};
 
 use crate::image::{bank, evaluate};
 
@@ -21,14 +22,14 @@ fn uses_in_a_file_have_their_own_line_and_column() {
 
     let calls = WhoRequest::new(Kind::Calls, "places::g");
     let answer = bank().who(&calls).unwrap();
-    assert!(answer.users.iter().flat_map(|user| &user.places).all(|place| place.position.is_none()));
+    assert!(answer.users.iter().flat_map(|user| user.places).all(|place| place.position.is_none()));
     let calls = calls.places(Places::Lines);
     let answer = bank().who(&calls).unwrap();
-    let found: Vec<(&str, u32, u32, Evidence)> = answer
-        .users
+    let users: Vec<_> = answer.users.iter().collect();
+    let found: Vec<(&str, u32, u32, Evidence)> = users
         .iter()
         .flat_map(|user| user.places.iter().map(move |place| (user, place.position.as_ref().unwrap())))
-        .map(|(user, at)| (user.name.as_str(), at.line, at.column, at.evidence))
+        .map(|(user, at)| (&*user.name, at.line, at.column, at.evidence))
         .collect();
     let method = "(METHOD PLACES::M (PLACES::C))";
     assert_eq!(
@@ -42,15 +43,16 @@ fn uses_in_a_file_have_their_own_line_and_column() {
 
     let specializes = WhoRequest::new(Kind::Specializes, "places::c").places(Places::Lines);
     let answer = bank().who(&specializes).unwrap();
-    assert_eq!(answer.users[0].name, method);
-    assert_eq!(answer.users[0].places[0].position.as_ref().unwrap().line, 6);
+    let first = answer.users.get(0).unwrap();
+    assert_eq!(first.name, method);
+    assert_eq!(first.places[0].position.as_ref().unwrap().line, 6);
 
     fs::write(&file, format!("\n{text}")).unwrap();
     // Write dates are kept in seconds.
     let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
     fs::File::options().write(true).open(&file).unwrap().set_modified(later).unwrap();
     let answer = bank().who(&calls).unwrap();
-    for place in answer.users.iter().flat_map(|user| &user.places) {
+    for place in answer.users.iter().flat_map(|user| user.places) {
         if let Some(position) = &place.position {
             assert!(position.stale, "{place:?}");
             assert_ne!(position.evidence, Evidence::Exact, "{place:?}");
@@ -88,7 +90,8 @@ fn a_place_that_is_surely_one_use_is_not_taken_for_another() {
 fn sbcls_own_functions_have_the_line_of_their_form() {
     let request = WhoRequest::new(Kind::References, "*print-base*").package("CL").places(Places::Lines);
     let answer = bank().who(&request).unwrap();
-    let place = &answer.users[0].places[0];
+    let first = answer.users.get(0).unwrap();
+    let place = &first.places[0];
     assert!(place.file.as_deref().unwrap().starts_with("SYS:SRC;"), "{place:?}");
     let position = place.position.as_ref().unwrap();
     assert!(position.line > 1);
@@ -97,4 +100,38 @@ fn sbcls_own_functions_have_the_line_of_their_form() {
         (1, Evidence::Approximate),
         "top-level forms start lines"
     );
+}
+
+/// Answers read the index when they are looked at; here its uses are grouped by hand.
+#[test]
+fn the_functions_of_an_answer_are_those_of_the_index() {
+    let index = bank().index();
+    let mut compared = 0;
+    for symbol in index.symbols().step_by(20) {
+        for kind in Kind::ALL {
+            let mut expected: Vec<(String, BTreeSet<(Option<String>, Option<u32>)>)> = Vec::new();
+            for found in index.who(kind, symbol, Role::denotes_function) {
+                let place = (found.file.map(String::from), found.form);
+                match expected.last_mut() {
+                    Some((name, places)) if *name == found.function => drop(places.insert(place)),
+                    _ => expected.push((found.function.into_owned(), BTreeSet::from([place]))),
+                }
+            }
+            let request = WhoRequest::new(kind, index.symbol_text(symbol));
+            let answer = request.answer_from_index(&index).unwrap();
+            if answer.symbol.is_none() {
+                continue; // No name leads to it.
+            }
+            let place = |place: &Place<'_>| (place.file.as_deref().map(String::from), place.form_number);
+            let of = |user: User<'_>| (String::from(&*user.name), user.places.iter().map(place).collect());
+            assert_eq!(answer.users.iter().map(of).collect::<Vec<_>>(), expected, "{}", request.name);
+            assert_eq!(answer.count, expected.len());
+            let names: Vec<_> = answer.users.names().collect();
+            assert!(names.iter().eq(expected.iter().map(|(name, _)| name)), "{names:?}");
+            compared += expected.len();
+            let page = WhoRequest { offset: 1, limit: 2, ..request }.answer_from_index(&index).unwrap();
+            assert!(page.users.iter().eq(answer.users.iter().skip(1).take(2)), "{page:?}");
+        }
+    }
+    assert!(compared > 10_000, "{compared}");
 }

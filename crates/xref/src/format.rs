@@ -275,10 +275,13 @@ impl Segment {
 
     /// The records of one kind on one name: function and form number, in the order of answers.
     pub fn records(&self, name: u32, kind: usize) -> impl Iterator<Item = (u32, u32)> + '_ {
+        const ROW: usize = 4 * BakedRecordColumn::WIDTH;
         let cell = name as usize * KINDS + kind;
-        let bound = |cell| self.word(Section::RecordStarts, cell).min(self.record_count() as u32);
-        (bound(cell)..bound(cell + 1)).map(|record| {
-            let cell = |column| self.cell(Section::Records, record, column);
+        let start = |cell| (self.word(Section::RecordStarts, cell) as usize).saturating_mul(ROW);
+        let records = self.section(Section::Records);
+        let rows = records.get(start(cell)..start(cell + 1).min(records.len())).unwrap_or_default();
+        rows.chunks_exact(ROW).map(|row| {
+            let cell = |column: BakedRecordColumn| word(row, column.index());
             (cell(BakedRecordColumn::Function), cell(BakedRecordColumn::Form))
         })
     }

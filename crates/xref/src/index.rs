@@ -109,6 +109,21 @@ pub struct Use<'a> {
     pub form: Option<u32>,
 }
 
+/// A use by its numbers in the index that gave it: [`Index::read`] tells the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UseNumber {
+    generation: u32,
+    function: u32,
+    form: u32,
+}
+
+impl UseNumber {
+    /// Whether both are in one function, and not only in functions of one name.
+    pub fn is_beside(self, other: Self) -> bool {
+        (self.generation, self.function) == (other.generation, other.function)
+    }
+}
+
 /// A function's principal symbol, by parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FiledUnder<'a> {
@@ -215,42 +230,71 @@ impl Index {
     /// Who does `kind` to `symbol`, or to a function that belongs to it as `roles` accepts:
     /// sorted by the printed principal symbol, then by the printed name, file and form. Replaced functions are left out.
     pub fn who(&self, kind: Kind, symbol: Symbol, roles: impl Fn(Role) -> bool) -> Vec<Use<'_>> {
-        self.uses(kind, symbol, roles, true)
+        self.uses(self.found(kind, symbol, roles, true))
     }
 
     /// Like [`Index::who`], with the functions that were replaced but may still be reachable: what sb-introspect answers.
     pub fn who_ever(&self, kind: Kind, symbol: Symbol, roles: impl Fn(Role) -> bool) -> Vec<Use<'_>> {
-        self.uses(kind, symbol, roles, false)
+        self.uses(self.found(kind, symbol, roles, false))
+    }
+
+    /// The uses of [`Index::who`] by their numbers, for who reads some of them, or later. One that is recorded twice is there
+    /// twice.
+    pub fn who_numbers(&self, kind: Kind, symbol: Symbol, roles: impl Fn(Role) -> bool) -> Vec<UseNumber> {
+        self.found(kind, symbol, roles, true)
+    }
+
+    /// Reads the use that this index gave `number` to; another index's number is read as some other use.
+    pub fn read(&self, number: UseNumber) -> Use<'_> {
+        self.entry(self.segment(number), number.function, number.form)
+    }
+
+    /// The printed name of the function of a use.
+    pub fn function_name(&self, number: UseNumber) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.function_text(number))
+    }
+
+    /// Where in `uses`, which stand in the order of [`Index::who`], those by functions of one printed name end.
+    pub fn function_ends(&self, uses: &[UseNumber]) -> Vec<usize> {
+        let mut ends = Vec::with_capacity(uses.len());
+        let mut last: Option<(UseNumber, &[u8])> = None;
+        for (at, &number) in uses.iter().enumerate() {
+            let text = match last {
+                Some((before, text)) if number.is_beside(before) => text,
+                _ => self.function_text(number),
+            };
+            if last.is_some_and(|(_, before)| before != text) {
+                ends.push(at);
+            }
+            last = Some((number, text));
+        }
+        ends.extend(last.map(|_| uses.len()));
+        ends
     }
 
     /// How many functions [`Index::who`] tells of: uses in a row by functions of one name are one's.
     pub fn count(&self, kind: Kind, symbol: Symbol, roles: impl Fn(Role) -> bool) -> usize {
-        let found = self.found(kind, symbol, roles, true);
-        let name = |&(number, function, _): &(usize, u32, u32)| {
-            let segment = &*self.generations[number].segment;
-            segment.string(segment.function(function, FunctionColumn::Text))
-        };
-        found.chunk_by(|left, right| name(left) == name(right)).count()
+        self.function_ends(&self.found(kind, symbol, roles, true)).len()
     }
 
-    fn uses(&self, kind: Kind, symbol: Symbol, roles: impl Fn(Role) -> bool, fresh: bool) -> Vec<Use<'_>> {
-        let found = self.found(kind, symbol, roles, fresh);
-        let mut uses: Vec<Use<'_>> = found
-            .into_iter()
-            .map(|(number, function, form)| self.entry(&self.generations[number].segment, function, form))
-            .collect();
+    fn uses(&self, found: Vec<UseNumber>) -> Vec<Use<'_>> {
+        let mut uses: Vec<Use<'_>> = found.into_iter().map(|number| self.read(number)).collect();
         uses.dedup();
         uses
     }
 
-    /// The records in the order of [`Index::who`]: generation, function, form.
-    fn found(
-        &self,
-        kind: Kind,
-        symbol: Symbol,
-        roles: impl Fn(Role) -> bool,
-        fresh: bool,
-    ) -> Vec<(usize, u32, u32)> {
+    fn segment(&self, number: UseNumber) -> &Segment {
+        let generation = self.generations.get(number.generation as usize);
+        generation.map_or(self.base(), |generation| &generation.segment)
+    }
+
+    fn function_text(&self, number: UseNumber) -> &[u8] {
+        let segment = self.segment(number);
+        segment.string(segment.function(number.function, FunctionColumn::Text))
+    }
+
+    /// The records in the order of [`Index::who`].
+    fn found(&self, kind: Kind, symbol: Symbol, roles: impl Fn(Role) -> bool, fresh: bool) -> Vec<UseNumber> {
         let mut found = Vec::new();
         for (number, generation) in self.generations.iter().enumerate() {
             let segment = &*generation.segment;
@@ -267,7 +311,7 @@ impl Index {
                             !(generation.gone.contains(*function)
                                 || fresh && generation.stale.contains(*function))
                         })
-                        .map(|(function, form)| (number, function, form)),
+                        .map(|(function, form)| UseNumber { generation: number as u32, function, form }),
                 );
             }
         }
@@ -365,19 +409,19 @@ impl Index {
         }
     }
 
-    fn order(&self, left: (usize, u32, u32), right: (usize, u32, u32)) -> Ordering {
-        if left.0 == right.0 {
-            return (left.1, left.2).cmp(&(right.1, right.2));
+    fn order(&self, left: UseNumber, right: UseNumber) -> Ordering {
+        if left.generation == right.generation {
+            return (left.function, left.form).cmp(&(right.function, right.form));
         }
-        let key = |(number, function, form): (usize, u32, u32)| {
-            let segment = &*self.generations[number].segment;
-            let text = segment.string(segment.function(function, FunctionColumn::Text));
+        let key = |number: UseNumber| {
+            let text = self.function_text(number);
+            let filed_under = filed_under_text(self.segment(number), number.function);
             (
-                filed_under_text(segment, function).unwrap_or_else(|| text.to_vec()),
+                filed_under.unwrap_or_else(|| text.to_vec()),
                 text,
-                number,
-                function,
-                form,
+                number.generation,
+                number.function,
+                number.form,
             )
         };
         key(left).cmp(&key(right))

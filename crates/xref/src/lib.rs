@@ -15,7 +15,7 @@ mod symbols;
 #[cfg(any(test, feature = "writer"))]
 pub mod writer;
 
-pub use index::{ApplyError, Index, Record, Use};
+pub use index::{ApplyError, Index, Record, Use, UseNumber};
 pub use kinds::{FunctionKind, Kind, Role};
 pub use symbols::{Access, Package, Symbol};
 

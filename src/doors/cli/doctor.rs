@@ -238,7 +238,8 @@ fn form_numbers(bank: &Steelbank) -> Check {
             let numbers: Vec<u32> = answer
                 .users
                 .iter()
-                .flat_map(|user| user.places.iter().filter_map(|place| place.form_number))
+                .flat_map(|user| user.places)
+                .filter_map(|place| place.form_number)
                 .collect();
             Check {
                 holds: answer.count == 1 && numbers.len() == 3,

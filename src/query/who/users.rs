@@ -1,0 +1,236 @@
+//! The functions of an answer of the who-calls family, read from the index as they are asked for.
+
+use super::Position;
+use crate::project::FileVersion;
+use schemars::JsonSchema;
+use serde::{Serialize, Serializer};
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+use std::path::PathBuf;
+use steelbank_xref::{FunctionKind, Index, Use, UseNumber};
+
+/// The functions of an answer. Their texts stay in the index, which this keeps, until they are read.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let bank = steelbank::Steelbank::builder().start()?;
+/// let answer = bank.who_calls("mapcar", "CL")?;
+/// for user in &answer.users {
+///     println!("{} at {} places", user.name, user.places.len());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct Users {
+    /// None if nothing was found.
+    index: Option<Index>,
+    uses: Vec<UseNumber>,
+    /// Where in `uses` each function's end.
+    ends: Vec<usize>,
+    /// For each use where it stands; empty if lines were not asked for.
+    positions: Vec<Option<Position>>,
+}
+
+impl Users {
+    /// The functions of `uses`, which stand in the order of [`Index::who`].
+    pub(super) fn new(index: &Index, uses: Vec<UseNumber>) -> Self {
+        let mut ends = index.function_ends(&uses);
+        let mut kept = Vec::with_capacity(uses.len());
+        let mut start = 0;
+        for end in &mut ends {
+            let group = uses.get(start..*end).unwrap_or_default();
+            start = *end;
+            // One function's stand in the order of their forms.
+            if group.windows(2).all(|pair| pair[0].is_beside(pair[1]) && pair[0] != pair[1]) {
+                kept.extend_from_slice(group);
+            } else {
+                let read = |number: &UseNumber| (Place::of(index.read(*number)), *number);
+                let mut places: Vec<(Place<'_>, UseNumber)> = group.iter().map(read).collect();
+                places.sort_by(|left, right| left.0.cmp(&right.0));
+                places.dedup_by(|right, left| right.0 == left.0);
+                kept.extend(places.into_iter().map(|(_, number)| number));
+            }
+            *end = kept.len();
+        }
+        Self { index: Some(index.clone()), uses: kept, ends, positions: Vec::new() }
+    }
+
+    /// How many functions there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Function number `number`, from 0.
+    pub fn get(&self, number: usize) -> Option<User<'_>> {
+        let index = self.index.as_ref()?;
+        let end = *self.ends.get(number)?;
+        let start = self.start(number);
+        let uses = self.uses.get(start..end)?;
+        let first = index.read(*uses.first()?);
+        let (symbol, package) = match first.symbol {
+            Some(symbol) => (Some(symbol.name), symbol.package),
+            None => (None, None),
+        };
+        Some(User {
+            name: first.function,
+            symbol,
+            package,
+            kind: first.kind,
+            places: (start..end).filter_map(|at| self.place(at)).collect(),
+        })
+    }
+
+    /// The functions, in order.
+    pub fn iter(&self) -> Iter<'_> {
+        Iter { users: self, numbers: 0..self.len() }
+    }
+
+    /// The printed names of the functions, in order.
+    pub fn names(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        let firsts = (0..self.len()).filter_map(|number| self.uses.get(self.start(number)));
+        firsts.filter_map(|number| Some(self.index.as_ref()?.function_name(*number)))
+    }
+
+    /// Where in `uses` those of function number `number` start.
+    fn start(&self, number: usize) -> usize {
+        number.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0)
+    }
+
+    /// Keeps at most `limit` functions, and leaves out the first `offset`.
+    pub(super) fn keep(&mut self, offset: usize, limit: usize) {
+        let offset = offset.min(self.len());
+        let start = self.start(offset);
+        self.ends.truncate(offset.saturating_add(limit));
+        self.uses.truncate(self.ends.last().copied().unwrap_or(0).max(start));
+        self.uses.drain(..start);
+        self.ends.drain(..offset);
+        self.ends.iter_mut().for_each(|end| *end -= start);
+    }
+
+    fn place(&self, at: usize) -> Option<Place<'_>> {
+        let mut place = Place::of(self.index.as_ref()?.read(*self.uses.get(at)?));
+        place.position = self.positions.get(at).cloned().flatten();
+        Some(place)
+    }
+
+    /// All places, one after the other.
+    pub(super) fn recorded(&self) -> impl Iterator<Item = Place<'_>> {
+        (0..self.uses.len()).filter_map(|at| self.place(at))
+    }
+
+    /// Gives each place the position that `find` has for it.
+    pub(super) fn locate(&mut self, find: impl FnMut(Place<'_>) -> Option<Position>) {
+        self.positions = self.recorded().map(find).collect();
+    }
+}
+
+impl<'a> IntoIterator for &'a Users {
+    type Item = User<'a>;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+impl PartialEq for Users {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other)
+    }
+}
+
+impl Eq for Users {}
+
+impl fmt::Debug for Users {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self).finish()
+    }
+}
+
+impl Serialize for Users {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self)
+    }
+}
+
+/// Reads the functions of [`Users`] one by one.
+#[derive(Debug, Clone)]
+pub struct Iter<'a> {
+    users: &'a Users,
+    numbers: Range<usize>,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = User<'a>;
+
+    fn next(&mut self) -> Option<User<'a>> {
+        self.users.get(self.numbers.next()?)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.numbers.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
+
+/// A function that does what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct User<'a> {
+    /// The printed name: `PACKAGE::NAME`, `(SETF PACKAGE::NAME)`, `(METHOD PACKAGE::NAME (PACKAGE::CLASS))`.
+    pub name: Cow<'a, str>,
+    /// The name of the symbol under which the function is filed.
+    pub symbol: Option<Cow<'a, str>>,
+    /// That symbol's home package.
+    pub package: Option<Cow<'a, str>>,
+    /// What the function is.
+    pub kind: FunctionKind,
+    /// Where in the function it happens.
+    pub places: Vec<Place<'a>>,
+}
+
+/// One place in a source file, as the compiler recorded it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Place<'a> {
+    /// A native path, or a logical name such as `SYS:SRC;CODE;LIST.LISP`; none for code that came from no file.
+    pub file: Option<Cow<'a, str>>,
+    /// The number of the top-level form in the file, from 0.
+    pub toplevel_form: Option<u32>,
+    /// Where that form starts: bytes before it and the white space in front of it.
+    pub octet_offset: Option<u32>,
+    /// Which form inside the top-level form it is, counted depth first from 0.
+    pub form_number: Option<u32>,
+    /// When the file had been written that the code was compiled from, as a universal time.
+    pub file_written: Option<u64>,
+    /// The line and column, if [`Places`] asks for them and they are found.
+    #[serde(flatten)]
+    pub position: Option<Position>,
+}
+
+impl<'a> Place<'a> {
+    fn of(found: Use<'a>) -> Self {
+        Self {
+            file: found.file,
+            toplevel_form: found.toplevel_form,
+            octet_offset: found.offset,
+            form_number: found.form,
+            file_written: Some(found.file_written).filter(|written| *written != 0),
+            position: None,
+        }
+    }
+
+    /// The version of the user's file that it is in; none for SBCL's own.
+    pub(super) fn version(&self) -> Option<FileVersion> {
+        let file = self.file.as_ref().filter(|file| !file.starts_with("SYS:"))?;
+        Some(FileVersion { path: PathBuf::from(file.as_ref()), write_date: self.file_written? })
+    }
+}
