@@ -7,11 +7,11 @@ use std::mem::MaybeUninit;
 use std::panic::catch_unwind;
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use steelbank_sys::{Runtime, ffi};
 
 use super::answers::Lane;
+use super::death::Death;
 use super::lisp::Entry;
 use super::signals;
 use super::ticket::{Progress, guarded};
@@ -36,9 +36,8 @@ pub(super) trait Host: Sync {
 }
 
 static HOST: OnceLock<&'static dyn Host> = OnceLock::new();
-static DEATH: OnceLock<Semaphore> = OnceLock::new();
-static DEATH_STATUS: AtomicI32 = AtomicI32::new(0);
-static DEATH_REASON: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
+static DEATH: Death = Death::new();
+static UNDERTAKER: OnceLock<Semaphore> = OnceLock::new();
 
 /// The system's semaphore: it can be posted in a signal handler, and no code that closes descriptors closes it.
 struct Semaphore(Box<UnsafeCell<libc::sem_t>>);
@@ -103,13 +102,13 @@ pub(super) fn set_progress(progress: Option<Progress>) {
 /// Gives the shim this module's functions, and starts the thread that tells of Lisp's death.
 pub(super) fn install(runtime: &Runtime, host: &'static dyn Host) -> io::Result<()> {
     // A start that failed may have made it.
-    if DEATH.get().is_none() {
-        let _ = DEATH.set(Semaphore::new()?);
+    if UNDERTAKER.get().is_none() {
+        let _ = UNDERTAKER.set(Semaphore::new()?);
     }
     signals::spawn("sbcl-undertaker", move || {
-        let Some(death) = DEATH.get() else { return };
-        death.wait();
-        let reason = DEATH_REASON.load(Ordering::SeqCst);
+        let Some(told) = UNDERTAKER.get() else { return };
+        told.wait();
+        let (status, reason) = DEATH.get();
         let reason = if reason.is_null() {
             "unknown".into()
         } else {
@@ -117,7 +116,7 @@ pub(super) fn install(runtime: &Runtime, host: &'static dyn Host) -> io::Result<
             // literal; it is NUL-terminated and never freed.
             unsafe { CStr::from_ptr(reason) }.to_string_lossy().into_owned()
         };
-        host.die(DEATH_STATUS.load(Ordering::SeqCst), reason.trim());
+        host.die(status, reason.trim());
     })?;
     if HOST.set(host).is_err() {
         return Err(io::Error::other("the host's functions were set already"));
@@ -148,10 +147,10 @@ pub(super) fn announce_death(status: c_int, reason: &'static str) {
 
 /// Stores and writes only: the thread may hold any lock, and may be in a signal handler.
 extern "C" fn died(status: c_int, reason: *const c_char) {
-    DEATH_STATUS.store(status, Ordering::SeqCst);
-    DEATH_REASON.store(reason.cast_mut(), Ordering::SeqCst);
-    if let Some(death) = DEATH.get() {
-        death.post();
+    if DEATH.tell(status, reason)
+        && let Some(undertaker) = UNDERTAKER.get()
+    {
+        undertaker.post();
     }
 }
 

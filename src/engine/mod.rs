@@ -19,6 +19,7 @@
 
 mod again;
 mod answers;
+mod death;
 mod host;
 mod image;
 mod lisp;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use shuttle::thread;
 
 use super::answers::{CallError, Expired, Lane, LispError};
+use super::death::Death;
 use super::queue::{LaneThread, Queue};
 use super::ticket::{Job, Ticket, job};
 use super::watch::{GRACE, TAKEOVER, Verdict, judge};
@@ -181,6 +182,71 @@ fn a_listener_hears_once_and_its_panic_ends_nobody() {
             queue.close(&LispError::Cancelled);
             server.join().unwrap();
             assert_eq!(heard.load(Ordering::SeqCst), 1);
+        },
+        SCHEDULES,
+    );
+}
+
+/// Once anybody has been told of the death, nothing enters the runtime: no call, and no ping, which asks `is_open` as
+/// `OnLisp::ping` does.
+#[test]
+fn what_enters_after_a_death_was_told_is_refused() {
+    shuttle::check_random(
+        || {
+            let queue = queue();
+            let ticket = submitted(queue, SECOND);
+            let told = Arc::new(AtomicUsize::new(0));
+            let tells = Arc::clone(&told);
+            ticket.when_done(move |_| tells.store(1, Ordering::SeqCst));
+            let server = thread::spawn(move || {
+                let Some(job) = queue.next(Lane::Query, 0) else { return };
+                for _ in 0..4 {
+                    let dead = told.load(Ordering::SeqCst) == 1;
+                    let may_ping = queue.is_open(Lane::Query, 0);
+                    let call = queue.begin_call(Lane::Query, 0, Instant::now(), None);
+                    assert!(!dead || !may_ping && call == Err(CallError::Interrupted));
+                    if let Ok(call) = call {
+                        queue.end_call(Lane::Query, call);
+                    }
+                    thread::yield_now();
+                }
+                job.ledger.fail(queue.end(&job.ledger)).give();
+            });
+            let death = LispError::Dead { reason: "killed".to_owned() };
+            for ledger in queue.close(&death) {
+                ledger.fail(death.clone()).give();
+            }
+            server.join().unwrap();
+            assert!(!queue.is_open(Lane::Query, 0) && !queue.is_open(Lane::Work, 0));
+        },
+        SCHEDULES,
+    );
+}
+
+/// Two threads that end the runtime at once: one of them is first, and status and reason are its own.
+#[test]
+fn a_death_is_told_once_and_as_the_first_told_it() {
+    const REASONS: [&std::ffi::CStr; 2] = [c"the runtime called exit", c"Lisp's toplevel function returned"];
+    shuttle::check_random(
+        || {
+            let death: &'static Death = Box::leak(Box::new(Death::new()));
+            let (wake, woken) = shuttle::sync::mpsc::channel();
+            let tellers = [0, 1].map(|teller| {
+                let wake = wake.clone();
+                thread::spawn(move || {
+                    if death.tell(teller, REASONS[usize::try_from(teller).unwrap()].as_ptr()) {
+                        wake.send(teller).unwrap();
+                    }
+                })
+            });
+            drop(wake);
+            let first = woken.recv().unwrap();
+            assert_eq!(death.get(), (first, REASONS[usize::try_from(first).unwrap()].as_ptr()));
+            for teller in tellers {
+                teller.join().unwrap();
+            }
+            assert!(woken.recv().is_err(), "nobody else wakes the undertaker");
+            assert_eq!(death.get().0, first);
         },
         SCHEDULES,
     );

@@ -1,8 +1,13 @@
-//! The locks of the queue and its tickets: parking_lot's; in unit tests shuttle's, which tries the orders of threads.
+//! The locks of the queue and its tickets, parking_lot's, and the atomics of a death; in unit tests shuttle's, which tries
+//! the orders of threads.
 
 use std::time::Instant;
 
 pub(super) use locks::{Condvar, Mutex};
+#[cfg(test)]
+pub(super) use shuttle::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+#[cfg(not(test))]
+pub(super) use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 #[cfg(not(test))]
 mod locks {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use steelbank::Steelbank;
-use steelbank::engine::{Expired, Lane, LispError, Operation, State};
+use steelbank::engine::{CallError, Expired, Lane, LispError, Operation, State};
 use steelbank::query::Error;
 use steelbank::query::control::Control;
 use steelbank::query::evaluate::EvaluateRequest;
@@ -49,6 +49,56 @@ fn lose_in_the_runtime() {
             "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"lost on purpose\")",
             "lost on purpose",
         );
+    });
+}
+
+/// Threads that lose at once, each with a long reason of its own: the reason that is told is one thread's, whole.
+#[test]
+fn threads_that_lose_at_once() {
+    in_own_process("death::threads_that_lose_at_once", || {
+        let bank = Steelbank::builder().start().unwrap();
+        let form = r#"
+            (let ((go nil))
+              (dotimes (i 8)
+                (let ((reason (format nil "<~v@{~a~:*~}>" 900 i)))
+                  (sb-thread:make-thread
+                    (lambda ()
+                      (loop until go)
+                      (sb-alien:alien-funcall
+                        (sb-alien:extern-alien "lose" (function sb-alien:void sb-alien:c-string)) reason)))))
+              (sleep 1/2)
+              (setf go t)
+              (loop))"#;
+        let error = bank.evaluate(form, Duration::from_secs(30)).unwrap_err();
+        let Error::Lisp(LispError::Dead { reason }) = error else { panic!("{error:?}") };
+        let said = reason.strip_prefix('<').and_then(|rest| rest.strip_suffix("> (exit status 1)"));
+        let said = said.unwrap_or_else(|| panic!("{reason}"));
+        assert_eq!(said.len(), 900, "{reason}");
+        assert!(said.chars().all(|digit| said.starts_with(digit)), "{reason}");
+    });
+}
+
+/// A job that goes on after Lisp's death does not enter it again: not by a ping either, which asks nobody in Lisp.
+#[test]
+fn a_ping_into_a_dead_runtime_is_refused() {
+    in_own_process("death::a_ping_into_a_dead_runtime_is_refused", || {
+        let bank = Steelbank::builder().start().unwrap();
+        let (started, starts) = std::sync::mpsc::channel();
+        let (died, deaths) = std::sync::mpsc::channel();
+        let (answered, answers) = std::sync::mpsc::channel();
+        let ticket = bank.lisp().submit(Lane::Query, Duration::from_secs(60), None, move |on_lisp| {
+            assert_eq!(on_lisp.ping(1), Ok(2));
+            started.send(()).unwrap();
+            deaths.recv().unwrap();
+            answered.send(on_lisp.ping(1)).unwrap();
+            Ok(())
+        });
+        starts.recv().unwrap();
+        let form = "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"gone\")";
+        bank.evaluate(form, Duration::from_secs(30)).unwrap_err();
+        assert!(matches!(ticket.wait(), Err(LispError::Dead { .. })));
+        died.send(()).unwrap();
+        assert_eq!(answers.recv().unwrap(), Err(CallError::Interrupted));
     });
 }
 

@@ -151,3 +151,33 @@ impl Watch {
         (self.watch.waiter(), if self.looked_at.is_empty() { Duration::MAX } else { LOOK })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// A link to a folder stands for one that the kernel does not tell of, whatever file system the test runs on.
+    #[test]
+    fn a_folder_that_cannot_be_watched_never_counts_as_watched() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path().canonicalize().unwrap();
+        fs::create_dir(root.join("seen")).unwrap();
+        std::os::unix::fs::symlink("seen", root.join("unseen")).unwrap();
+        let tree = Tree::open(&root).unwrap();
+        let settled = |watch: &mut Watch, folders: &[&str]| {
+            let watched = folders.iter().map(|path| (PathBuf::from(path), 0)).collect();
+            let manifest = Manifest { root: root.clone(), watched, ..Manifest::default() };
+            let (generation, _) = watch.generation(&tree);
+            watch.settle(generation, &manifest, &tree);
+            !watch.is_dirty(&tree)
+        };
+        let mut watch = Watch::new(&root).unwrap();
+        // What is watched from now on may have changed before.
+        assert!(!settled(&mut watch, &["", "seen"]));
+        assert!(settled(&mut watch, &["", "seen"]));
+        for question in 1..4 {
+            assert!(!settled(&mut watch, &["", "seen", "unseen"]), "at question {question}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! How the runtime died: kept once, as whoever was first told it.
+
+use std::ffi::{c_char, c_int};
+use std::ptr::null_mut;
+
+use super::sync::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
+
+/// The runtime's death. The shim tells of it, and so does the host when Lisp's toplevel function returns: at once, it may be.
+pub(super) struct Death {
+    told: AtomicBool,
+    status: AtomicI32,
+    reason: AtomicPtr<c_char>,
+}
+
+impl Death {
+    pub(super) const fn new() -> Self {
+        Self { told: AtomicBool::new(false), status: AtomicI32::new(0), reason: AtomicPtr::new(null_mut()) }
+    }
+
+    /// Keeps the exit status and the reason, of which status and text belong together. False if another thread was first:
+    /// only the first is to wake the undertaker. Stores only: the thread may hold any lock, and may be in a signal handler.
+    pub(super) fn tell(&self, status: c_int, reason: *const c_char) -> bool {
+        if self.told.swap(true, Ordering::SeqCst) {
+            return false;
+        }
+        self.status.store(status, Ordering::SeqCst);
+        self.reason.store(reason.cast_mut(), Ordering::SeqCst);
+        true
+    }
+
+    /// The exit status and the reason, for who was woken by the first to tell.
+    pub(super) fn get(&self) -> (c_int, *const c_char) {
+        (self.status.load(Ordering::SeqCst), self.reason.load(Ordering::SeqCst).cast_const())
+    }
+}
