@@ -12,7 +12,7 @@ pub(crate) mod write;
 
 pub(crate) use text::{Context, PackageText, TextToken};
 pub use texts::TextState;
-pub(crate) use texts::{Look, UnseenText};
+pub(crate) use texts::{Look, Now, UnseenText};
 pub(crate) use tree::is_vendored;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -455,6 +455,31 @@ impl Project {
             positions.insert(version, known);
         }
         Ok(file)
+    }
+
+    /// The same as of the look that `_now` is of, or a later one: a file of which every change is told is not looked at again.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn positions_at(
+        &self,
+        _now: &Now,
+        path: &Path,
+        write_date: u64,
+    ) -> std::io::Result<Arc<PositionedFile>> {
+        if let Some(stamp) = self.texts.lock().standings.told(path) {
+            let version = FileVersion { path: path.to_path_buf(), write_date };
+            let mut positions = self.positions.lock();
+            if let Some(known) = positions.get(&version).filter(|known| known.stamp == stamp) {
+                return Ok(Arc::clone(&known.file));
+            }
+        }
+        self.positions(path, write_date)
+    }
+
+    /// Whether a link stands at `path`, as of the look that `_now` is of, or a later one.
+    pub(crate) fn is_link_at(&self, _now: &Now, path: &Path) -> bool {
+        self.texts.lock().standings.told(path).is_none() && path.is_symlink()
     }
 
     /// Where the sidecar of `path` would be.

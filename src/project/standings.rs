@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 
 use super::texts::{Known, TextState, Texts};
-use super::{PackageText, Project};
+use super::{PackageText, Project, Stamp};
 use crate::source::positions::SidecarState;
 
 /// A file that can be searched.
@@ -77,6 +77,12 @@ impl Standings {
     /// The files that are found by the name of that hash.
     pub(super) fn naming(&self, hash: u64) -> &[Arc<Path>] {
         self.naming.get(&hash).map_or(&[], Vec::as_slice)
+    }
+
+    /// The stamp of the file at `path`, if there is one and all that happens to it is told. Then it is no link either.
+    pub(super) fn told(&self, path: &Path) -> Option<Stamp> {
+        let entry = self.entries.get(path).filter(|entry| entry.told)?;
+        Some(entry.known.as_ref()?.stamp)
     }
 
     /// The packages that files define whose text the image does not have as it stands.

@@ -5,6 +5,7 @@
 //! those that were asked about last, all.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -273,6 +274,11 @@ impl Project {
         Own { walk: Arc::clone(&texts.live.walk) }
     }
 
+    /// The project after a look at what has changed.
+    pub(crate) fn now(&self) -> Now {
+        Now(Own { walk: Arc::clone(&self.look().live.walk) })
+    }
+
     /// The project's own files that may be Lisp, sorted.
     pub fn own_files(&self) -> Vec<PathBuf> {
         self.own().walk.files.clone()
@@ -285,8 +291,13 @@ impl Project {
 
     /// The files with text that names `name`, in the project or, unless `own_only`, in systems that were asked for.
     pub fn texts_naming(&self, name: &str, look: Look, own_only: bool) -> UnseenTexts {
+        self.texts_naming_at(&self.now(), name, look, own_only)
+    }
+
+    /// The same, as of the look that `_now` is of, or a later one.
+    pub(crate) fn texts_naming_at(&self, _now: &Now, name: &str, look: Look, own_only: bool) -> UnseenTexts {
         let wanted = hash(name);
-        let mut guard = self.look();
+        let mut guard = self.texts.lock();
         let texts = &mut *guard;
         let standings = &texts.standings;
         let of_interest = |path: &Arc<Path>| {
@@ -335,6 +346,18 @@ impl Project {
             Some((path.to_path_buf(), standing))
         });
         unseen.collect()
+    }
+}
+
+/// The project at a moment: a question that has looked once need not look again.
+#[derive(Debug, Clone)]
+pub(crate) struct Now(Own);
+
+impl Deref for Now {
+    type Target = Own;
+
+    fn deref(&self) -> &Own {
+        &self.0
     }
 }
 

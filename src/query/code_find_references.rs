@@ -19,7 +19,7 @@ use super::question::Question;
 use super::text::{Target, TextUse, TextUses, text_uses};
 use super::uses::{PlacedUse, RecordedUse, SymbolUses};
 use super::via::{Origin, Origins};
-use crate::project::{FileVersion, Project};
+use crate::project::{FileVersion, Now, Project};
 use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, SidecarState, Standing};
 use crate::source::sbcl::{SbclSources, SourceFile};
 use crate::source::tap::operators::Defined;
@@ -58,8 +58,8 @@ pub fn code_find_references(
         return Err(Error::NoProject);
     }
     let uses = SymbolUses::new(index, symbol, lookup.function_name);
-    let own = project.own();
-    let wanted = |path: &Path| !request.project_only || own.contains(path);
+    let now = project.now();
+    let wanted = |path: &Path| !request.project_only || now.contains(path);
     let mut recorded = uses.recorded(|path, _| wanted(path));
     // Files whose text names the symbol without any record.
     let name = &uses.sought().name;
@@ -69,6 +69,7 @@ pub fn code_find_references(
     }
     let mut search = Search {
         project,
+        now: &now,
         sbcl,
         uses: &uses,
         facts: Facts::recorded(&recorded.kinds),
@@ -83,21 +84,21 @@ pub fn code_find_references(
     }
     let mut files: BTreeMap<FileVersion, Vec<RecordedUse>> = BTreeMap::new();
     for (version, records) in recorded.files {
-        files.entry(one_name(project, version)).or_default().extend(records);
+        files.entry(one_name(project, &now, version)).or_default().extend(records);
     }
     let texts: Vec<Text> = files.into_iter().filter_map(|file| search.read(file)).collect();
     for text in texts {
         search.text(text);
     }
     let target = Target::of(&uses);
-    let text = text_uses(index, project, &target, request.project_only);
+    let text = text_uses(index, project, &now, &target, request.project_only);
     Ok(search.finish(request, text))
 }
 
 /// The name under which a loaded file is listed: its real one, if it was loaded under that too.
-fn one_name(project: &Project, version: FileVersion) -> FileVersion {
+fn one_name(project: &Project, now: &Now, version: FileVersion) -> FileVersion {
     let FileVersion { path, write_date } = version;
-    let real = path.is_symlink().then(|| path.canonicalize().ok()).flatten();
+    let real = project.is_link_at(now, &path).then(|| path.canonicalize().ok()).flatten();
     let real = real.filter(|real| project.loaded_date(real) == Some(write_date));
     FileVersion { path: real.unwrap_or(path), write_date }
 }
@@ -105,7 +106,7 @@ fn one_name(project: &Project, version: FileVersion) -> FileVersion {
 /// Where a name that the image does not have stands in text that is not loaded, in a sentence; or nothing.
 pub(super) fn missing(index: &Index, project: &Project, asked: &Asked, package: Option<Package>) -> String {
     let target = Target::missing(index, asked, package);
-    let unseen = text_uses(index, project, &target, false).unseen_with_definitions();
+    let unseen = text_uses(index, project, &project.now(), &target, false).unseen_with_definitions();
     if unseen.is_empty() { String::new() } else { format!(" {}", unseen.sentence()) }
 }
 
@@ -201,6 +202,7 @@ impl Seen {
 
 struct Search<'a> {
     project: &'a Project,
+    now: &'a Now,
     sbcl: &'a SbclSources,
     uses: &'a SymbolUses<'a>,
     facts: Facts,
@@ -225,7 +227,7 @@ impl Search<'_> {
             records.iter().for_each(|record| self.unknown(&shown, record, false));
             return None;
         }
-        let Ok(file) = self.project.positions(&path, date) else {
+        let Ok(file) = self.project.positions_at(self.now, &path, date) else {
             records.iter().for_each(|record| self.unknown(&shown, record, true));
             self.seen.unreadable.insert(shown);
             return None;

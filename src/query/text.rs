@@ -12,7 +12,7 @@ use super::counted;
 use super::lookup::Asked;
 use super::uses::SymbolUses;
 pub use crate::project::TextState;
-use crate::project::{Context, Look, PackageText, Project, TextToken, UnseenText};
+use crate::project::{Context, Look, Now, PackageText, Project, TextToken, UnseenText};
 use crate::source::positions::Sought;
 
 /// One line in which the name stands.
@@ -160,8 +160,14 @@ pub(super) enum Meaning {
 }
 
 /// Finds where `target` stands in text that the image does not have.
-pub(super) fn text_uses(index: &Index, project: &Project, target: &Target, own_only: bool) -> TextUses {
-    let found = project.texts_naming(&target.name, Look::Unseen, own_only);
+pub(super) fn text_uses(
+    index: &Index,
+    project: &Project,
+    now: &Now,
+    target: &Target,
+    own_only: bool,
+) -> TextUses {
+    let found = project.texts_naming_at(now, &target.name, Look::Unseen, own_only);
     let mut uses = TextUses::default();
     if !found.files.is_empty() {
         let packages = project.unseen_packages();

@@ -9,7 +9,7 @@ use super::question::Question;
 use super::text::{Target, Unseen, text_uses};
 use super::uses::SymbolUses;
 use super::{Error, Evidence};
-use crate::project::{FileVersion, Project};
+use crate::project::{FileVersion, Now, Project};
 use crate::source::sbcl::SbclSources;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -117,12 +117,13 @@ impl WhoRequest {
             Err(status) => {
                 answer.status = status;
                 let target = Target::missing(index, &answer.asked, lookup.package);
-                let text = text_uses(index, project, &target, false);
+                let text = text_uses(index, project, &project.now(), &target, false);
                 answer.unseen = text.unseen_with_definitions();
                 answer.cautions = text.cautions;
                 return Ok(answer);
             }
         };
+        let now = project.now();
         let uses = SymbolUses::new(index, symbol, lookup.function_name);
         answer.users = Users::new(index, index.who_numbers(self.kind, symbol, |role| uses.accepts(role)));
         answer.count = answer.users.len();
@@ -138,8 +139,8 @@ impl WhoRequest {
             Places::Lines => true,
             Places::LinesUpTo(most) => answer.users.len() <= most,
         };
-        self.locate(&mut answer, &uses, project, sbcl, lines);
-        let text = text_uses(index, project, &Target::of(&uses), false);
+        self.locate(&mut answer, &uses, project, &now, sbcl, lines);
+        let text = text_uses(index, project, &now, &Target::of(&uses), false);
         answer.unseen = text.unseen();
         answer.cautions = text.cautions;
         if answer.count == 0 && answer.toplevel.is_empty() {
@@ -158,6 +159,7 @@ impl WhoRequest {
         answer: &mut WhoAnswer,
         uses: &SymbolUses<'_>,
         project: &Project,
+        now: &Now,
         sbcl: &SbclSources,
         lines: bool,
     ) {
@@ -172,7 +174,7 @@ impl WhoRequest {
         if macros {
             files.extend(project.naming(&uses.sought().name));
         }
-        let found = self.positions(uses, project, &files, macros);
+        let found = self.positions(uses, project, now, &files, macros);
         answer.toplevel = found.toplevel;
         if !lines {
             return;
@@ -189,6 +191,7 @@ impl WhoRequest {
         &self,
         uses: &SymbolUses<'_>,
         project: &Project,
+        now: &Now,
         files: &BTreeSet<FileVersion>,
         macros: bool,
     ) -> Located {
@@ -206,7 +209,7 @@ impl WhoRequest {
             if !project.is_current(&version.path, version.write_date) {
                 continue;
             }
-            let Ok(file) = project.positions(&version.path, version.write_date) else { continue };
+            let Ok(file) = project.positions_at(now, &version.path, version.write_date) else { continue };
             let occurrences = uses.occurrences(&file);
             let mut taken: HashSet<u32> = HashSet::new();
             for placed in uses.place(&file, &occurrences, recorded) {
