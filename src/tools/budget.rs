@@ -27,6 +27,21 @@ pub(super) fn fit<T: Serialize>(entries: &[T], budget: usize, text: impl Fn(&T) 
     entries.len()
 }
 
+/// Whether all of `entries` fit for certain, none of which takes more than `at_most` bytes, as JSON or as text: then [`fit`] need
+/// not measure them.
+pub(super) fn all_fit<T>(entries: &[T], budget: usize, at_most: impl Fn(&T) -> usize) -> bool {
+    let mut left = Some(budget.saturating_sub(BESIDE));
+    entries.iter().all(|entry| {
+        left = left.and_then(|left| left.checked_sub(at_most(entry).saturating_add(1)));
+        left.is_some()
+    })
+}
+
+/// The most bytes that `text` takes as JSON: each may be written as `\u0000`.
+pub(super) fn most_as_json(text: &str) -> usize {
+    6 * text.len() + 2
+}
+
 /// How long `value` is as JSON, in bytes.
 pub(super) fn length<T: Serialize + ?Sized>(value: &T) -> usize {
     struct Count(usize);
@@ -47,7 +62,8 @@ pub(super) fn length<T: Serialize + ?Sized>(value: &T) -> usize {
 
 /// Whether neither the answer nor its text is longer than `budget` characters: neither [`cut`] nor [`bound`] would change it.
 pub(super) fn fits(answer: &Answer, budget: usize) -> bool {
-    answer.text.chars().count() <= budget && length(&answer.structured) <= budget
+    let text = answer.text.len() <= budget || answer.text.chars().count() <= budget;
+    text && answer.structured.json().len() <= budget
 }
 
 /// Where a cut answer of a tool that does not turn pages itself goes on: in which of its lists, after how many
@@ -79,7 +95,7 @@ pub(super) fn cut(answer: &mut Answer, cursor: Option<Cursor>, budget: usize, co
     let room = budget.saturating_sub(BESIDE);
     let mut next = at.clone();
     let mut more = false;
-    if let Value::Object(structured) = &mut answer.structured {
+    if let Value::Object(structured) = &mut *answer.structured {
         if let Some(Value::Array(list)) = structured.get_mut(&at.list) {
             list.drain(..at.entries.min(list.len()));
         }
@@ -123,7 +139,7 @@ pub(super) fn cut(answer: &mut Answer, cursor: Option<Cursor>, budget: usize, co
         };
         answer.text.push_str("\n\n... ");
         answer.text.push_str(&how);
-        if let (Value::Object(structured), true) = (&mut answer.structured, continues) {
+        if let (Value::Object(structured), true) = (&mut *answer.structured, continues) {
             structured.insert("cursor".to_owned(), cursor.into());
         }
     }
@@ -133,7 +149,7 @@ pub(super) fn cut(answer: &mut Answer, cursor: Option<Cursor>, budget: usize, co
 /// than any answer, their middles.
 pub(super) fn bound(answer: &mut Answer, budget: usize) {
     let room = budget.saturating_sub(BESIDE);
-    if let Value::Object(structured) = &mut answer.structured {
+    if let Value::Object(structured) = &mut *answer.structured {
         let mut left_out = 0;
         // Each turn takes the excess from what is longest.
         for _ in 0..16 {
@@ -315,5 +331,11 @@ mod tests {
         assert_eq!(fit(&entries, BESIDE + 2100, |entry| 2 * entry.len()), 1);
         assert_eq!(fit(&entries, 0, |_| 0), 1);
         assert_eq!(fit(&entries, usize::MAX, |_| 0), 3);
+        let escaped = ["\u{1}".repeat(1000), "x".to_owned()];
+        for budget in (0..20_000).step_by(7) {
+            let certain = all_fit(&escaped, budget, |entry| most_as_json(entry));
+            assert!(!certain || fit(&escaped, budget, |_| 0) == 2, "{budget}");
+        }
+        assert!(all_fit(&escaped, BESIDE + 6_012, |entry| most_as_json(entry)));
     }
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use serde_json::Value;
 
 use super::budget::BUDGET;
+use super::structured::Structured;
 use super::words::sentence;
 use crate::query::control::{Cancellation, Control};
 use crate::query::index_project;
@@ -94,7 +94,7 @@ pub struct Answer {
     /// For people at a terminal, where the contract's text is not for them.
     pub shown: Option<String>,
     /// For programs: an object as the output schema says.
-    pub structured: Value,
+    pub structured: Structured,
     /// How it ended.
     pub outcome: Outcome,
     /// What must be known beside the answer, a sentence each.
@@ -107,8 +107,7 @@ impl Answer {
     /// # Errors
     /// `structured` cannot be JSON, which is a bug.
     pub fn new<T: Serialize>(text: String, structured: &T, outcome: Outcome) -> Result<Self, Failure> {
-        let structured =
-            serde_json::to_value(structured).map_err(|error| Failure::Engine(error.to_string()))?;
+        let structured = Structured::new(structured).map_err(|error| Failure::Engine(error.to_string()))?;
         Ok(Self { text, shown: None, structured, outcome, notes: Vec::new() })
     }
 
@@ -118,7 +117,7 @@ impl Answer {
     /// As [`Answer::new`].
     pub fn json<T: Serialize>(structured: &T, shown: String, outcome: Outcome) -> Result<Self, Failure> {
         let mut answer = Self::new(String::new(), structured, outcome)?;
-        answer.text = answer.structured.to_string();
+        answer.text = answer.structured.json().to_owned();
         answer.shown = Some(shown);
         Ok(answer)
     }

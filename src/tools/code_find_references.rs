@@ -4,13 +4,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::arguments::{Page, SymbolName, default_package};
-use super::budget::{fit, length};
+use super::budget::{all_fit, fit, length, most_as_json};
 use super::missing::{Found, of_error, resolve};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
 use crate::query::Evidence;
 use crate::query::code_find_references::{self, Reference, Request, UseType};
 use crate::query::text::TextUse;
-use crate::render::project as text;
+use crate::render::project;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
@@ -36,68 +36,75 @@ fn yes() -> bool {
 
 /// The uses. What is not said of an entry: its place is exact, it has one column, its file is as it was loaded.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Answered {
-    refs: Vec<Entry>,
+struct Answered<'a> {
+    refs: Vec<Entry<'a>>,
     count: usize,
     total: usize,
-    symbol: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    text: Vec<TextUse>,
+    symbol: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    text: &'a [TextUse],
     #[serde(skip_serializing_if = "is_zero")]
     text_total: usize,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    cautions: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    stale: Vec<String>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    cautions: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    stale: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Entry {
-    path: String,
+struct Entry<'a> {
+    path: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     column: Option<u32>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    columns: Vec<u32>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    approximate_columns: Vec<u32>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    columns: &'a [u32],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    approximate_columns: &'a [u32],
     #[serde(rename = "type")]
     use_type: UseType,
     #[serde(skip_serializing_if = "Option::is_none")]
-    context: Option<String>,
+    context: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    caller: Option<String>,
+    caller: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     evidence: Option<Evidence>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    via: Option<String>,
+    via: Option<&'a str>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     stale: bool,
 }
 
-impl From<&Reference> for Entry {
-    fn from(found: &Reference) -> Self {
-        let others = |columns: &[u32]| match columns {
-            [only] if Some(*only) == found.column => Vec::new(),
-            columns => columns.to_vec(),
+impl<'a> From<&'a Reference> for Entry<'a> {
+    fn from(found: &'a Reference) -> Self {
+        let others = |columns: &'a [u32]| match columns {
+            [only] if Some(*only) == found.column => &[],
+            columns => columns,
         };
         Self {
-            path: found.path.clone(),
+            path: &found.path,
             line: found.line,
             column: found.column,
             columns: others(&found.columns),
             approximate_columns: others(&found.approximate_columns),
             use_type: found.use_type,
-            context: found.context.clone(),
-            caller: found.caller.clone(),
+            context: found.context.as_deref(),
+            caller: found.caller.as_deref(),
             evidence: Some(found.evidence).filter(|evidence| *evidence != Evidence::Exact),
-            via: found.via.clone(),
+            via: found.via.as_deref(),
             stale: found.stale,
         }
     }
+}
+
+/// Neither the text nor the JSON of an entry is longer, in bytes.
+fn at_most(found: &Reference) -> usize {
+    let texts = [&found.context, &found.caller, &found.via].into_iter().flatten();
+    let columns = 11 * (found.columns.len() + found.approximate_columns.len());
+    300 + most_as_json(&found.path) + columns + texts.map(|text| most_as_json(text)).sum::<usize>()
 }
 
 fn is_zero(count: &usize) -> bool {
@@ -123,7 +130,7 @@ pub(super) fn tool() -> Tool {
             listed: ask find-definition.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, Found<Answered>>(about, references).of_image().at_once().turns_pages()
+    Tool::new::<Arguments, Found<Answered<'static>>>(about, references).of_image().at_once().turns_pages()
 }
 
 fn references(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
@@ -143,43 +150,54 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<Answer
         Err(error) => return of_error(bank, error, Outcome::NotFoundError),
     };
     given.page.within(answer.total + answer.text_total)?;
-    let mut refs: Vec<Entry> = answer.refs.iter().map(Entry::from).collect();
-    let beside = code_find_references::Answer { refs: Vec::new(), text: Vec::new(), ..answer.clone() };
-    let budget = call.budget().saturating_sub(text::references(&beside).len());
-    let fitting = fit(&refs, budget, |entry| {
-        let texts = [&entry.context, &entry.caller, &entry.via].into_iter().flatten();
-        60 + entry.path.len() + texts.map(String::len).sum::<usize>()
-    });
-    let cut = fitting < refs.len();
-    refs.truncate(fitting);
+    let (fitting, in_text) = page(&answer, call.budget());
+    let more = fitting < answer.refs.len() || answer.truncated || in_text < answer.text.len();
     answer.refs.truncate(fitting);
     answer.count = fitting;
-    // The entries of text follow those of the image; what has room is at least one entry, but not one of each.
-    let room = budget.saturating_sub(length(&refs));
-    let in_text = match cut || (fitting > 0 && room < LEAST) {
-        true => 0,
-        false => fit(&answer.text, room, |entry| 60 + entry.path.len() + entry.context.len()),
-    };
-    let more = cut || answer.truncated || in_text < answer.text.len();
     answer.text.truncate(in_text);
     let next = offset.saturating_add(fitting).saturating_add(in_text);
     let left_out = answer.total.saturating_sub(next);
     answer.truncated = more;
-    let mut text = text::references(&answer);
+    let mut text = project::references(&answer);
     if more {
         let many = if left_out > 0 { format!("{left_out} more") } else { "More".to_owned() };
         text.push_str(&format!("\n\n{many} follow: the next page has cursor {next}."));
     }
     let answered = Answered {
-        refs,
+        refs: answer.refs.iter().map(Entry::from).collect(),
         count: answer.count,
         total: answer.total,
-        symbol: answer.symbol,
-        text: answer.text,
+        symbol: &answer.symbol,
+        text: &answer.text,
         text_total: answer.text_total,
-        cautions: answer.cautions,
-        stale: answer.stale,
+        cautions: &answer.cautions,
+        stale: &answer.stale,
         cursor: more.then(|| next.to_string()),
     };
     Answer::new(text, &Found::yes(answered), Outcome::Answered)
+}
+
+/// How many entries fit into `budget` characters: of the image, and of text.
+fn page(answer: &code_find_references::Answer, budget: usize) -> (usize, usize) {
+    let (refs, text) = (&answer.refs, &answer.text);
+    // As a rule all do, and need not be measured.
+    let beside =
+        answer.cautions.iter().map(|caution| caution.len() + 10).sum::<usize>() + answer.symbol.len();
+    if text.is_empty() && all_fit(refs, budget.saturating_sub(beside + 200), at_most) {
+        return (refs.len(), 0);
+    }
+    let beside = code_find_references::Answer { refs: Vec::new(), text: Vec::new(), ..answer.clone() };
+    let budget = budget.saturating_sub(project::references(&beside).len());
+    let entries: Vec<Entry<'_>> = refs.iter().map(Entry::from).collect();
+    let fitting = fit(&entries, budget, |entry| {
+        let texts = [entry.context, entry.caller, entry.via].into_iter().flatten();
+        60 + entry.path.len() + texts.map(str::len).sum::<usize>()
+    });
+    // The entries of text follow those of the image; what has room is at least one entry, but not one of each.
+    let room = budget.saturating_sub(length(&entries[..fitting]));
+    let in_text = match fitting < refs.len() || (fitting > 0 && room < LEAST) {
+        true => 0,
+        false => fit(text, room, |entry| 60 + entry.path.len() + entry.context.len()),
+    };
+    (fitting, in_text)
 }

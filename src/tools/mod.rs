@@ -11,9 +11,11 @@ mod page;
 mod remedy;
 mod schema;
 mod session;
+mod structured;
 mod tool;
 mod trial;
 mod words;
+pub(crate) mod write_json;
 
 mod apropos;
 mod call_graph;
@@ -51,6 +53,7 @@ use crate::query::nearest;
 pub use call::{Answer, Call, Failure, Outcome, Progress};
 pub(crate) use load_system::listener;
 pub use session::{Permission, Permissions, ProjectRoot, Session};
+pub use structured::Structured;
 pub use tool::{About, Effect, Object, Tool};
 pub use words::quoted;
 

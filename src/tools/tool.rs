@@ -226,7 +226,7 @@ impl Tool {
                 answer.notes.extend(session.recovery().take_note());
                 if moving {
                     answer.notes.push(MOVING.to_owned());
-                    if let Value::Object(structured) = &mut answer.structured {
+                    if let Value::Object(structured) = &mut *answer.structured {
                         structured.insert("loading".to_owned(), Value::Bool(true));
                     }
                 }

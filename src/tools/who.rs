@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::arguments::{Detail, Page, SymbolName};
-use super::budget::fit;
+use super::budget::{all_fit, fit, most_as_json};
 use super::missing::{Found, Missing, resolve};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
 use crate::query::Evidence;
@@ -88,12 +88,13 @@ impl<'a> Entry<'a> {
             detail: Vec::new(),
         };
         for place in &user.places {
-            let Some(file) = place.file.as_deref().map(&shown) else { continue };
+            let Some(mut text) = place.file.as_deref().map(&shown) else { continue };
             let Some(at) = &place.position else {
-                entry.approximate.push(file);
+                entry.approximate.push(text);
                 continue;
             };
-            let text = format!("{file}:{}:{}", at.line, at.column);
+            // Writing to a string cannot fail.
+            let _ = write!(text, ":{}:{}", at.line, at.column);
             match (at.evidence, &at.via) {
                 (Evidence::Exact, _) => entry.places.push(text),
                 (Evidence::Via, Some(operator)) => entry.via.push(format!("{text} {operator}")),
@@ -113,14 +114,13 @@ impl<'a> Entry<'a> {
     fn lines(&self, text: &mut String) {
         let named = |places: &[String]| places.iter().any(|place| place.contains(':'));
         for (places, how) in [(&self.places, ""), (&self.approximate, " (approximate)")] {
-            for place in places.iter().filter(|_| named(places)) {
-                // Writing to a string cannot fail.
-                let _ = write!(text, "\n  {place}: {}{how}", self.name);
+            if named(places) {
+                places.iter().for_each(|place| text.extend(["\n  ", place, ": ", &self.name, how]));
             }
         }
         for place in &self.via {
             let (place, operator) = place.split_once(' ').unwrap_or((place, ""));
-            let _ = write!(text, "\n  {place}: {} (via {operator})", self.name);
+            text.extend(["\n  ", place, ": ", &self.name, " (via ", operator, ")"]);
         }
     }
 
@@ -128,6 +128,16 @@ impl<'a> Entry<'a> {
         let mut text = String::new();
         self.lines(&mut text);
         text.len() + self.name.len() + 3
+    }
+
+    /// Neither its text nor its JSON is longer, in bytes.
+    fn at_most(&self) -> usize {
+        if !self.detail.is_empty() {
+            return usize::MAX;
+        }
+        let places = [&self.places, &self.approximate, &self.via].into_iter().flatten();
+        let places = places.map(|place| most_as_json(place) + self.name.len() + 22);
+        most_as_json(&self.name) + 50 + places.sum::<usize>()
     }
 }
 
@@ -230,15 +240,20 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<A
     let shown = |file: &str| bank.project().shown(std::path::Path::new(file));
     let mut users: Vec<Entry<'_>> =
         answer.users.iter().map(|user| Entry::new(user, shown, given.detail.detail)).collect();
-    let fitting = fit(&users, call.budget(), Entry::text_length);
+    let fitting = match all_fit(&users, call.budget(), Entry::at_most) {
+        true => users.len(),
+        false => fit(&users, call.budget(), Entry::text_length),
+    };
     users.truncate(fitting);
     let next = offset.saturating_add(fitting);
     let left_out = answer.count.saturating_sub(next);
     let mut text = text::who_page(&answer, offset, fitting);
-    let mut places = String::new();
-    users.iter().for_each(|user| user.lines(&mut places));
-    if !places.is_empty() {
-        let _ = write!(text, "\n\nPlaces:\n{places}");
+    let heading = "\n\nPlaces:\n";
+    let before = text.len();
+    text.push_str(heading);
+    users.iter().for_each(|user| user.lines(&mut text));
+    if text.len() == before + heading.len() {
+        text.truncate(before);
     }
     let toplevel = answer.toplevel.iter();
     let listed = Listed {

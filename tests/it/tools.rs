@@ -62,7 +62,7 @@ impl World {
     /// The structured answer.
     #[track_caller]
     pub(crate) fn ask(&self, tool: &str, arguments: Value) -> Value {
-        self.answer(tool, arguments).unwrap_or_else(|error| panic!("{tool}: {error}")).structured
+        self.answer(tool, arguments).unwrap_or_else(|error| panic!("{tool}: {error}")).structured.into_value()
     }
 
     #[track_caller]

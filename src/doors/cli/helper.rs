@@ -149,7 +149,8 @@ fn carried_out(session: &Session, order: Line, call: &Call) -> Result<Reply, Str
                 Outcome::NotFound | Outcome::NotFoundError => ScratchOutcome::NotFound,
                 Outcome::Failed => ScratchOutcome::Failed,
             };
-            let answer = ScratchAnswer { text: answer.text, structured: answer.structured, outcome };
+            let answer =
+                ScratchAnswer { text: answer.text, structured: answer.structured.into_value(), outcome };
             Ok(Reply::Answer { id, answer })
         }
         Line::Examine { id, request, milliseconds } => {

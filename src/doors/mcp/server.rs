@@ -34,7 +34,9 @@ use super::output::Output;
 use super::protocol::{Meta, Protocol, Terms, VERSIONS};
 use super::stdio;
 use crate::recovery::{Cause, Handover};
-use crate::tools::{Answer, Call, Effect, Failure, Object, Outcome, Progress, Session, Tool, quoted};
+use crate::tools::{
+    Answer, Call, Effect, Failure, Object, Outcome, Progress, Session, Tool, quoted, write_json,
+};
 
 /// How long the leader may be busy before another leads.
 const PATIENCE: Duration = Duration::from_millis(5);
@@ -570,7 +572,7 @@ pub(super) fn write_outcome(
         let mut text = |text: &str, first: bool| {
             line.extend_from_slice(if first { b"" } else { b"," });
             line.extend_from_slice(b"{\"type\":\"text\",\"text\":");
-            message::write(line, text);
+            write_json::string(text, |piece| line.extend_from_slice(piece.as_bytes()));
             line.push(b'}');
         };
         let is_error = match &outcome {
@@ -578,7 +580,7 @@ pub(super) fn write_outcome(
                 text(&answer.text, true);
                 answer.notes.iter().for_each(|note| text(note, false));
                 line.extend_from_slice(b"],\"structuredContent\":");
-                message::write(line, &answer.structured);
+                line.extend_from_slice(answer.structured.json().as_bytes());
                 matches!(answer.outcome, Outcome::Failed | Outcome::NotFoundError)
             }
             Err(failure) => {

@@ -99,7 +99,7 @@ fn rmcp_reads_a_tools_answer() {
     let answer = |outcome| Answer {
         text: "\"Ä\"\n".into(),
         shown: None,
-        structured: structured.clone(),
+        structured: structured.clone().into(),
         outcome,
         notes: vec!["A note.".into()],
     };

@@ -1,0 +1,121 @@
+//! A structured answer: JSON, written once from what a tool found. It becomes a tree only for who looks into it.
+
+use std::fmt::{self, Debug, Display, Formatter};
+use std::ops::{Deref, DerefMut};
+use std::sync::OnceLock;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Error, Value};
+
+use super::write_json;
+
+/// A structured answer. It is JSON from the start, and a [`Value`] for who looks into it. The keys of objects are in the order of
+/// their characters.
+#[derive(Clone, Default)]
+pub struct Structured {
+    json: OnceLock<String>,
+    /// What `json` says.
+    read: OnceLock<Value>,
+    /// What it is since somebody could change it.
+    changed: Option<Value>,
+}
+
+impl Structured {
+    /// `answer` as JSON.
+    ///
+    /// # Errors
+    /// It cannot be JSON: a map has keys that are no texts.
+    pub fn new<T: Serialize + ?Sized>(answer: &T) -> Result<Self, Error> {
+        Ok(Self { json: OnceLock::from(write_json::sorted(answer)?), ..Self::default() })
+    }
+
+    /// The answer's text.
+    pub fn json(&self) -> &str {
+        self.json.get_or_init(|| self.changed.as_ref().unwrap_or(&Value::Null).to_string())
+    }
+
+    /// The answer as a tree.
+    pub fn into_value(mut self) -> Value {
+        std::mem::take(&mut *self)
+    }
+}
+
+impl Deref for Structured {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        // What was written here can be read.
+        let read = || self.json.get().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
+        match &self.changed {
+            Some(value) => value,
+            None => self.read.get_or_init(read),
+        }
+    }
+}
+
+impl DerefMut for Structured {
+    fn deref_mut(&mut self) -> &mut Value {
+        if self.changed.is_none() {
+            let _: &Value = self;
+        }
+        let Self { read, changed, .. } = std::mem::take(self);
+        self.changed.insert(changed.or(read.into_inner()).unwrap_or_default())
+    }
+}
+
+impl From<Value> for Structured {
+    fn from(value: Value) -> Self {
+        Self { changed: Some(value), ..Self::default() }
+    }
+}
+
+impl PartialEq for Structured {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Debug for Structured {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        Debug::fmt(&**self, formatter)
+    }
+}
+
+impl Display for Structured {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match formatter.alternate() {
+            true => Display::fmt(&**self, formatter),
+            false => formatter.write_str(self.json()),
+        }
+    }
+}
+
+impl Serialize for Structured {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Value::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Structured {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(Self::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_changed_is_written_anew() {
+        let mut answer = Structured::new(&json!({ "b": 1, "a": [2] })).unwrap();
+        assert_eq!(answer.json(), r#"{"a":[2],"b":1}"#);
+        assert_eq!(answer["a"][0], 2);
+        answer["b"] = json!("x");
+        assert_eq!((answer.json(), answer.to_string()), (r#"{"a":[2],"b":"x"}"#, answer.json().to_owned()));
+        assert_eq!(answer, Structured::from(json!({ "a": [2], "b": "x" })));
+        assert_eq!(answer.into_value(), json!({ "a": [2], "b": "x" }));
+    }
+}
