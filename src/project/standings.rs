@@ -325,6 +325,22 @@ mod tests {
     }
 
     #[test]
+    fn a_question_that_has_looked_does_not_look_again() {
+        let (_folder, home) = home();
+        for watched in [false, true] {
+            let project = project(&home);
+            if watched {
+                project.watch();
+            }
+            let found = |now| project.texts_naming_at(&now, "ONCE", Look::Unseen, true).files.len();
+            let now = project.now();
+            std::fs::write(home.join("root/once.lisp"), "(once)").unwrap();
+            assert_eq!((found(now), found(project.now())), (0, 1));
+            std::fs::remove_file(home.join("root/once.lisp")).unwrap();
+        }
+    }
+
+    #[test]
     fn a_folder_above_what_was_asked_for_may_move() {
         let (_folder, home) = home();
         let project = project(&home);
