@@ -15,7 +15,7 @@
                        "abi" +abi+
                        "packages" (length (list-all-packages))
                        "dynamic_space_octets" (sb-ext:dynamic-space-size)
-                       "dynamic_space_used_octets" (sb-kernel:dynamic-usage)
+                       "dynamic_space_used_octets" (heap-usage)
                        "threads" (mapcar #'describe-thread (sb-thread:list-all-threads))
                        "modules" (sort (remove-duplicates (mapcar #'string-downcase *modules*) :test #'string=)
                                        #'string<)

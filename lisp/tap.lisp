@@ -10,7 +10,7 @@
 ;;;;   octet         1 when the whole file was read, 0 when reading stopped early
 ;;;;   8 octets      FNV-1a 64 of the file's octets, little-endian
 ;;;;   u             size of the file in octets
-;;;;   u             write date (universal time), as in SB-C:DEFINITION-SOURCE and the debug source
+;;;;   u             write date (universal time), as in a definition source and the debug source
 ;;;;   text          native truename
 ;;;;   text          external format's name, upcased ("UTF-8")
 ;;;;   u, s...       newlines: count, then position of each #\Newline minus that of the one before (from 0)
@@ -173,8 +173,8 @@ loaded as source and not compiled."
                     until (eq object slow)))
         (simple-vector (loop for element across object
                              while children do (element element)))
-        (t (when (sb-int:comma-p object)
-             (element (sb-int:comma-expr object))))))))
+        (t (when (comma-p object)
+             (element (comma-form object))))))))
 
 (defun tap-places (tap places wrappers)
   "Fill PLACES with each event's place in its parent, and WRAPPERS with the number of direct children,
@@ -199,19 +199,18 @@ or -1 for an event whose object was reported before (#+, #n= and the like)."
 
 (defun original-form-number (object)
   "The number that the compiler gave OBJECT within the current top-level form, or NIL."
-  (let ((path (gethash object sb-c::*source-paths*)))
+  (let ((path (source-path object)))
     (when path
-      (sb-c::source-path-form-number path))))
+      (source-path-form-number path))))
 
 (defun operator-number (object)
   "What a sidecar says of the operator of OBJECT."
-  (cond ((sb-int:comma-p object) 4)
+  (cond ((comma-p object) 4)
         ((atom object) 0)
         (t (case (car object)
              (quote 1)
              (function 2)
-             (sb-int:quasiquote 3)
-             (t 0)))))
+             (t (if (eq (car object) +quasiquote+) 3 0))))))
 
 (defun package-definition-p (form)
   "True when FORM defines a package, so that its strings name symbols."
@@ -289,8 +288,7 @@ or -1 for an event whose object was reported before (#+, #n= and the like)."
 (defun tap-line-and-column (tap position)
   "Line and column, both from 1 and in characters, of POSITION in the file of TAP."
   (declare (type tap tap) (type (integer 0) position))
-  (let ((line/col (sb-impl::line/col-from-charpos (tap-stream tap) position)))
-    (values (car line/col) (1+ (cdr line/col)))))
+  (stream-line-and-column (tap-stream tap) position))
 
 (defun tap-position (tap toplevel-form form-number)
   "The position of sub-form FORM-NUMBER of TOPLEVEL-FORM; second, whether it is that very form and not the
@@ -329,7 +327,7 @@ nearest one before it. NIL when TAP knows nothing of the top-level form."
   "True when SYMBOL is one of SBCL's own and not a standard one: what macros of the system expand into."
   (let ((package (symbol-package symbol)))
     (or (null package)
-        (and (sb-int:system-package-p package)
+        (and (system-package-p package)
              (not (eq package (find-package :common-lisp)))))))
 
 (defun tap-sidecar (tap path complete)
@@ -355,11 +353,10 @@ nearest one before it. NIL when TAP knows nothing of the top-level form."
     (tap-octet head (if complete 1 0))
     (tap-word head hash)
     (tap-unsigned head (length octets))
-    (tap-unsigned head (sb-c::file-info-write-date (tap-file-info tap)))
+    (tap-unsigned head (file-info-write-date (tap-file-info tap)))
     (tap-text head (sb-ext:native-namestring (truename path)))
     (tap-text head (external-format-name stream))
-    (sb-impl::track-newlines stream)
-    (let ((newlines (sb-impl::form-tracking-stream-newlines stream)) (previous 0))
+    (let ((newlines (newline-positions stream)) (previous 0))
       (tap-unsigned head (length newlines))
       (loop for newline across newlines
             do (tap-signed head (- newline previous))
@@ -370,10 +367,10 @@ nearest one before it. NIL when TAP knows nothing of the top-level form."
              (tap-octet head 2)
              (tap-text head name))
             ((symbol-package name)
-             (tap-octet head (case (sb-int:info :function :kind name)
+             (tap-octet head (case (operator-kind name)
                                (:function 3)
                                ((:macro :special-form) 4)
-                               (t (if (eq (sb-int:info :variable :kind name) :macro) 5 0))))
+                               (t (if (eq (variable-kind name) :macro) 5 0))))
              (tap-text head (package-name (symbol-package name)))
              (tap-text head (symbol-name name)))
             (t
@@ -429,7 +426,7 @@ there, damaged, or of another version."
   "Write SIDECAR, of TAP, into DIRECTORY, whole or not at all: not in place of a better one."
   (declare (type tap tap) (type octets sidecar) (type pathname directory))
   (let* ((name (sidecar-name (truename (tap-stream tap))
-                             (sb-c::file-info-write-date (tap-file-info tap))))
+                             (file-info-write-date (tap-file-info tap))))
          (path (merge-pathnames (sb-ext:parse-native-namestring name) directory)))
     (unless (better-sidecar-p path sidecar)
       (replace-file path sidecar))
@@ -478,26 +475,26 @@ there, damaged, or of another version."
   "The current tap, if it records the file of SOURCE-INFO."
   (let ((tap *tap*))
     (when (and tap source-info)
-      (let ((file-info (sb-c::source-info-file-info source-info)))
+      (let ((file-info (source-info-file-info source-info)))
         (unless (tap-file-info tap)
-          (when (eq (tap-stream tap) (sb-c::source-info-stream source-info))
+          (when (eq (tap-stream tap) (source-info-stream source-info))
             (setf (tap-file-info tap) file-info)))
         (when (eq (tap-file-info tap) file-info)
           tap)))))
 
 (defun tapped-find-source-paths (function form toplevel-form)
-  "Around SB-C::FIND-SOURCE-PATHS: FORM has been read and numbered."
+  "Around FIND-SOURCE-PATHS: FORM has been read and numbered."
   (funcall function form toplevel-form)
-  (let ((tap (own-tap sb-c::*source-info*)))
+  (let ((tap (own-tap (current-source-info))))
     (when tap
-      (let ((forms (sb-c::file-info-forms (tap-file-info tap))))
+      (let ((forms (file-info-forms (tap-file-info tap))))
         (when (and (< toplevel-form (length forms))
                    (eq form (aref forms toplevel-form)))
           (tap-toplevel-form tap form toplevel-form)))))
   (values))
 
 (defun tapped-make-observer (function file-info)
-  "Around SB-C::MAKE-FORM-TRACKING-STREAM-OBSERVER: the stream of FILE-INFO has been opened."
+  "Around MAKE-FORM-TRACKING-STREAM-OBSERVER: the stream of FILE-INFO has been opened."
   (let ((tap *tap*)
         (observer (funcall function file-info)))
     (if (and tap (eq (tap-file-info tap) file-info))
@@ -509,22 +506,22 @@ there, damaged, or of another version."
         observer)))
 
 (defun tapped-sub-compile-file (function source-info &rest arguments)
-  "Around SB-C::SUB-COMPILE-FILE: one file is compiled."
+  "Around SUB-COMPILE-FILE: one file is compiled."
   (if (null *tap-sink*)
       (apply function source-info arguments)
-      (let* ((file-info (sb-c::source-info-file-info source-info))
+      (let* ((file-info (source-info-file-info source-info))
              (*tap* (%make-tap :file-info file-info)))
         (unwind-protect (apply function source-info arguments)
-          (setf (tap-stream *tap*) (sb-c::source-info-stream source-info))
+          (setf (tap-stream *tap*) (source-info-stream source-info))
           (finish-tap *tap* (at-end-p (tap-stream *tap*)))))))
 
 (defun tapped-load-as-source (function stream &rest arguments)
-  "Around SB-FASL::LOAD-AS-SOURCE: one file is loaded as source."
-  (if (or (null *tap-sink*) (not (sb-impl::form-tracking-stream-p stream)))
+  "Around LOAD-AS-SOURCE: one file is loaded as source."
+  (if (or (null *tap-sink*) (not (form-tracking-stream-p stream)))
       (let ((*tap* nil))
         (apply function stream arguments))
       (let ((*tap* (%make-tap :stream stream :source-load t)))
-        (setf (sb-impl::form-tracking-stream-observer stream) (make-tap-observer *tap*))
+        (setf (stream-observer stream) (make-tap-observer *tap*))
         ;; A form that fails ends the load; what was loaded before it is known all the same.
         (unwind-protect (apply function stream arguments)
           (finish-tap *tap* (at-end-p stream))))))
@@ -533,28 +530,18 @@ there, damaged, or of another version."
   "True when STREAM has been read to its end."
   (and stream
        (open-stream-p stream)
-       (eq (ignore-errors (peek-char nil stream nil :end)) :end)))
+       (eq (when-file-permits (peek-char nil stream nil :end)) :end)))
 
 (defun tap-node-uses (tap function path)
   "Call FUNCTION of a fresh functional, and record in TAP what it noted there, standing at PATH."
-  (let ((context (or (tap-context tap) (setf (tap-context tap) (sb-c::make-functional)))))
-    (setf (sb-c::functional-xref context) nil)
+  (let ((context (or (tap-context tap) (setf (tap-context tap) (make-functional)))))
+    (setf (functional-uses context) nil)
     (funcall function context)
-    (loop for (kind records) on (sb-c::functional-xref context) by #'cddr
+    (loop for (kind records) on (functional-uses context) by #'cddr
           do (loop for (name . number) in records
-                   do (push (list (position kind sb-c::+xref-kinds+) name
-                                  (sb-c::source-path-tlf-number path) number)
+                   do (push (list (use-kind-number kind) name
+                                  (source-path-toplevel-form path) number)
                             (tap-uses tap))))))
-
-(defun toplevel-block-p (block)
-  "True when BLOCK belongs to no function that SBCL records uses for."
-  (let ((functional (sb-c::block-home-lambda block)) (recorded nil))
-    (unless (or (sb-c::functional-kind-eq functional sb-c::deleted)
-                (sb-c::functional-inline-expanded functional))
-      (sb-c::call-with-block-external-functionals block (lambda (entry)
-                                                          (declare (ignore entry))
-                                                          (setf recorded t)))
-      (not recorded))))
 
 (defun note-local (tap toplevel name bit)
   "Record that NAME is bound locally in top-level form TOPLEVEL, if it is a symbol that the file names."
@@ -565,60 +552,57 @@ there, damaged, or of another version."
 (defun global-variable-p (name)
   "True when NAME cannot name a lexical variable."
   (and (symbolp name)
-       (member (sb-int:info :variable :kind name) '(:special :global :constant :always-bound))
+       (member (variable-kind name) '(:special :global :constant :always-bound))
        t))
 
 (defun note-lambda-locals (tap toplevel clambda)
   "Record the names that CLAMBDA binds, its own local name and its variables, in TAP for form TOPLEVEL."
-  (let ((name (sb-c::functional-debug-name clambda)))
+  (let ((name (functional-name clambda)))
     (when (typep name '(cons (member flet labels) cons))
       (note-local tap toplevel (second name) 1))
-    (dolist (variable (sb-c::lambda-vars clambda))
+    (dolist (variable (lambda-variables clambda))
       ;; The entry points of a function with optional parameters have lexical copies of special ones.
-      (unless (or (sb-c::lambda-var-specvar variable)
-                  (global-variable-p (sb-c::leaf-debug-name variable)))
-        (note-local tap toplevel (sb-c::leaf-debug-name variable) 0)))))
+      (unless (or (variable-special-p variable)
+                  (global-variable-p (variable-name variable)))
+        (note-local tap toplevel (variable-name variable) 0)))))
 
 (defun note-component-locals (tap component)
   "Record the names bound in COMPONENT, which belongs to the form read last: it, or a macro inside it, is being
 compiled."
   (let ((toplevel (and (tap-file-info tap)
-                       (1- (length (sb-c::file-info-forms (tap-file-info tap)))))))
+                       (1- (length (file-info-forms (tap-file-info tap)))))))
     (when (and toplevel (>= toplevel 0))
-      (dolist (clambda (sb-c::component-lambdas component))
+      (dolist (clambda (component-lambdas component))
         (note-lambda-locals tap toplevel clambda)
-        (dolist (inner (sb-c::lambda-lets clambda))
+        (dolist (inner (let-converted-lambdas clambda))
           (note-lambda-locals tap toplevel inner))))))
 
 (defun tapped-record-component-xrefs (function component)
-  "Around SB-C::RECORD-COMPONENT-XREFS, which records nothing for top-level code."
+  "Around RECORD-COMPONENT-XREFS, which records nothing for top-level code."
   (funcall function component)
-  (let ((tap (own-tap sb-c::*source-info*)))
+  (let ((tap (own-tap (current-source-info))))
     (when *tap*
       (note-component-locals *tap* component))
-    (when (and tap
-               (some (lambda (clambda) (sb-c::functional-kind-eq clambda sb-c::toplevel))
-                     (sb-c::component-lambdas component)))
-      (sb-c::do-blocks (block component)
+    (when (and tap (component-toplevel-p component))
+      (do-component-blocks (block component)
         (when (toplevel-block-p block)
-          (sb-c::do-nodes (node nil block)
-            (let ((path (sb-c::node-source-path node)))
-              (when (sb-c::source-path-form-number path)
-                (tap-node-uses tap (lambda (context) (sb-c::record-node-xrefs node context)) path))))
-          (loop for (kind what path) in (sb-c::block-xrefs block)
-                when (sb-c::source-path-form-number path)
+          (do-block-nodes (node block)
+            (let ((path (node-path node)))
+              (when (source-path-form-number path)
+                (tap-node-uses tap (lambda (context) (note-node-uses node context)) path))))
+          (loop for (kind what path) in (block-xrefs block)
+                when (source-path-form-number path)
                   do (tap-node-uses tap
-                                    (lambda (context) (sb-c::record-xref kind what context nil path))
+                                    (lambda (context) (note-use kind what context path))
                                     path)))))))
 
 (defun install-tap ()
   "Put the tap into the reader and the compiler. It records only where *TAP-SINK* is bound."
   (loop for (name function)
-          in '((sb-c::make-form-tracking-stream-observer tapped-make-observer)
-               (sb-c::sub-compile-file tapped-sub-compile-file)
-               (sb-fasl::load-as-source tapped-load-as-source)
-               (sb-c::find-source-paths tapped-find-source-paths)
-               (sb-c::record-component-xrefs tapped-record-component-xrefs))
-        do (sb-ext:without-package-locks
-             (sb-int:encapsulate name 'steelbank-tap (symbol-function function))))
+          in `((,+make-observer+ tapped-make-observer)
+               (,+sub-compile-file+ tapped-sub-compile-file)
+               (,+load-as-source+ tapped-load-as-source)
+               (,+find-source-paths+ tapped-find-source-paths)
+               (,+record-component-xrefs+ tapped-record-component-xrefs))
+        do (encapsulate name 'steelbank-tap (symbol-function function)))
   t)

@@ -13,9 +13,9 @@
                ((macro-function symbol) "macro")
                ((typep (fdefinition symbol) 'generic-function) "generic-function")
                (t "function")))
-       (when (or (fboundp setf) (sb-int:info :setf :expander symbol)) "setf")
+       (when (or (fboundp setf) (setf-expander symbol)) "setf")
        (unless (keywordp symbol)
-         (case (sb-int:info :variable :kind symbol)
+         (case (variable-kind symbol)
            (:constant "constant")
            ((:special :global :always-bound :alien) "variable")
            (:macro "symbol-macro")
@@ -23,12 +23,11 @@
        (typecase class
          (null nil)
          (structure-class "structure")
-         (sb-pcl::condition-class "condition")
+         (condition-class "condition")
          (t "class"))
-       (when (eq (sb-int:info :type :kind symbol) :defined) "type")
-       (when (gethash symbol sb-pcl::**method-combinations**) "method-combination")
-       (when (ignore-errors (sb-alien-internals:alien-type-p (sb-int:info :alien-type :definition symbol)))
-         "alien-type")))))
+       (when (defined-type-p symbol) "type")
+       (when (method-combination-known-p symbol) "method-combination")
+       (when (alien-type-name-p symbol) "alien-type")))))
 
 (defun principal-sources (symbol kind)
   "Where SYMBOL is defined as KIND, one of what SYMBOL-KINDS returns, as objects."
@@ -42,8 +41,8 @@
 (defun summary-json (symbol kinds)
   "SYMBOL, which names KINDS, in a few words, as an object."
   (let ((operator (and (fboundp symbol)
-                       (handler-case (lambda-list-text (sb-introspect:function-lambda-list symbol))
-                         (error () nil)))))
+                       (multiple-value-bind (lambda-list known) (known-lambda-list symbol)
+                         (and known (lambda-list-text lambda-list))))))
     (object "name" (symbol-text symbol)
             "kinds" kinds
             "arglist" operator

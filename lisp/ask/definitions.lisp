@@ -18,7 +18,7 @@
                        (fdefinition name))))
     (when (typep function 'generic-function)
       (loop for method in (sb-mop:generic-function-methods function)
-            for source = (ignore-errors (sb-introspect:find-definition-source method))
+            for source = (around-user-code (sb-introspect:find-definition-source method))
             for json = (and source (definition-source-json source))
             when json
               collect (definition-json :method (method-name method) (list json))))))

@@ -55,8 +55,7 @@ empty. Defaults can be of any size, or circular: what is too long is left out."
 (defun source-object (name kind)
   "Where NAME is defined as a thing of KIND (as sb-introspect calls it): a list of JSON objects, the best known first.
 A position is SBCL's own: octets before the top-level form and the white space in front of it."
-  (let ((sources (handler-case (sb-introspect:find-definition-sources-by-name name kind)
-                   (error () '()))))
+  (let ((sources (around-user-code (sb-introspect:find-definition-sources-by-name name kind))))
     (loop for source in sources
           for json = (definition-source-json source)
           when json collect json)))
@@ -79,7 +78,7 @@ A position is SBCL's own: octets before the top-level form and the white space i
 
 (defun documentation-text (thing kind)
   "The documentation string of THING as KIND, or NIL. Methods on DOCUMENTATION are anybody's, so errors count as none."
-  (let ((text (ignore-errors (documentation thing kind))))
+  (let ((text (around-user-code (documentation thing kind))))
     (and (stringp text) text)))
 
 (defun type-text (specifier)
@@ -94,13 +93,13 @@ A position is SBCL's own: octets before the top-level form and the white space i
 (defun combination-text (function)
   "The method combination of the generic function FUNCTION, with its options."
   (let ((combination (sb-mop:generic-function-method-combination function)))
-    (form-text (let ((name (sb-pcl::method-combination-type-name combination))
-                     (options (sb-pcl::method-combination-options combination)))
+    (form-text (let ((name (method-combination-name combination))
+                     (options (method-combination-arguments combination)))
                  (if options (cons name options) name)))))
 
 (defun method-json (method)
   "METHOD as an object."
-  (let ((source (ignore-errors (sb-introspect:find-definition-source method))))
+  (let ((source (around-user-code (sb-introspect:find-definition-source method))))
     (object "name" (name-text (method-name method))
             "qualifiers" (mapcar #'form-text (method-qualifiers method))
             "specializers" (mapcar (lambda (specializer)
@@ -122,6 +121,11 @@ A position is SBCL's own: octets before the top-level form and the white space i
           repeat *methods-shown*
           collect (method-json method))))
 
+(defun known-lambda-list (function)
+  "The lambda list of FUNCTION, a function or the name of one; second, whether it is known."
+  (let ((found (around-user-code (list (sb-introspect:function-lambda-list function)))))
+    (values (first found) (and found t))))
+
 (defun function-facet (name)
   "The facet of NAME (a symbol or a SETF list) as an operator, or NIL."
   (when (fboundp name)
@@ -131,29 +135,28 @@ A position is SBCL's own: octets before the top-level form and the white space i
            (function (cond (special nil) (macro) (t (fdefinition name))))
            (generic (typep function 'generic-function)))
       (multiple-value-bind (lambda-list known)
-          (handler-case (values (sb-introspect:function-lambda-list (or function name)) t)
-            (error () (values nil nil)))
+          (known-lambda-list (or function name))
         (object "name" (name-text name)
                 "kind" (cond (special "special-operator") (macro "macro") (generic "generic-function")
                              (t "function"))
                 "arglist" (and known (lambda-list-text lambda-list))
                 "documentation" (documentation-text name 'function)
                 "type" (and (not special) (not macro)
-                            (ignore-errors (type-text (sb-introspect:function-type name))))
+                            (type-text (sb-introspect:function-type name)))
                 "combination" (and generic (combination-text function))
                 "method_count" (and generic (length (sb-mop:generic-function-methods function)))
                 "methods" (and generic (methods-json function))
                 "traced" (and symbol function
-                              (member name (ignore-errors (trace)))
+                              (member name (trace))
                               :true)
-                "inline" (case (sb-int:info :function :inlinep name)
+                "inline" (case (inline-declaration name)
                            ((inline) "inline") ((notinline) "notinline") (t nil))
                 "sources" (source-object name (cond (special :special-operator) (macro :macro)
                                                     (generic :generic-function) (t :function))))))))
 
 (defun variable-facet (symbol)
   "The facet of SYMBOL as a variable, or NIL."
-  (let ((kind (sb-int:info :variable :kind symbol))
+  (let ((kind (variable-kind symbol))
         (bound (boundp symbol)))
     (when (or bound (not (eq kind :unknown)))
       (object "kind" (ecase kind
@@ -162,9 +165,8 @@ A position is SBCL's own: octets before the top-level form and the white space i
                        (:unknown "undeclared"))
               "bound" (json-boolean bound)
               "documentation" (documentation-text symbol 'variable)
-              "type" (let ((type (sb-int:info :variable :type symbol)))
-                       (unless (eq type sb-kernel:*universal-type*)
-                         (ignore-errors (type-text (sb-kernel:type-specifier type)))))
+              "type" (multiple-value-bind (type known) (variable-type symbol)
+                       (and known (type-text type)))
               "sources" (source-object symbol (case kind
                                                 (:constant :constant)
                                                 (:macro :symbol-macro)
@@ -178,17 +180,16 @@ A position is SBCL's own: octets before the top-level form and the white space i
   "SLOT, a direct slot of the class OWNER, as an object; INHERITED if another class is described."
   (let* ((description (and (typep owner 'structure-class) (structure-description (class-name owner))))
          (structure-slot (and description
-                              (find (sb-mop:slot-definition-name slot) (sb-kernel:dd-slots description)
-                                    :key #'sb-kernel:dsd-name)))
+                              (structure-slot description (sb-mop:slot-definition-name slot))))
          (type (sb-mop:slot-definition-type slot))
          (allocation (sb-mop:slot-definition-allocation slot)))
     (object "name" (name-text (sb-mop:slot-definition-name slot))
             "initargs" (mapcar #'form-text (sb-mop:slot-definition-initargs slot))
             "readers" (if structure-slot
-                          (list (name-text (sb-kernel:dsd-accessor-name structure-slot)))
+                          (list (name-text (structure-slot-accessor structure-slot)))
                           (mapcar #'name-text (sb-mop:slot-definition-readers slot)))
-            "writers" (if (and structure-slot (not (sb-kernel:dsd-read-only structure-slot)))
-                          (list (name-text `(setf ,(sb-kernel:dsd-accessor-name structure-slot))))
+            "writers" (if (and structure-slot (not (structure-slot-read-only-p structure-slot)))
+                          (list (name-text `(setf ,(structure-slot-accessor structure-slot))))
                           (mapcar #'name-text (sb-mop:slot-definition-writers slot)))
             "type" (unless (eq type t) (type-text type))
             "initform" (and (sb-mop:slot-definition-initfunction slot)
@@ -202,8 +203,8 @@ A position is SBCL's own: octets before the top-level form and the white space i
   (let ((all '()))
     (labels ((visit (each)
                (unless (or (member each all)
-                           (member (class-name each) '(t standard-object structure-object condition
-                                                       sb-pcl::slot-object sb-mop:funcallable-standard-object)))
+                           (member (class-name each) `(t standard-object structure-object condition
+                                                       ,+slot-object+ sb-mop:funcallable-standard-object)))
                  (push each all)
                  (mapc #'visit (sb-mop:class-direct-superclasses each)))))
       (if (sb-mop:class-finalized-p class)
@@ -223,26 +224,21 @@ A position is SBCL's own: octets before the top-level form and the white space i
                           collect (slot-json slot owner (not (eq owner class)))
                         do (push name seen))))))
 
-(defun structure-description (name)
-  "What DEFSTRUCT keeps of the structure NAME, or NIL."
-  (ignore-errors (sb-kernel:find-defstruct-description name)))
-
 (defun structure-json (name)
   "The functions that DEFSTRUCT made for NAME, as an object."
   (let ((description (structure-description name)))
     (when description
-      (object "constructors" (loop for (constructor) in (sb-kernel:dd-constructors description)
+      (object "constructors" (loop for (constructor) in (structure-constructors description)
                                    collect (function-call-text constructor))
-              "predicate" (let ((predicate (sb-kernel::dd-predicate-name description)))
+              "predicate" (let ((predicate (structure-predicate description)))
                             (and predicate (name-text predicate)))
-              "copier" (let ((copier (sb-kernel::dd-copier-name description)))
+              "copier" (let ((copier (structure-copier description)))
                          (and copier (name-text copier)))))))
 
 (defun function-call-text (name)
   "NAME with its lambda list, as it is called."
-  (let ((lambda-list (handler-case (sb-introspect:function-lambda-list name)
-                       (error () :unknown))))
-    (cond ((eq lambda-list :unknown) (name-text name))
+  (multiple-value-bind (lambda-list known) (known-lambda-list name)
+    (cond ((not known) (name-text name))
           ((null lambda-list) (format nil "(~a)" (name-text name)))
           (t (format nil "(~a ~a" (name-text name) (subseq (lambda-list-text lambda-list) 1))))))
 
@@ -253,7 +249,7 @@ A position is SBCL's own: octets before the top-level form and the white space i
       (let ((kind (typecase class
                     (structure-class "structure-class")
                     (built-in-class "built-in-class")
-                    (sb-pcl::condition-class "condition-class")
+                    (condition-class "condition-class")
                     (sb-mop:funcallable-standard-class "funcallable-standard-class")
                     (standard-class "standard-class")
                     (t "class"))))
@@ -270,21 +266,21 @@ A position is SBCL's own: octets before the top-level form and the white space i
                                    repeat *methods-shown*
                                    collect name)
                 "slots" (slots-json class)
-                "default_initargs" (loop for (key form) in (and (typep class 'sb-pcl::std-class)
+                "default_initargs" (loop for (key form) in (and (typep class 'slot-class)
                                                                 (sb-mop:class-direct-default-initargs class))
                                          collect (format nil "~a ~a" (form-text key) (form-text form)))
                 "structure" (and (typep class 'structure-class) (structure-json symbol))
                 "sources" (source-object symbol (typecase class
                                                   (structure-class :structure)
-                                                  (sb-pcl::condition-class :condition)
+                                                  (condition-class :condition)
                                                   (t :class))))))))
 
 (defun type-facet (symbol)
   "The facet of SYMBOL as a type that DEFTYPE made, or NIL."
-  (when (eq (sb-int:info :type :kind symbol) :defined)
+  (when (defined-type-p symbol)
     (object "kind" "type"
             "arglist" (multiple-value-bind (lambda-list known)
-                          (ignore-errors (sb-introspect:deftype-lambda-list symbol))
+                          (sb-introspect:deftype-lambda-list symbol)
                         (and known (lambda-list-text lambda-list)))
             "documentation" (documentation-text symbol 'type)
             "sources" (source-object symbol :type))))
@@ -293,13 +289,13 @@ A position is SBCL's own: octets before the top-level form and the white space i
   "The facet of NAME's compiler macro, or NIL."
   (when (compiler-macro-function name)
     (object "documentation" (documentation-text name 'compiler-macro)
-            "arglist" (ignore-errors
-                       (lambda-list-text (sb-introspect:function-lambda-list (compiler-macro-function name))))
+            "arglist" (multiple-value-bind (lambda-list known) (known-lambda-list (compiler-macro-function name))
+                        (and known (lambda-list-text lambda-list)))
             "sources" (source-object name :compiler-macro))))
 
 (defun method-combination-facet (symbol)
   "The facet of SYMBOL as a method combination, or NIL."
-  (when (gethash symbol sb-pcl::**method-combinations**)
+  (when (method-combination-known-p symbol)
     (object "documentation" (documentation-text symbol 'method-combination)
             "sources" (source-object symbol :method-combination))))
 
@@ -314,8 +310,8 @@ A position is SBCL's own: octets before the top-level form and the white space i
           "type" (symbol-classification symbol)
           "function" (function-facet symbol)
           "setf_function" (function-facet `(setf ,symbol))
-          "setf_expander" (and (sb-int:info :setf :expander symbol) :true)
-          "setf_expander_sources" (and (sb-int:info :setf :expander symbol) (source-object symbol :setf-expander))
+          "setf_expander" (and (setf-expander symbol) :true)
+          "setf_expander_sources" (and (setf-expander symbol) (source-object symbol :setf-expander))
           "compiler_macro" (compiler-macro-facet symbol)
           "variable" (variable-facet symbol)
           "class" (class-facet symbol)

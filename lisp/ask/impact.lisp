@@ -25,7 +25,7 @@
                (typecase component
                  (asdf:parent-component (mapc #'visit (asdf:component-children component)))
                  (asdf:cl-source-file
-                  (let ((path (ignore-errors (truename (asdf:component-pathname component)))))
+                  (let ((path (around-user-code (truename (asdf:component-pathname component)))))
                     (when path (push (cons component (sb-ext:native-namestring path)) found)))))))
       (dolist (name (asdf:already-loaded-systems))
         (let ((system (asdf:registered-system name)))
@@ -43,8 +43,8 @@
   (let ((needed '()))
     (loop for at = component then (asdf:component-parent at)
           while at
-          do (dolist (dependency (ignore-errors (asdf:component-sideway-dependencies at)))
-               (let ((found (ignore-errors
+          do (dolist (dependency (around-user-code (asdf:component-sideway-dependencies at)))
+               (let ((found (around-user-code
                              (if (typep at 'asdf:system)
                                  (let ((name (asdf/find-component:resolve-dependency-name at dependency)))
                                    name)

@@ -77,7 +77,3 @@ form (full), or with all forms in it (all); and which macro made each step. #. i
                                               :true)
                         "step_count" count
                         "steps" (nreverse steps)))))))))
-
-(defun expanded-everywhere (form)
-  "FORM with all macro forms in it expanded, in the null lexical environment."
-  (sb-walker:macroexpand-all form))

@@ -71,7 +71,7 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
          (write-char #\( stream)
          (loop for (part . rest) on form
                for count from 0
-               do (cond ((and (zerop count) (member part '(eql sb-pcl::class-eq)))
+               do (cond ((and (zerop count) (or (eq part 'eql) (eq part +class-eq+)))
                          (write-string (symbol-name part) stream))
                         ((minusp (decf *parts-left*)) (write-string "..." stream) (return))
                         (t (write-form part stream (1+ depth))))
@@ -103,18 +103,18 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
   "Write NAME, of a function or of what is used, as answers show it: (SETF PKG::NAME), (METHOD PKG::NAME (PKG::CLASS))."
   (cond ((symbolp name) (write-qualified name stream))
         ((stringp name) (write-object name stream))
-        ((and (consp name) (symbolp (first name)) (sb-int:proper-list-p name))
+        ((and (consp name) (symbolp (first name)) (proper-list-p name))
          (write-char #\( stream)
-         (write-string (case (first name)
-                         ((sb-pcl::fast-method sb-pcl::slow-method) "METHOD")
-                         (t (escaped-name (symbol-name (first name)))))
+         (write-string (if (or (eq (first name) +fast-method+) (eq (first name) +slow-method+))
+                           "METHOD"
+                           (escaped-name (symbol-name (first name))))
                        stream)
          (loop with in = nil
                for count from 0
                for part in (rest name)
                do (write-char #\Space stream)
                   (cond ((or in (and (zerop count) (consp part)
-                                     (member (first part) '(setf sb-ext:cas sb-pcl::slot-accessor))))
+                                     (or (member (first part) '(setf sb-ext:cas)) (eq (first part) +slot-accessor+))))
                          (write-name part stream))
                         (t (write-form part stream 0)))
                   (setf in (eq part :in)))

@@ -33,7 +33,7 @@
                   "used_by" (sorted-texts (package-used-by-list package) #'package-name)
                   "shadowing" (sorted-texts (package-shadowing-symbols package) #'symbol-text)
                   "implements" (remove (package-name package)
-                                       (sorted-texts (ignore-errors (sb-ext:package-implements-list package))
+                                       (sorted-texts (sb-ext:package-implements-list package)
                                                      #'package-name)
                                        :test #'string=)
                   "locked" (and (sb-ext:package-locked-p package) :true)

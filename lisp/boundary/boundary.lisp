@@ -104,7 +104,7 @@ BODY may signal and leave as it likes: the boundary's handler is above it."
                        (length (sb-sys:sap-ref-64 arguments (+ at 8)))
                        (octets (make-array length :element-type '(unsigned-byte 8))))
                   (sb-sys:with-pinned-objects (octets)
-                    (sb-kernel:system-area-ub8-copy source 0 (sb-sys:vector-sap octets) 0 length))
+                    (copy-foreign-octets source octets))
                   (handler-case (sb-ext:octets-to-string octets :external-format :utf-8)
                     (error () (error 'invalid-text :position index))))))
 
@@ -136,7 +136,7 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
                (make-condition 'left-by-exit)))
            (description
              (catch 'fault
-               (when (typep condition 'sb-kernel::heap-exhausted-error)
+               (when (typep condition 'heap-exhausted)
                  ;; What the call had filled is garbage now; the next call must not pay for it. What is kept is no
                  ;; reason to end this call a second time.
                  (let ((*checking-heap* t))
@@ -162,9 +162,8 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
   (let ((outcome nil))
     (block guard
       ;; Interrupts that came while the host had this thread run here, where they can unwind no further.
-      (unwind-protect (let ((sb-sys:*allow-with-interrupts* t))
-                        (sb-sys:with-interrupts
-                          (setf outcome (perform-caught call operation arguments count))))
+      (unwind-protect (with-interrupts-allowed
+                        (setf outcome (perform-caught call operation arguments count)))
         (unless outcome
           (return-from guard))))
     (or outcome
@@ -217,7 +216,7 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
      (arguments sb-sys:system-area-pointer)
      (count sb-alien:size-t))
   "Runs an operation; see the header."
-  (setf (sb-vm:floating-point-modes) *lisp-modes*)
+  (setf (floating-point-modes) *lisp-modes*)
   (prog1 (block entry
            ;; Only for this file's own code, as when the heap is full after a call: then the answer must not allocate.
            ;; The call's conditions pass, so that SIGNAL means in it what it means elsewhere.
@@ -227,7 +226,7 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
                                                  (answer *last-words*)
                                                  (return-from entry +fault+)))))
              (run-call call operation arguments count)))
-    (setf (sb-vm:floating-point-modes) *host-modes*)))
+    (setf (floating-point-modes) *host-modes*)))
 
 (defun make-entry-points ()
   "A foreign struct steelbank_entry_points, never freed."
@@ -236,7 +235,7 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
     (loop for name in '(steelbank-ping steelbank-call)
           for offset from 8 by 8
           do (setf (sb-sys:sap-ref-sap table offset)
-                   (sb-alien:alien-sap (sb-alien::alien-callable-function name))))
+                   (callable-pointer name)))
     table))
 
 (defun serve (number)
@@ -246,12 +245,12 @@ host's frames, which nothing may unwind."
     (sb-ext:atomic-push *lane* *lanes*)
     (unwind-protect
          (sb-sys:without-interrupts
-           (setf (sb-vm:floating-point-modes) *host-modes*)
+           (setf (floating-point-modes) *host-modes*)
            (sb-alien:alien-funcall
             (sb-alien:extern-alien "steelbank_host_serve"
                                    (function sb-alien:void sb-sys:system-area-pointer (sb-alien:unsigned 64)))
             *entry-points* number)
-           (setf (sb-vm:floating-point-modes) *lisp-modes*))
+           (setf (floating-point-modes) *lisp-modes*))
       (sb-ext:atomic-update *lanes* (lambda (lanes) (remove *lane* lanes))))))
 
 (defun start-lane (number)
@@ -325,7 +324,7 @@ the process. The root folder stands in, where nothing is found."
   (let ((home (sb-ext:posix-getenv "HOME")))
     (unless (if (plusp (length home))
                 (char= (char home 0) #\/)
-                (ignore-errors (sb-unix:uid-homedir (sb-unix:unix-getuid))))
+                (user-home))
       (sb-alien:alien-funcall
        (sb-alien:extern-alien "setenv" (function sb-alien:int sb-alien:c-string sb-alien:c-string sb-alien:int))
        "HOME" "/" 1))))
@@ -338,16 +337,15 @@ the process. The root folder stands in, where nothing is found."
 core to be saved."
   (note-core-code)
   (setf sb-ext:*invoke-debugger-hook* 'debugger-hook
-        *lisp-modes* (sb-vm:floating-point-modes)
+        *lisp-modes* (floating-point-modes)
+        *host-modes* (untrapped-floating-point-modes)
         *entry-points* (make-entry-points))
-  (sb-int:with-float-traps-masked (:overflow :invalid :divide-by-zero :inexact)
-    (setf *host-modes* (sb-vm:floating-point-modes)))
   (refuse-foreign-exits)
   (prepare-home)
   ;; What UIOP keeps of the machine that built the core: its user's cache, its temporary folder.
   (uiop:call-image-restore-hook)
   (prepare-streams)
-  (sb-int:encapsulate 'sb-kernel::post-gc 'steelbank #'check-heap)
+  (encapsulate +after-collection+ 'steelbank #'check-heap)
   ;; A core that was saved later than the first was saved without.
   (refuse-exits)
   (setf *supervisor* (let ((order (sb-alien:alien-sap (sb-alien:make-alien (sb-alien:unsigned 64) 2))))

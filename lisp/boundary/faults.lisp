@@ -37,14 +37,14 @@
   "The lane of this thread, if it is one.")
 
 (defparameter *ways-out*
-  '(sb-ext:exit sb-ext:quit sb-impl::os-exit sb-ext:save-lisp-and-die)
+  `(sb-ext:exit sb-ext:quit ,+leave-process+ sb-ext:save-lisp-and-die)
   "The functions through which Lisp code ends its process.")
 
 (defun refuse-exits ()
   "Make every one of *WAYS-OUT* signal EXIT-REFUSED. Foreign exit functions are covered by REFUSE-FOREIGN-EXITS."
   (dolist (name *ways-out*)
     (let ((name name))
-      (sb-int:encapsulate name 'steelbank
+      (encapsulate name 'steelbank
                           (lambda (function &rest arguments)
                             (declare (ignore function arguments))
                             (error 'exit-refused :operator name))))))
@@ -70,18 +70,15 @@
     (etypecase substitute
       (null (funcall function name))
       (string (or (funcall function substitute) (funcall function name)))
-      (symbol (sb-sys:sap-int (sb-alien:alien-sap (sb-alien::alien-callable-function substitute)))))))
+      (symbol (sb-sys:sap-int (callable-pointer substitute))))))
 
 (defun relink-foreign-functions (names)
   "Link the foreign functions NAMES anew, for code that is linked already."
-  (loop for name in names
-        for index = (sb-impl::ensure-alien-linkage-index name nil)
-        do (sb-impl::arch-write-linkage-table-entry
-            index (sb-sys:find-dynamic-foreign-symbol-address name) 0)))
+  (mapc #'relink-foreign-function names))
 
 (defun refuse-foreign-exits ()
   "Redirect the linkage of the foreign ways out, for code that is linked already and for code to come."
-  (sb-int:encapsulate 'sb-sys:find-dynamic-foreign-symbol-address 'steelbank #'foreign-substitute)
+  (encapsulate +find-foreign-function+ 'steelbank #'foreign-substitute)
   (relink-foreign-functions (mapcar #'car *foreign-ways-out*)))
 
 (defun describe-condition (condition)
@@ -116,10 +113,10 @@
   "The host's word for the class of fault that CONDITION is."
   (typecase condition
     (exit-refused "exit-refused")
-    (sb-kernel::control-stack-exhausted "stack-exhausted")
-    (sb-kernel::heap-exhausted-error "heap-exhausted")
+    (stack-exhausted "stack-exhausted")
+    (heap-exhausted "heap-exhausted")
     (storage-condition "storage-exhausted")
-    (sb-sys:memory-fault-error "memory-fault")
+    (memory-fault "memory-fault")
     (end-of-file "end-of-file")
     (t "error")))
 
@@ -148,11 +145,11 @@ condition is reported to the host, and that thread ends."
 
 (defun replace-debugger ()
   "Have the debugger itself, and SBCL's last resort for errors in the handling of errors, end in DEBUGGER-HOOK too."
-  (sb-int:encapsulate 'sb-debug::%invoke-debugger 'steelbank
+  (encapsulate +debugger+ 'steelbank
                       (lambda (function condition)
                         (declare (ignore function))
                         (debugger-hook condition nil)))
-  (sb-int:encapsulate 'sb-impl::error-error 'steelbank
+  (encapsulate +last-resort+ 'steelbank
                       (lambda (function &rest messages)
                         (declare (ignore function))
                         (debugger-hook (make-condition 'simple-error :format-control "~{~a~}"
@@ -183,19 +180,19 @@ runs out of room itself, the runtime does not survive it.")
 a full collection, that thread is the likely cause, and gets a HEAP-SHARE-EXHAUSTED."
   (funcall collect)
   (when (and (not *checking-heap*)
-             sb-sys:*allow-with-interrupts*
-             (> (sb-kernel:dynamic-usage) (heap-limit))
-             (not (sb-thread::thread-ephemeral-p sb-thread:*current-thread*)))
+             (interrupts-allowed-p)
+             (> (heap-usage) (heap-limit))
+             (not (runtime-thread-p sb-thread:*current-thread*)))
     (sb-sys:with-interrupts
       (mapc #'funcall *memory-to-free*)
       (let ((*checking-heap* t))
         (sb-ext:gc :full t))
-      (when (> (sb-kernel:dynamic-usage) (heap-limit))
+      (when (> (heap-usage) (heap-limit))
         (if (plusp *call*)
             (end-work (make-condition 'heap-share-exhausted))
             (error 'heap-share-exhausted))))))
 
-(define-condition heap-share-exhausted (sb-kernel::heap-exhausted-error)
+(define-condition heap-share-exhausted (heap-full)
   ()
   (:report (lambda (condition stream)
              (declare (ignore condition))
@@ -206,8 +203,8 @@ a full collection, that thread is the likely cause, and gets a HEAP-SHARE-EXHAUS
 
 (defun enter-lane (lane call)
   "Begin CALL on LANE's own thread, without interrupts. Interruptions that came between calls were for nobody."
-  (setf (sb-thread::thread-interruptions (lane-thread lane)) '()
-        (lane-stop lane) 0
+  (forget-interruptions (lane-thread lane))
+  (setf (lane-stop lane) 0
         (lane-pending lane) 0
         (lane-call lane) call))
 
@@ -216,7 +213,7 @@ a full collection, that thread is the likely cause, and gets a HEAP-SHARE-EXHAUS
 
 (defun may-unwind ()
   "True if the code that was interrupted may be left: foreign code may hold a lock, such as that of malloc."
-  (let ((context sb-kernel:*current-internal-error-context*))
+  (let ((context (interrupted-context)))
     (or (not (typep context 'sb-sys:system-area-pointer))
         (/= 0 (sb-alien:alien-funcall
                (sb-alien:extern-alien "steelbank_may_unwind"
@@ -241,7 +238,7 @@ a full collection, that thread is the likely cause, and gets a HEAP-SHARE-EXHAUS
   (loop repeat 10
         do (when (= 0 (lane-pending lane))
              (return t))
-           (sb-unix:nanosleep 0 1000000)))
+           (pause-microseconds 1000)))
 
 (defun interrupt-call (call)
   "Stop CALL if it still runs. In foreign code it is tried again for a while; then the host will order it again."
@@ -250,4 +247,4 @@ a full collection, that thread is the likely cause, and gets a HEAP-SHARE-EXHAUS
       (setf (lane-stop lane) call)
       (loop repeat 50
             while (and (interrupt-lane lane) (lane-refused lane) (= (lane-call lane) call))
-            do (sb-unix:nanosleep 0 1000000)))))
+            do (pause-microseconds 1000)))))

@@ -77,5 +77,5 @@ stand for themselves. Other objects are an error."
                                     collect (cons (princ-to-string key) (value-json element)))))
     ((cons (eql :object)) (cons :object (loop for (key . element) in (rest value)
                                               collect (cons key (value-json element)))))
-    ((or vector (satisfies sb-int:proper-list-p)) (map 'vector #'value-json value))
+    ((or vector (satisfies proper-list-p)) (map 'vector #'value-json value))
     (t (error "An object of type ~a has no form in JSON." (name-text (type-of value))))))

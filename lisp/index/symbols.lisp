@@ -77,11 +77,11 @@
   "The symbol under which NAME is filed: F for (SETF F), (METHOD F ...) and (LABELS G :IN F). NIL and false if it has none."
   (cond ((and (symbolp name) name) (values name t))
         ((null name) (values nil t))
-        ((not (and (consp name) (sb-int:proper-list-p name) (rest name))) (values nil nil))
+        ((not (and (consp name) (proper-list-p name) (rest name))) (values nil nil))
         ((member (first name) '(flet labels lambda))
          (let ((in (member :in name)))
            (if in (principal-symbol (second in)) (values nil nil))))
-        ((eq (first name) 'sb-pcl::slot-accessor) (principal-symbol (third name)))
+        ((eq (first name) +slot-accessor+) (principal-symbol (third name)))
         (t (principal-symbol (second name)))))
 
 ;;; Tables
@@ -111,16 +111,14 @@
     (declare (type (unsigned-byte 62) sum) (optimize speed))
     (flet ((add (table factor)
              (declare (type (integer 1 3) factor))
-             (let ((cells (cdr (sb-impl::symtbl-%cells table))))
-               (declare (type simple-vector cells))
-               (loop for cell across cells
-                     when (and cell (symbolp cell))
-                       do (setf sum (ldb (byte 62 0)
-                                         (+ sum
-                                            (* factor (sb-impl::symbol-name-hash cell))
-                                            (if (eq (symbol-package cell) package) 0 12345))))))))
-      (add (sb-impl::package-internal-symbols package) 1)
-      (add (sb-impl::package-external-symbols package) 3))
+             (loop for cell across (symbol-table-cells table)
+                   when (and cell (symbolp cell))
+                     do (setf sum (ldb (byte 62 0)
+                                       (+ sum
+                                          (* factor (symbol-hash cell))
+                                          (if (eq (symbol-package cell) package) 0 12345)))))))
+      (add (internal-symbol-table package) 1)
+      (add (external-symbol-table package) 3))
     sum))
 
 (defun export-presents (state package)

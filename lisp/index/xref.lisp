@@ -7,12 +7,12 @@
 (defparameter *xref-kinds* #(:calls :macroexpands :binds :references :sets :specializes)
   "What a record may say, in the order of the host's own enumeration.")
 
-(defparameter *name-roles* #(:plain setf sb-ext:cas compiler-macro :method sb-pcl::slot-accessor :other)
+(defparameter *name-roles* (vector :plain 'setf 'sb-ext:cas 'compiler-macro :method +slot-accessor+ :other)
   "How a used name is made from its principal symbol, in the order of the host's own enumeration.")
 
 (defparameter *function-kinds*
-  #(:function setf macro-function compiler-macro sb-pcl::fast-method :local lambda
-    sb-impl::setf-expander sb-impl::type-expander :transform sb-c::vop :other)
+  (vector :function 'setf 'macro-function 'compiler-macro +fast-method+ :local 'lambda
+          +setf-expander+ +type-expander+ :transform +vop+ :other)
   "What a function is by its name, in the order of the host's own enumeration.")
 
 (defconstant +unknown+ 0 "No global name says whether the function is still in use.")
@@ -27,7 +27,7 @@
   "The number that says how NAME is made from its principal symbol."
   (position (cond ((symbolp name) :plain)
                   ((atom name) :other)
-                  ((member (first name) '(sb-pcl::fast-method sb-pcl::slow-method)) :method)
+                  ((or (eq (first name) +fast-method+) (eq (first name) +slow-method+)) :method)
                   ((find (first name) *name-roles*) (first name))
                   (t :other))
             *name-roles*))
@@ -37,9 +37,9 @@
   (position (cond ((symbolp name) :function)
                   ((atom name) :other)
                   ((member (first name) '(flet labels)) :local)
-                  ((member (first name) '(:source-transform sb-c:deftransform)) :transform)
-                  ((eq (first name) 'sb-impl::%defsetf) 'sb-impl::setf-expander)
-                  ((eq (first name) 'sb-pcl::slow-method) 'sb-pcl::fast-method)
+                  ((or (eq (first name) :source-transform) (eq (first name) +deftransform+)) :transform)
+                  ((eq (first name) +defsetf+) +setf-expander+)
+                  ((eq (first name) +slow-method+) +fast-method+)
                   ((find (first name) *function-kinds*) (first name))
                   (t :other))
             *function-kinds*))
@@ -49,12 +49,12 @@
 (defun underlying-function (function)
   "The simple function behind FUNCTION, through closures and encapsulations. NIL for a generic function."
   (typecase function
-    (sb-kernel:simple-fun function)
-    (sb-kernel:closure
-     (let ((inner (sb-kernel:%closure-fun function)))
-       (if (eq (sb-kernel:%fun-name inner) 'sb-impl::encapsulation)
-           (underlying-function (sb-impl::encapsulation-info-definition (sb-impl::encapsulation-info function)))
-           inner)))
+    (simple-function function)
+    (closure
+     (let ((inner (encapsulated-function function)))
+       (if inner
+           (underlying-function inner)
+           (closure-function function))))
     (t nil)))
 
 (defun bound-function (name)
@@ -66,39 +66,40 @@
            (values (cond ((macro-function name))
                          ((fboundp name) (fdefinition name)))
                    t))
-          ((not (and (consp name) (sb-int:proper-list-p name) (= (length name) 2))) (values nil nil))
+          ((not (and (consp name) (proper-list-p name) (= (length name) 2))) (values nil nil))
           (t
-           (let ((of (second name)))
-             (case (first name)
-               ((setf sb-ext:cas)
-                (if (sb-int:legal-fun-name-p name)
-                    (values (and (fboundp name) (fdefinition name)) t)
-                    (values nil nil)))
-               (macro-function (values (and (symbolp of) (macro-function of)) t))
-               (compiler-macro (values (and (sb-int:legal-fun-name-p of) (compiler-macro-function of)) t))
-               (sb-impl::type-expander
-                (values (and (symbolp of) (first-function (sb-int:info :type :expander of))) t))
-               ((sb-impl::setf-expander sb-impl::%defsetf)
-                (values (and (symbolp of) (first-function (sb-int:info :setf :expander of))) t))
-               (t (values nil nil))))))))
+           (destructuring-bind (role principal) name
+             (flet ((role-p (&rest roles) (member role roles)))
+               (cond ((role-p 'setf 'sb-ext:cas)
+                      (if (function-name-p name)
+                          (values (and (fboundp name) (fdefinition name)) t)
+                          (values nil nil)))
+                     ((role-p 'macro-function) (values (and (symbolp principal) (macro-function principal)) t))
+                     ((role-p 'compiler-macro)
+                      (values (and (function-name-p principal) (compiler-macro-function principal)) t))
+                     ((role-p +type-expander+)
+                      (values (and (symbolp principal) (first-function (type-expander principal))) t))
+                     ((role-p +setf-expander+ +defsetf+)
+                      (values (and (symbolp principal) (first-function (setf-expander principal))) t))
+                     (t (values nil nil)))))))))
 
 (defun method-functions (generic-function)
   "The simple functions of the methods of GENERIC-FUNCTION."
   (loop for method in (sb-mop:generic-function-methods generic-function)
-        for function = (sb-pcl::safe-method-function method)
-        for fast = (sb-pcl::safe-method-fast-function method)
+        for function = (method-list-function method)
+        for fast = (method-fast-function method)
         when fast collect (underlying-function fast)
-        when (typep function 'sb-kernel:funcallable-instance)
-          collect (underlying-function (sb-kernel:%funcallable-instance-fun function))
-        when (typep function '(or sb-kernel:simple-fun sb-kernel:closure))
+        when (typep function 'funcallable-instance)
+          collect (underlying-function (funcallable-instance-function function))
+        when (typep function '(or simple-function closure))
           collect (underlying-function function)))
 
 (defun all-bound-functions ()
   "A table of the simple functions to which any global name is bound."
   (let ((table (make-hash-table :test 'eq)))
-    (sb-int:call-with-each-globaldb-name
+    (map-global-names
      (lambda (name)
-       (when (and (sb-int:legal-fun-name-p name) (fboundp name)
+       (when (and (function-name-p name) (fboundp name)
                   (not (and (symbolp name) (or (macro-function name) (special-operator-p name)))))
          (let ((function (underlying-function (fdefinition name))))
            (when function (setf (gethash function table) t))))))
@@ -112,18 +113,18 @@
 
 (defun same-code-p (function other)
   "True if FUNCTION and OTHER, simple functions, stand in one code object."
-  (and other (eq (sb-kernel:fun-code-header function) (sb-kernel:fun-code-header other))))
+  (and other (eq (function-code function) (function-code other))))
 
 (defun named-status (freshness function name)
   "Whether FUNCTION is what NAME, its own name, means now: +CURRENT+, +REPLACED+ or +UNKNOWN+."
-  (if (typep name '(cons (member sb-pcl::fast-method sb-pcl::slow-method) cons))
+  (if (typep name 'method-function-name)
       (let* ((owner (second name))
              (methods (freshness-methods freshness))
              (functions (multiple-value-bind (known found) (gethash owner methods)
                           (if found
                               known
                               (setf (gethash owner methods)
-                                    (and (sb-int:legal-fun-name-p owner) (fboundp owner)
+                                    (and (function-name-p owner) (fboundp owner)
                                          (typep (fdefinition owner) 'generic-function)
                                          (method-functions (fdefinition owner))))))))
         (if (find function functions :test #'same-code-p) +current+ +replaced+))
@@ -135,18 +136,11 @@
                +current+)
               (t +replaced+)))))
 
-(defun code-source (code)
-  "The debug source of CODE, or NIL."
-  (let ((info (sb-kernel:%code-debug-info code)))
-    (and (typep info 'sb-c::debug-info)
-         (let ((source (sb-c::debug-info-source info)))
-           (and (typep source 'sb-c::debug-source) source)))))
-
 (defun note-source (freshness code)
   "Remember the newest version of CODE's file."
   (let* ((source (code-source code))
-         (path (and source (sb-c::debug-source-namestring source)))
-         (created (and path (sb-c::debug-source-created source)))
+         (path (and source (debug-source-namestring source)))
+         (created (and path (debug-source-created source)))
          (sources (freshness-sources freshness)))
     (when (and created (> created (gethash path sources 0)))
       (setf (gethash path sources) created))))
@@ -154,25 +148,25 @@
 (defun outdated-source-p (freshness code)
   "True if code from a newer version of CODE's file has been loaded."
   (let* ((source (code-source code))
-         (path (and source (sb-c::debug-source-namestring source)))
-         (created (and path (sb-c::debug-source-created source))))
+         (path (and source (debug-source-namestring source)))
+         (created (and path (debug-source-created source))))
     (and created (< created (gethash path (freshness-sources freshness) 0)))))
 
 (defun code-functions (code)
   "The functions of CODE that hold records, each with its entry number."
-  (loop for entry below (sb-kernel:code-n-entries code)
-        for function = (sb-kernel:%code-entry-point code entry)
-        when (sb-kernel:%simple-fun-xrefs function)
+  (loop for entry below (code-entry-count code)
+        for function = (code-entry code entry)
+        when (function-xrefs function)
           collect (cons function entry)))
 
 (defun code-statuses (freshness code functions)
   "The status of each of FUNCTIONS, which stand in CODE. One without a global name shares the fate of those that have one."
   (let* ((statuses (loop for (function) in functions
-                         collect (named-status freshness function (sb-kernel:%simple-fun-name function))))
-         (others (loop for entry below (sb-kernel:code-n-entries code)
-                       for function = (sb-kernel:%code-entry-point code entry)
+                         collect (named-status freshness function (simple-function-name function))))
+         (others (loop for entry below (code-entry-count code)
+                       for function = (code-entry code entry)
                        unless (find function functions :key #'car)
-                         collect (named-status freshness function (sb-kernel:%simple-fun-name function))))
+                         collect (named-status freshness function (simple-function-name function))))
          (all (append statuses others))
          (shared (cond ((member +current+ all) +current+)
                        ((member +replaced+ all) +replaced+)
@@ -198,29 +192,27 @@
   (handler-case
       (let ((pathname (parse-namestring namestring)))
         (if (typep pathname 'logical-pathname) (namestring pathname) (sb-ext:native-namestring pathname)))
-    (error () namestring)))
+    (unusable-file () namestring)))
 
 (defun state-source (state source)
   "The number of SOURCE, a debug source, or NIL if it is no file."
   (and source
-       (stringp (sb-c::debug-source-namestring source))
+       (stringp (debug-source-namestring source))
        (let ((numbers (state-source-numbers state)))
          (or (gethash source numbers)
              (setf (gethash source numbers)
-                   (let ((created (or (sb-c::debug-source-created source) 0)))
+                   (let ((created (or (debug-source-created source) 0)))
                      (add-row (state-sources state)
-                              (state-string state (native-path (sb-c::debug-source-namestring source)))
+                              (state-string state (native-path (debug-source-namestring source)))
                               (ldb (byte 32 0) created)
                               (ldb (byte 32 32) created))))))))
 
 (defun function-position (function)
   "The number of the top-level form that FUNCTION stands in, and that form's offset in the file. Either may be NIL."
-  (let* ((code (sb-kernel:fun-code-header function))
+  (let* ((code (function-code function))
          (source (code-source code))
-         (debug-fun (ignore-errors (sb-di::fun-debug-fun function)))
-         (form (and debug-fun
-                    (sb-c::compiled-debug-fun-tlf-number (sb-di::compiled-debug-fun-compiler-debug-fun debug-fun))))
-         (starts (and form source (sb-c::debug-source-start-positions source))))
+         (form (function-toplevel-form function))
+         (starts (and form source (debug-source-starts source))))
     (values form (and starts (< form (length starts)) (elt starts form)))))
 
 (defun add-function (state name source form offset serial entry status)
@@ -235,22 +227,22 @@
 (defun export-function (state function serial entry status)
   "Append FUNCTION and its records."
   (multiple-value-bind (form offset) (function-position function)
-    (let ((row (add-function state (sb-kernel:%simple-fun-name function)
-                             (state-source state (code-source (sb-kernel:fun-code-header function)))
+    (let ((row (add-function state (simple-function-name function)
+                             (state-source state (code-source (function-code function)))
                              form offset serial entry status))
           (records (state-records state)))
-      (sb-c:map-packed-xref-data
+      (map-function-xrefs
        (lambda (kind name form-number)
          (add-row records (kind-number kind) (state-name state name) row form-number))
-       (sb-kernel:%simple-fun-xrefs function)))))
+       function))))
 
 (defun own-code-p (code)
   "True if CODE was compiled from a file of ours (see build-core.lisp), or one of its functions has a name of ours."
   (let* ((source (code-source code))
-         (path (and source (sb-c::debug-source-namestring source))))
+         (path (and source (debug-source-namestring source))))
     (or (and (stringp path) (eql (mismatch "steelbank/lisp/" path) (length "steelbank/lisp/")))
-        (loop for entry below (sb-kernel:code-n-entries code)
-                thereis (own-name-p (sb-kernel:%simple-fun-name (sb-kernel:%code-entry-point code entry)))))))
+        (loop for entry below (code-entry-count code)
+                thereis (own-name-p (simple-function-name (code-entry code entry)))))))
 
 (defun code-with-records (above)
   "The code objects, in the order of their making, that hold records, are not ours, and have a serial number higher
@@ -261,16 +253,16 @@ than ABOVE; and the highest serial number of all code with records, ours as well
     ;; The walk allocates little, as it must while no collection can run.
     (map-code
      (lambda (code)
-       (when (and (> (sb-kernel:%code-serialno code) above)
-                  (loop for entry below (sb-kernel:code-n-entries code)
-                        thereis (sb-kernel:%simple-fun-xrefs (sb-kernel:%code-entry-point code entry))))
-         (setf highest (max highest (sb-kernel:%code-serialno code)))
+       (when (and (> (code-serial code) above)
+                  (loop for entry below (code-entry-count code)
+                        thereis (function-xrefs (code-entry code entry))))
+         (setf highest (max highest (code-serial code)))
          (unless (own-code-p code)
            (push code codes))))
      ;; The baseline has all records of the core.
      (and *baseline* (>= above (baseline-serial *baseline*))))
     ;; The heap's order differs from build to build.
-    (values (sort codes #'< :key #'sb-kernel:%code-serialno) highest)))
+    (values (sort codes #'< :key #'code-serial) highest)))
 
 (defun export-code (state since)
   "Append the functions and records of code newer than SINCE, and what has become of older code.
@@ -281,9 +273,9 @@ Returns the highest serial number seen."
     (multiple-value-bind (codes highest)
         (code-with-records (if (and baseline (definitions-kept-p baseline)) base -1))
       (dolist (code codes)
-        (when (> (sb-kernel:%code-serialno code) base) (note-source freshness code)))
+        (when (> (code-serial code) base) (note-source freshness code)))
       (dolist (code codes (max highest since))
-        (let* ((serial (sb-kernel:%code-serialno code))
+        (let* ((serial (code-serial code))
                (functions (code-functions code))
                (statuses (code-statuses freshness code functions)))
           (loop for (function . entry) in functions
@@ -298,9 +290,9 @@ Returns the highest serial number seen."
   (let ((names (make-hash-table :test 'equal)))
     (dolist (code (code-with-records -1))
       (loop for (function) in (code-functions code)
-            for name = (sb-kernel:%simple-fun-name function)
+            for name = (simple-function-name function)
             do (cond ((gethash name names))
-                     ((typep name '(cons (member sb-pcl::fast-method sb-pcl::slow-method) cons))
+                     ((typep name 'method-function-name)
                       (unless (gethash (second name) names)
                         (setf (gethash (second name) names) t)
                         (note-definition baseline (second name))))
@@ -312,7 +304,7 @@ Returns the highest serial number seen."
   "Let BASELINE remember what NAME is bound to, and the methods if it is a generic function."
   (let ((bound (bound-function name)))
     (cond ((null bound))
-          ((and (symbolp name) (eq (sb-impl::%symbol-function name) bound))
+          ((and (symbolp name) (eq (global-symbol-function name) bound))
            (push (cons name bound) (baseline-functions baseline)))
           (t (push (cons name bound) (baseline-others baseline))))
     (when (typep bound 'generic-function)
@@ -325,7 +317,7 @@ Returns the highest serial number seen."
                (let ((function (and now (underlying-function now))))
                  (and function (eq function (underlying-function then)))))))
     (and (loop for (name . then) in (baseline-functions baseline)
-               always (same-p (sb-impl::%symbol-function name) then))
+               always (same-p (global-symbol-function name) then))
          (loop for (name . then) in (baseline-others baseline)
                always (same-p (bound-function name) then))
          (loop for (generic-function . then) in (baseline-generics baseline)
@@ -337,19 +329,19 @@ Returns the highest serial number seen."
 
 (defun map-specializations (function)
   "Call FUNCTION with a class's name and each method that specializes on the class directly, or on an instance of it."
-  (sb-pcl::map-specializers
+  (map-specializers
    (lambda (specializer)
      (let ((class (typecase specializer
-                    (sb-pcl::class-eq-specializer (sb-pcl::specializer-object specializer))
-                    (sb-pcl::eql-specializer (class-of (sb-mop:eql-specializer-object specializer)))
-                    (sb-pcl::standard-specializer specializer))))
+                    (class-eq-specializer (class-eq-specializer-class specializer))
+                    (sb-mop:eql-specializer (class-of (sb-mop:eql-specializer-object specializer)))
+                    (class-specializer specializer))))
        (when (and (typep class 'class) (class-name class) (eq (find-class (class-name class) nil) class))
          (dolist (method (sb-mop:specializer-direct-methods specializer))
            (funcall function (class-name class) method)))))))
 
 (defun method-name (method)
   "The name of METHOD, as its function is called."
-  (list* 'sb-pcl::fast-method
+  (list* +fast-method+
          (sb-mop:generic-function-name (sb-mop:method-generic-function method))
          (append (method-qualifiers method)
                  (list (loop for specializer in (sb-mop:method-specializers method)
@@ -357,20 +349,20 @@ Returns the highest serial number seen."
                                        (class (or (class-name specializer) specializer))
                                        (sb-mop:eql-specializer
                                         (list 'eql (sb-mop:eql-specializer-object specializer)))
-                                       (sb-pcl::class-eq-specializer
-                                        (list 'sb-pcl::class-eq
-                                              (class-name (sb-pcl::specializer-object specializer))))
+                                       (class-eq-specializer
+                                        (list +class-eq+
+                                              (class-name (class-eq-specializer-class specializer))))
                                        (t specializer)))))))
 
 (defun export-method (state method number)
   "Append the row of METHOD."
-  (let* ((fast (sb-pcl::safe-method-fast-function method))
+  (let* ((fast (method-fast-function method))
          (function (and fast (underlying-function fast)))
          (own (and function
-                   (typep (sb-kernel:%simple-fun-name function) '(cons (eql sb-pcl::fast-method))))))
+                   (typep (simple-function-name function) 'fast-method-name))))
     (multiple-value-bind (form offset) (if own (function-position function) (values nil nil))
       (add-function state (method-name method)
-                    (and own (state-source state (code-source (sb-kernel:fun-code-header function))))
+                    (and own (state-source state (code-source (function-code function))))
                     form offset +none+ number +current+))))
 
 (defun export-methods (state)
@@ -407,7 +399,7 @@ Returns a table of the methods met and their numbers."
 
 (defun pack-state (state since highest)
   "STATE as one octet vector."
-  (pack "SBXREF01" (list sb-vm::*code-alloc-count* since highest) (state-pool state) (state-tables state)))
+  (pack "SBXREF01" (list (last-code-serial) since highest) (state-pool state) (state-tables state)))
 
 (defun unreferenced-code-p (since)
   "True if there is code newer than SINCE whose functions have no current name, so that only a collection tells if it is garbage."

@@ -4,24 +4,24 @@
 
 (defun innermost-condition (condition)
   "The condition that CONDITION encapsulates, at whatever depth, or CONDITION."
-  (if (typep condition 'sb-int:encapsulated-condition)
-      (innermost-condition (sb-int:encapsulated-condition condition))
+  (if (typep condition 'encapsulated-condition)
+      (innermost-condition (encapsulated-condition condition))
       condition))
 
 (defun input-error (condition)
   "The input error that CONDITION is or encapsulates, or NIL."
   (typecase condition
-    (sb-c::input-error-in-compile-file condition)
-    (sb-int:encapsulated-condition (input-error (sb-int:encapsulated-condition condition)))))
+    (source-input-error condition)
+    (encapsulated-condition (input-error (encapsulated-condition condition)))))
 
 (defun severity (condition)
   "The severity of CONDITION as a string, or NIL when nobody wants to read it."
   (typecase condition
     ;; ASDF's summaries say no more than what they sum up.
-    ((or sb-ext:compiler-note sb-kernel::uninteresting-redefinition
+    ((or sb-ext:compiler-note uninteresting-redefinition
          uiop:compile-warned-warning uiop:compile-failed-warning)
      nil)
-    ((or sb-c:compiler-error sb-c:fatal-compiler-error sb-c::input-error-in-compile-file)
+    ((or compiler-error fatal-compiler-error source-input-error)
      (if (input-error condition) "read-error" "error"))
     (reader-error "read-error")
     (style-warning "style-warning")
@@ -48,19 +48,19 @@
          (inner (innermost-condition condition))
          (text (cond ((source-end-p condition)
                       "The file ends inside a form: a closing parenthesis, quote or bar is missing.")
-                     ((typep inner 'sb-int:stream-decoding-error)
+                     ((typep inner 'decoding-error)
                       (format nil "Octets ~{~2,'0X~^ ~} are no characters in ~A: save the file in UTF-8, or name its ~
                                    encoding in the system's definition."
-                              (coerce (sb-int:character-decoding-error-octets inner) 'list)
+                              (coerce (decoding-error-octets inner) 'list)
                               (stream-external-format (stream-error-stream inner))))
-                     ((typep inner 'sb-kernel:character-decoding-error-in-comment)
+                     ((typep inner 'comment-decoding-error)
                       "A comment has octets that are no characters in the file's encoding; they were passed over.")
                      ((no-input-p inner)
                       "The code asked for input, and there is none: nobody sits at a terminal.")
                      ((typep inner 'simple-reader-error)
-                      (ignore-errors (apply #'format nil (simple-condition-format-control inner)
-                                            (simple-condition-format-arguments inner))))
-                     (t (ignore-errors (princ-to-string inner))))))
+                      (around-user-code (apply #'format nil (simple-condition-format-control inner)
+                                               (simple-condition-format-arguments inner))))
+                     (t (around-user-code (princ-to-string inner))))))
     (bounded-text (or text (format nil "a condition of type ~A that cannot be printed" (type-of inner)))
                   2000)))
 
@@ -75,59 +75,55 @@
   "The tap of FILE, a pathname as the compiler knows it, in this load."
   (let ((tap *tap*))
     (if (and tap (tap-file-info tap)
-             (equal file (sb-c::file-info-pathname (tap-file-info tap))))
+             (equal file (file-info-pathname (tap-file-info tap))))
         tap
         (gethash (namestring file) (load-session-taps *load-session*)))))
 
 (defun stream-place (stream position)
   "Line and column, from 1, of character POSITION of STREAM; NIL stands for where it has been read to."
-  (when (sb-impl::form-tracking-stream-p stream)
-    (let ((place (ignore-errors
-                  (if position
-                      (sb-impl::line/col-from-charpos stream position)
-                      (sb-impl::line/col-from-charpos stream)))))
-      (when place
-        (list :line (car place) :column (1+ (cdr place)))))))
+  (when (form-tracking-stream-p stream)
+    (multiple-value-bind (line column) (stream-line-and-column stream position)
+      (list :line line :column column))))
 
 (defun reader-error-place (input-error stream)
   "Where the form that INPUT-ERROR found unfinished begins, or where the reader of STREAM stands."
-  (let ((place (and input-error (sb-c::input-error-in-compile-file-line/col input-error))))
+  (let ((place (and input-error (source-input-error-place input-error))))
     (if place
         (list :line (car place) :column (1+ (cdr place)))
         (stream-place stream nil))))
 
 (defun compiler-place (context)
   "Path, line, column and form of CONTEXT, an error context of the compiler."
-  (let* ((file (sb-c::compiler-error-context-file-name context))
-         (path (sb-c::compiler-error-context-path context))
-         (number (and path (sb-c::source-path-form-number path)))
+  (let* ((file (error-context-file context))
+         (path (error-context-path context))
+         (number (and path (source-path-form-number path)))
          (tap (and number (pathnamep file) (session-tap file)))
          (position (and tap
                         (let ((stream (or (tap-stream tap)
-                                          (and sb-c::*source-info*
-                                               (sb-c::source-info-stream sb-c::*source-info*)))))
+                                          (and (current-source-info)
+                                               (source-info-stream (current-source-info))))))
                           (unless (tap-stream tap)
                             (setf (tap-stream tap) stream))
-                          (tap-position tap (sb-c::source-path-tlf-number path) number)))))
+                          (tap-position tap (source-path-toplevel-form path) number)))))
     (append (when (pathnamep file)
-              (list :path (sb-ext:native-namestring (or (ignore-errors (truename file)) file))))
+              (list :path (native-truename file)))
             (when position
               (multiple-value-bind (line column) (tap-line-and-column tap position)
                 (list :line line :column column)))
-            (list :form (bounded-text (or (ignore-errors
-                                           (sb-c::compiler-error-context-original-source context))
+            ;; It may be printed only now, with the user's print methods.
+            (list :form (bounded-text (or (around-user-code (error-context-form context))
                                           "")
                                       300)))))
 
 (defun file-of-stream (stream)
   "The native truename of the file that STREAM reads, or NIL."
-  (ignore-errors (sb-ext:native-namestring (truename stream))))
+  (and (stream-pathname stream)
+       (when-file-permits (sb-ext:native-namestring (truename stream)))))
 
 (defun reading-place ()
   "Where the compiler reads just now, when code runs that the reader was told to run, or NIL."
-  (let ((stream (and (boundp 'sb-c::*source-info*)
-                     sb-c::*source-info*
-                     (ignore-errors (sb-c::source-info-stream sb-c::*source-info*)))))
+  (let ((stream (and (current-source-info)
+                     (source-info-stream (current-source-info)))))
     (when (and stream (equal (file-of-stream stream) *file*))
       (append (list :path *file*) (stream-place stream nil)))))
 
@@ -136,21 +132,20 @@
   (let ((stream (and *tap* (tap-stream *tap*))))
     (when (and stream (open-stream-p stream) (equal (file-of-stream stream) *file*))
       (append (list :path *file*)
-              (stream-place stream (sb-impl::form-tracking-stream-form-start-char-pos stream))))))
+              (stream-place stream (form-start-position stream))))))
 
 (defun diagnostic-place (condition)
   "A property list that says where CONDITION belongs."
-  (let* ((context (and (boundp 'sb-c::*source-info*)
-                       (ignore-errors (sb-c::find-error-context nil))))
+  (let* ((context (compiler-error-context))
          (input-error (input-error condition))
          (inner (innermost-condition condition))
          (stream (and (typep inner 'stream-error)
-                      (ignore-errors (stream-error-stream inner)))))
-    (cond ((typep inner 'sb-kernel:character-decoding-error-in-comment)
-           (let ((stream (sb-kernel::decoding-error-in-comment-stream inner)))
+                      (around-user-code (stream-error-stream inner)))))
+    (cond ((typep inner 'comment-decoding-error)
+           (let ((stream (comment-decoding-error-stream inner)))
              (append (list :path (or (file-of-stream stream) *file*))
                      ;; The position is that after the comment's first character.
-                     (stream-place stream (max 0 (1- (sb-kernel::decoding-error-in-comment-position inner)))))))
+                     (stream-place stream (max 0 (1- (comment-decoding-error-position inner)))))))
           ((and (streamp stream) (or input-error (typep inner 'reader-error)))
            (append (list :path (or (file-of-stream stream) *file*))
                    (reader-error-place input-error stream)))
@@ -163,50 +158,51 @@
 (defun frame-position (location source file)
   "Where code LOCATION of debug SOURCE is in FILE, a native name, as a property list; NIL if nothing is known of FILE. It is a line
 and column if the file was read in this load; else what the host finds in the file's sidecar."
-  (let* ((toplevel (sb-di:code-location-toplevel-form-offset location))
-         (number (sb-di:code-location-form-number location))
-         (tap (gethash (sb-di:debug-source-namestring source) (load-session-taps *load-session*)))
-         (position (and tap (tap-position tap toplevel number))))
+  (let* ((toplevel (location-toplevel-form location))
+         (number (location-form-number location))
+         (tap (gethash (debug-source-namestring source) (load-session-taps *load-session*)))
+         (position (and tap toplevel number (tap-position tap toplevel number))))
     (cond (position
            (multiple-value-bind (line column) (tap-line-and-column tap position)
              (list :path file :line line :column column)))
-          ((or (gethash file *loaded-files*) (equal file *file*))
+          ((and toplevel number
+                (or (gethash file *loaded-files*) (equal file *file*)))
            (list :path file
-                 :at (list (sb-di:debug-source-created source) toplevel number))))))
+                 :at (list (debug-source-created source) toplevel number))))))
 
 (defun frame-place ()
   "Where the innermost frame stands whose file was loaded through us, or NIL."
-  (sb-debug:map-backtrace
+  (map-frames
    (lambda (frame)
-     (let* ((location (sb-di:frame-code-location frame))
-            (source (ignore-errors (sb-di:code-location-debug-source location)))
-            (name (and source (sb-di:debug-source-namestring source)))
-            (file (and name (ignore-errors (sb-ext:native-namestring (truename name)))))
-            (place (and file (ignore-errors (frame-position location source file)))))
+     (let* ((location (frame-location frame))
+            (source (location-source location))
+            (name (and source (debug-source-namestring source)))
+            (file (and (stringp name) (when-file-permits (sb-ext:native-namestring (truename name)))))
+            (place (and file (frame-position location source file))))
        (when place
          (return-from frame-place place))))))
 
 (defun note-undefined-names ()
   "Add what the compiler would have said at the end of a compilation unit that is now abandoned: undefined variables, and
 functions that no file has defined so far."
-  (when (boundp 'sb-c::*undefined-warnings*)
-    (dolist (undefined sb-c::*undefined-warnings*)
-      (let ((name (sb-c::undefined-warning-name undefined))
-            (kind (sb-c::undefined-warning-kind undefined)))
-        (unless (and (eq kind :function) (fboundp name))
-          (dolist (context (sb-c::undefined-warning-warnings undefined))
-            (push (list* :severity (if (eq kind :variable) "warning" "style-warning")
-                         :message (format nil "undefined ~(~A~): ~S~:[~; (it may be defined in a file that the load ~
-                                               did not reach)~]"
-                                          kind name (not (eq kind :variable)))
-                         (compiler-place context))
-                  (load-session-diagnostics *load-session*))))))))
+  (dolist (undefined (undefined-names))
+    (let ((name (undefined-name undefined))
+          (kind (undefined-name-kind undefined)))
+      (unless (and (eq kind :function) (fboundp name))
+        (dolist (context (undefined-name-contexts undefined))
+          (push (list* :severity (if (eq kind :variable) "warning" "style-warning")
+                       :message (format nil "undefined ~(~A~): ~S~:[~; (it may be defined in a file that the load ~
+                                             did not reach)~]"
+                                        kind name (not (eq kind :variable)))
+                       (compiler-place context))
+                (load-session-diagnostics *load-session*)))))))
 
 (defun note-diagnostic (condition &optional (severity (severity condition)))
   "Add CONDITION to the diagnostics of this load, once. The place that it belongs to."
   (let ((session *load-session*))
     (when (and severity session)
-      (let* ((place (ignore-errors (diagnostic-place condition)))
+      (let* ((place (telling-mistakes ("looking for the place of a diagnostic")
+                      (diagnostic-place condition)))
              (text (condition-text condition))
              (key (list severity text place)))
         (unless (gethash key (load-session-seen session))

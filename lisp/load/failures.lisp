@@ -19,7 +19,7 @@
 
 (defun known-version (condition)
   "The version of the system that is not the one that CONDITION says is wanted, or NIL."
-  (ignore-errors (asdf:component-version (asdf:find-system (missing-name condition)))))
+  (around-user-code (asdf:component-version (asdf:find-system (missing-name condition)))))
 
 (defun failure-names (condition)
   "The kind of CONDITION and the names that belong to it, as a property list."
@@ -52,7 +52,7 @@
            :path (sb-ext:native-namestring *cache-directory*)))
     (file-error
      (list :kind "file"
-           :path (ignore-errors (sb-ext:native-namestring (file-error-pathname condition)))))
+           :path (around-user-code (sb-ext:native-namestring (file-error-pathname condition)))))
     (t (list :kind "load"))))
 
 (defun component-path (component)
@@ -103,7 +103,7 @@
 (defun heap-text (condition)
   "What CONDITION, a full heap, says, and whether what was loaded keeps it full."
   (sb-ext:gc :full t)
-  (let ((used (sb-kernel:dynamic-usage)))
+  (let ((used (heap-usage)))
     (format nil "~A~@[ What was loaded keeps ~D MiB, so that whatever needs much memory fails from now on: start ~
                  again with a larger --dynamic-space-size.~]"
             (condition-text condition)

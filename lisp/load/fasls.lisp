@@ -58,9 +58,11 @@
           (let ((from (merge-pathnames (uiop:enough-pathname path *cache-directory*) lower)))
             (when (and (not (probe-file path)) (probe-file from))
               ;; What cannot be taken is made again.
-              (ignore-errors
-               (ensure-directories-exist path)
-               (sb-posix:link (sb-ext:native-namestring from) name))))))))
+              (handler-case
+                  (progn
+                    (ensure-directories-exist path)
+                    (sb-posix:link (sb-ext:native-namestring from) name))
+                ((or file-error sb-posix:syscall-error) () nil))))))))
   path)
 
 (defun borrowing-translation (function path)
@@ -79,7 +81,7 @@
   "True when PATH names something in the cache."
   (and path
        *cache-directory*
-       (ignore-errors (uiop:subpathp path *cache-directory*))
+       (when-file-permits (uiop:subpathp path *cache-directory*))
        t))
 
 (defun cache-trouble-p (condition)
@@ -88,7 +90,7 @@
     (file-error (in-cache-p (file-error-pathname condition)))
     (end-of-file nil)
     (stream-error (let ((stream (stream-error-stream condition)))
-                    (and (typep stream 'file-stream) (in-cache-p (ignore-errors (pathname stream))))))))
+                    (in-cache-p (stream-pathname stream))))))
 
 ;;; Records
 
@@ -177,10 +179,10 @@
   "True when CONDITION, signalled while the file FASL is loaded, says that it is not there, or no whole fasl of this
 SBCL."
   (flet ((this-p (stream)
-           (and (typep stream 'file-stream)
-                (uiop:pathname-equal (ignore-errors (pathname stream)) fasl))))
+           (let ((path (stream-pathname stream)))
+           (and path (uiop:pathname-equal path fasl)))))
     (typecase condition
-      (sb-fasl::invalid-fasl (this-p (sb-fasl::invalid-fasl-stream condition)))
+      (invalid-fasl (this-p (invalid-fasl-stream condition)))
       (end-of-file (this-p (stream-error-stream condition)))
       (file-error (and (uiop:pathname-equal (file-error-pathname condition) fasl)
                        (not (probe-file fasl))))
@@ -251,11 +253,11 @@ away to put its own there: then call FUNCTION again, at most twice."
                (return-from call-in-shared-cache (funcall function)))))
   (funcall function))
 
-(sb-ext:define-load-time-global *fasl-features* (sb-fasl::compute-features-affecting-fasl-format)
+(sb-ext:define-load-time-global *fasl-features* (fasl-features)
   "The features that this SBCL writes into fasls, and wants to find there.")
 
 (defun constant-fasl-features (function)
-  "Around SB-FASL::COMPUTE-FEATURES-AFFECTING-FASL-FORMAT: they are what SBCL was built with. Code that has changed
+  "Around FASL-FEATURES: they are what SBCL was built with. Code that has changed
 *FEATURES* has not changed that, and its fasls are good."
   (declare (ignore function))
   *fasl-features*)
@@ -290,7 +292,7 @@ Then ASDF makes it again, and what depends on it."
 (defun change-unseen (path loaded)
   "Whether the file PATH, which was read when it was LOADED, a file version, is another now, and ASDF may not see it, because it is
 not newer: :CHANGED if so; :SAME if it holds what it held; NIL if ASDF sees, or there is no such file."
-  (and (<= (or (ignore-errors (file-write-date path)) 0) (file-version-write-date loaded))
+  (and (<= (or (when-file-permits (file-write-date path)) 0) (file-version-write-date loaded))
        (let ((version (current-version path)))
          (cond ((null version) nil)
                ((same-contents-p version loaded) :same)

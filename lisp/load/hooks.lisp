@@ -3,7 +3,7 @@
 (in-package :steelbank)
 
 (defun checked-find-source-paths (function form toplevel-form)
-  "Around SB-C::FIND-SOURCE-PATHS: between two top-level forms it is safe to stop."
+  "Around FIND-SOURCE-PATHS: between two top-level forms it is safe to stop."
   (check-load-session)
   (funcall function form toplevel-form))
 
@@ -132,10 +132,10 @@
   (apply function plan options))
 
 (defun noted-load-as-source (function stream &rest arguments)
-  "Around SB-FASL::LOAD-AS-SOURCE: system definitions and init files, too, are files that can fail."
-  (let ((file (and (typep stream 'file-stream) (ignore-errors (truename stream)))))
+  "Around LOAD-AS-SOURCE: system definitions and init files, too, are files that can fail."
+  (let ((file (file-of-stream stream)))
     (if (and *load-session* file)
-        (call-with-file *load-session* (sb-ext:native-namestring file)
+        (call-with-file *load-session* file
                         (lambda () (apply function stream arguments)))
         (apply function stream arguments))))
 
@@ -143,18 +143,17 @@
   "Put the notes of progress and the safe points in place. They act only within a load of ours."
   (install-tap)
   (loop for (name function)
-          in '((asdf/lisp-action:perform-lisp-compilation noted-compilation)
+          in `((asdf/lisp-action:perform-lisp-compilation noted-compilation)
                (asdf/lisp-action:perform-lisp-load-fasl noted-load-fasl)
                (asdf/lisp-action:perform-lisp-load-source noted-load-source)
                (asdf/action:compute-action-stamp noted-action-stamp)
                (asdf/plan:perform-plan noted-perform-plan)
-               (sb-impl::%defpackage noted-defpackage)
-               (sb-impl::%defconstant noted-defconstant)
-               (sb-kernel::%compiler-defstruct noted-compiler-defstruct)
-               (sb-fasl::load-as-source noted-load-as-source)
-               (sb-fasl::compute-features-affecting-fasl-format constant-fasl-features)
+               (,+define-package+ noted-defpackage)
+               (,+define-constant+ noted-defconstant)
+               (,+define-structure+ noted-compiler-defstruct)
+               (,+load-as-source+ noted-load-as-source)
+               (,+fasl-features+ constant-fasl-features)
                (asdf/output-translations:apply-output-translations borrowing-translation)
-               (sb-c::find-source-paths checked-find-source-paths))
-        do (sb-ext:without-package-locks
-             (sb-int:encapsulate name 'steelbank-load (symbol-function function))))
+               (,+find-source-paths+ checked-find-source-paths))
+        do (encapsulate name 'steelbank-load (symbol-function function)))
   t)

@@ -19,7 +19,7 @@ the VERSION of the file that was loaded then, and of a function the write date o
   (remove-if (lambda (package)
                (let ((name (package-name package)))
                  (or (null name)
-                     (sb-int:system-package-p package)
+                     (system-package-p package)
                      (member name '("KEYWORD" "STEELBANK") :test #'string=)
                      (uiop:string-prefix-p "ASDF" name)
                      (uiop:string-prefix-p "UIOP" name))))
@@ -27,26 +27,24 @@ the VERSION of the file that was loaded then, and of a function the write date o
 
 (defun location-file (location)
   "The native name of the file of LOCATION, a source location, or NIL."
-  (let ((name (and (typep location 'sb-c:definition-source-location)
-                   (sb-c:definition-source-location-namestring location))))
+  (let ((name (source-location-namestring location)))
     (and name (native-name name))))
 
 (defun native-name (namestring)
   "The native name of the file that NAMESTRING names, its links resolved if it is there."
-  (let ((path (ignore-errors (parse-namestring namestring))))
+  (let ((path (when-file-permits (parse-namestring namestring))))
     (and path
-         (sb-ext:native-namestring (or (ignore-errors (truename path))
-                                       (ignore-errors (translate-logical-pathname path))
+         (sb-ext:native-namestring (or (when-file-permits (truename path))
+                                       (when-file-permits (translate-logical-pathname path))
                                        path)))))
 
 (defun function-mark (kind name function)
   "The mark of FUNCTION, the definition of NAME as a thing of KIND, or NIL when its source is no file."
-  (let* ((function (sb-kernel:%fun-fun function))
-         (source (ignore-errors (sb-c::debug-info-source (sb-kernel:%code-debug-info
-                                                          (sb-kernel:fun-code-header function)))))
-         (file (and source (sb-c::debug-source-namestring source))))
+  (let* ((function (entry-function function))
+         (source (code-source (function-code function)))
+         (file (and source (debug-source-namestring source))))
     (when file
-      (make-mark kind name (native-name file) function nil (sb-c::debug-source-created source)))))
+      (make-mark kind name (native-name file) function nil (debug-source-created source)))))
 
 (defun location-mark (kind name location)
   "The mark of NAME, defined as a thing of KIND at LOCATION, or NIL when that is no file."
@@ -61,9 +59,9 @@ the VERSION of the file that was loaded then, and of a function the write date o
                         (t (fdefinition name)))))
     (cond ((null function) '())
           ((typep function 'generic-function)
-           (cons (location-mark :generic-function name (sb-pcl::definition-source function))
+           (cons (location-mark :generic-function name (metaobject-source-location function))
                  (loop for method in (sb-mop:generic-function-methods function)
-                       collect (location-mark :method method (sb-pcl::definition-source method)))))
+                       collect (location-mark :method method (metaobject-source-location method)))))
           (t (list (function-mark (if (and (symbolp name) (macro-function name)) :macro :function) name function))))))
 
 (defun symbol-marks (symbol)
@@ -74,14 +72,14 @@ the VERSION of the file that was loaded then, and of a function the write date o
             (list (and (compiler-macro-function symbol)
                        (function-mark :compiler-macro symbol (compiler-macro-function symbol)))
                   (and (boundp symbol)
-                       (member (sb-int:info :variable :kind symbol) '(:special :global))
-                       (location-mark :variable symbol (sb-int:info :source-location :variable symbol)))
+                       (member (variable-kind symbol) '(:special :global))
+                       (location-mark :variable symbol (variable-source-location symbol)))
                   (typecase class
-                    ((or structure-class sb-pcl::condition-class)
+                    ((or structure-class condition-class)
                      (location-mark (if (typep class 'structure-class) :structure :condition)
                                     symbol
-                                    (sb-kernel::classoid-source-location (sb-kernel:find-classoid symbol))))
-                    (standard-class (location-mark :class symbol (sb-pcl::definition-source class))))))))
+                                    (class-source-location symbol)))
+                    (standard-class (location-mark :class symbol (metaobject-source-location class))))))))
 
 (defun definitions-in (files)
   "The marks of all definitions that stand in FILES, native names."
@@ -92,7 +90,8 @@ the VERSION of the file that was loaded then, and of a function the write date o
     (dolist (package (own-packages))
       (do-symbols (symbol package)
         (when (eq (symbol-package symbol) package)
-          (dolist (mark (ignore-errors (symbol-marks symbol)))
+          (dolist (mark (telling-mistakes ("looking at a symbol's definitions")
+                          (symbol-marks symbol)))
             (when (and mark (gethash (mark-file mark) wanted))
               (setf (mark-version mark) (gethash (mark-file mark) *loaded-files*))
               (push mark marks))))))

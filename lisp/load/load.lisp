@@ -7,7 +7,7 @@
   (lambda (tap sidecar)
     (let* ((path (truename (tap-stream tap)))
            (file (sb-ext:native-namestring path))
-           (version (make-file-version (sb-c::file-info-write-date (tap-file-info tap))
+           (version (make-file-version (file-info-write-date (tap-file-info tap))
                                        (with-open-file (stream path :element-type '(unsigned-byte 8))
                                          (file-length stream))
                                        (tap-content-hash tap))))
@@ -15,7 +15,7 @@
       ;; System definitions, too, name symbols.
       (when (tap-source-load tap)
         (setf (gethash file *loaded-files*) version)))
-    (setf (gethash (namestring (sb-c::file-info-pathname (tap-file-info tap))) (load-session-taps session))
+    (setf (gethash (namestring (file-info-pathname (tap-file-info tap))) (load-session-taps session))
           tap)
     (when *cache-directory*
       (handler-case (write-sidecar tap sidecar (sidecar-directory))
@@ -33,13 +33,14 @@
   (let* ((cause (cause condition))
          (place (unless (typep cause '(or uiop:compile-file-error asdf:compile-error asdf:system-definition-error))
                   (note-diagnostic cause (or (severity cause) "error")))))
-    (ignore-errors (note-undefined-names))
+    (telling-mistakes ("telling the names without a definition")
+      (note-undefined-names))
     (unless (typep condition 'heap-share-exhausted)
       (setf (load-session-failure session) (failure condition place)))))
 
 (defun true-reason (condition)
   "CONDITION, or a full heap if code has left the load because of that, in a way that does not say so."
-  (flet ((full-p () (> (sb-kernel:dynamic-usage) (heap-limit))))
+  (flet ((full-p () (> (heap-usage) (heap-limit))))
     (if (and (typep condition 'left-by-exit)
              (full-p)
              (progn (sb-ext:gc :full t) (full-p)))
@@ -66,8 +67,8 @@
                     (*debugger-hook* nil))
                 (with-simple-restart (abort "Give up the load.")
                   ;; Only what is said; what nobody handles comes to the debugger's hook.
-                  (handler-bind ((sb-c:fatal-compiler-error #'note-diagnostic)
-                                 (sb-c:compiler-error #'note-diagnostic)
+                  (handler-bind ((fatal-compiler-error #'note-diagnostic)
+                                 (compiler-error #'note-diagnostic)
                                  (warning #'note-diagnostic)
                                  (error #'continue-with-new-structure))
                     (funcall function))
@@ -92,7 +93,7 @@
   "The highest serial number of the code that NOTE-LOADED-CODE looks at; -1 if there is none."
   (let ((highest -1))
     (map-code (lambda (code)
-                (setf highest (max highest (sb-kernel:%code-serialno code))))
+                (setf highest (max highest (code-serial code))))
               t)
     highest))
 
@@ -102,7 +103,8 @@
     (labels ((walk (component)
                (if (typep component 'asdf:parent-component)
                    (mapc #'walk (asdf:component-children component))
-                   (let ((true (ignore-errors (probe-file (asdf:component-pathname component)))))
+                   (let* ((path (around-user-code (asdf:component-pathname component)))
+                          (true (and path (when-file-permits (probe-file path)))))
                      (when true
                        (setf (gethash (sb-ext:native-namestring true) files) t))))))
       (dolist (name (registered-names))
@@ -120,20 +122,20 @@ and load files by itself. Only files that are still what was compiled."
         (components nil))
     (map-code
      (lambda (code)
-       (let ((serial (sb-kernel:%code-serialno code)))
+       (let ((serial (code-serial code)))
          (when (> serial *noted-serial*)
            (setf highest (max highest serial))
            (let* ((source (code-source code))
-                  (path (and source (sb-c::debug-source-namestring source))))
+                  (path (and source (debug-source-namestring source))))
              (when (stringp path)
-               (setf (gethash path seen) (sb-c::debug-source-created source)))))))
+               (setf (gethash path seen) (debug-source-created source)))))))
      ;; What was loaded into a snapshot was noted when it was made.
      t)
     (setf *noted-serial* highest)
     (loop for path being the hash-keys of seen using (hash-value created)
           for true = (and created
                           (eql (mismatch "/" path) 1)
-                          (ignore-errors (probe-file path)))
+                          (when-file-permits (probe-file path)))
           for file = (and true (sb-ext:native-namestring true))
           for version = (and true
                              (not (gethash file *loaded-files*))
@@ -154,16 +156,15 @@ property list; FUNCTION's effects before a failure remain."
                  (*tap-sink* (tap-sink session))
                  (*standard-output* sink) (*error-output* sink) (*trace-output* sink)
                  (*compile-verbose* nil) (*compile-print* nil) (*load-verbose* nil) (*load-print* nil)
-                 (*package* (find-package :common-lisp-user))
-                 (sb-c::*policy-min* sb-c::*policy-min*))
+                 (*package* (find-package :common-lisp-user)))
              (setf (load-session-restarts session) (compute-restarts))
-             (sb-ext:restrict-compiler-policy 'sb-c::store-xref-data 3)
              (use-own-cache)
              (unless *noted-serial*
                (setf *noted-serial* (highest-serial)))
              ;; The load before this one may have been left without its clean-up.
              (forget-unread-systems)
-             (prog1 (load-outcome session function)
+             (prog1 (with-least-quality (+store-xref-data+ 3)
+                      (load-outcome session function))
                (forget-unread-systems)
                (note-loaded-code session)))))
     (keep-features session features)
@@ -179,8 +180,7 @@ property list; FUNCTION's effects before a failure remain."
 
 (defun keep-features (session features)
   "Put FEATURES back, with a word in SESSION, if *FEATURES* is no list with an end any more: nothing could be read."
-  (unless (and (listp *features*)
-               (ignore-errors (list-length *features*)))
+  (unless (proper-list-p *features*)
     (setf *features* features)
     (push "What was loaded left in *FEATURES* what is no proper list; it is again what it was before."
           (load-session-cautions session))))
@@ -195,8 +195,8 @@ property list; FUNCTION's effects before a failure remain."
   "Tell in SESSION what was said when the files of SYSTEM were compiled that this load did not compile."
   (let ((compile (asdf:make-operation 'asdf:compile-op)))
     (dolist (component (system-files system))
-      (let ((file (ignore-errors (source-file-of component)))
-            (fasl (ignore-errors (first (asdf:output-files compile component)))))
+      (let ((file (around-user-code (source-file-of component)))
+            (fasl (around-user-code (first (asdf:output-files compile component)))))
         (when (and fasl
                    (in-cache-p fasl)
                    (not (member file (load-session-compiled session) :test #'equal))

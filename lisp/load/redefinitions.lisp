@@ -67,12 +67,12 @@ code added when it ran stays. When BEFORE is :UNKNOWN, all that is not GIVEN is 
 
 (defun keep-variance (condition)
   "What is left at variance with a package's definition was added when code ran: it stays."
-  (let ((restart (find-restart 'sb-impl::keep-them condition)))
+  (let ((restart (find-restart +keep-variance+ condition)))
     (when restart
       (invoke-restart restart))))
 
 (defun noted-defpackage (function name nicknames size shadows shadowing-imports use imports interns exports &rest more)
-  "Around SB-IMPL::%DEFPACKAGE: within a load, a package becomes what its definition says now."
+  "Around %DEFPACKAGE: within a load, a package becomes what its definition says now."
   (flet ((define ()
            (apply function name nicknames size shadows shadowing-imports use imports interns exports more)))
     (if (null *load-session*)
@@ -83,7 +83,7 @@ code added when it ran stays. When BEFORE is :UNKNOWN, all that is not GIVEN is 
           (when (and package (string= name (package-name package)))
             (shrink-package package exports uses shadows))
           (multiple-value-prog1 (let ((sb-ext:*on-package-variance* '(:error t)))
-                                  (handler-bind ((sb-kernel::package-at-variance-error #'keep-variance))
+                                  (handler-bind ((package-at-variance #'keep-variance))
                                     (define)))
             (setf (gethash name *package-definitions*)
                   (list :exports (copy-list exports) :uses uses :shadows shadows)))))))
@@ -91,7 +91,7 @@ code added when it ran stays. When BEFORE is :UNKNOWN, all that is not GIVEN is 
 ;;; Constants and structures
 
 (defun noted-defconstant (function name value &rest more)
-  "Around SB-IMPL::%DEFCONSTANT: a constant that was defined before this load may get another value."
+  "Around %DEFCONSTANT: a constant that was defined before this load may get another value."
   (let ((session *load-session*))
     (if (null session)
         (apply function name value more)
@@ -114,16 +114,16 @@ code added when it ran stays. When BEFORE is :UNKNOWN, all that is not GIVEN is 
 (defun continue-with-new-structure (condition)
   "When CONDITION says that a structure is defined anew with other slots, have the new definition hold."
   (when (and (typep condition 'simple-error)
-             (find-restart 'sb-kernel::recklessly-continue condition)
+             (find-restart +continue-recklessly+ condition)
              (find-restart 'continue condition))
     (note-new-structure (second (simple-condition-format-arguments condition)))
     (continue condition)))
 
 (defun noted-compiler-defstruct (function dd &rest more)
-  "Around SB-KERNEL::%COMPILER-DEFSTRUCT: that the compiler's idea of a structure changes is what was wanted."
-  (if (and *load-session* (find-class (sb-kernel:dd-name dd) nil))
+  "Around %COMPILER-DEFSTRUCT: that the compiler's idea of a structure changes is what was wanted."
+  (if (and *load-session* (find-class (structure-name dd) nil))
       (handler-bind ((warning (lambda (condition)
-                                (note-new-structure (sb-kernel:dd-name dd))
+                                (note-new-structure (structure-name dd))
                                 (muffle-warning condition))))
         (apply function dd more))
       (apply function dd more)))

@@ -88,9 +88,9 @@
   ;; TRUENAME makes pathnames of all that it meets, which takes ten times as long. Overlays are known to that alone.
   (or (and (typep path '(and pathname (not logical-pathname)))
            (not (overlay path))
-           (let ((name (ignore-errors (sb-ext:native-namestring path))))
-             (and name (eql 0 (position #\/ name)) (sb-unix:unix-realpath name))))
-      (sb-ext:native-namestring (or (ignore-errors (truename path)) path))))
+           (let ((name (when-file-permits (sb-ext:native-namestring path))))
+             (and name (eql 0 (position #\/ name)) (real-path name))))
+      (sb-ext:native-namestring (or (when-file-permits (truename path)) path))))
 
 (defun source-file-of (component)
   "The native name of the source file of COMPONENT."

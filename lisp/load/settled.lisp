@@ -122,7 +122,7 @@ they were read."
       (let ((system (asdf:registered-system name)))
         (when (and (typep system 'asdf:system) (asdf:component-loaded-p system))
           ;; What cannot be planned is looked at when it is loaded.
-          (ignore-errors (asdf:make-plan nil 'asdf:load-op system)))))
+          (around-user-code (asdf:make-plan nil 'asdf:load-op system)))))
     (note-settled-systems (name-table '()))))
 
 ;;; What the next plan is told

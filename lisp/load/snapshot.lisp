@@ -15,7 +15,7 @@ environment. Else NIL.")
       (when (and inputs
                  (member (getf arguments :direction :input) '(:input :probe))
                  (not (streamp path)))
-        (let ((file (ignore-errors (sb-ext:native-namestring (merge-pathnames (translate-logical-pathname path))))))
+        (let ((file (when-file-permits (sb-ext:native-namestring (merge-pathnames (translate-logical-pathname path))))))
           (when file
             (setf (gethash file inputs) t)))))))
 
@@ -30,16 +30,14 @@ environment. Else NIL.")
   "From now on remember what is read of the disk and of the environment, and who takes foreign memory."
   (count-foreign-memory)
   (setf *inputs* (make-hash-table :test 'equal :synchronized t))
-  (sb-ext:without-package-locks
-    (sb-int:encapsulate 'open 'steelbank-inputs #'noting-open)
-    (sb-int:encapsulate 'sb-ext:posix-getenv 'steelbank-inputs #'noting-getenv)))
+  (encapsulate 'open 'steelbank-inputs #'noting-open)
+  (encapsulate 'sb-ext:posix-getenv 'steelbank-inputs #'noting-getenv))
 
 (defun stop-recording-inputs ()
   "Remember no more. What was remembered: native names of files, and names of variables."
   (let ((inputs (shiftf *inputs* nil)))
-    (sb-ext:without-package-locks
-      (sb-int:unencapsulate 'open 'steelbank-inputs)
-      (sb-int:unencapsulate 'sb-ext:posix-getenv 'steelbank-inputs))
+    (unencapsulate 'open 'steelbank-inputs)
+    (unencapsulate 'sb-ext:posix-getenv 'steelbank-inputs)
     (when inputs
       (loop with cache = (and *cache-directory* (sb-ext:native-namestring *cache-directory*))
             for input being the hash-keys of inputs
@@ -75,7 +73,7 @@ environment. Else NIL.")
     (labels ((walk (component)
                (typecase component
                  (asdf:parent-component (mapc #'walk (asdf:component-children component)))
-                 (t (let ((path (ignore-errors (asdf:component-pathname component))))
+                 (t (let ((path (around-user-code (asdf:component-pathname component))))
                       (when path
                         (push (sb-ext:native-namestring path) files)))))))
       (dolist (name (registered-names))
@@ -86,10 +84,6 @@ environment. Else NIL.")
                 (push (sb-ext:native-namestring definition) files)))
             (walk system)))))
     files))
-
-(defun foreign-libraries ()
-  "The names of the foreign libraries that were loaded."
-  (remove-if-not #'stringp (mapcar #'sb-alien::shared-object-namestring sb-sys:*shared-objects*)))
 
 (defun call-with-components (function)
   "Call FUNCTION with each component of a file that ASDF knows, and with its system."
@@ -108,8 +102,9 @@ environment. Else NIL.")
     (call-with-components
      (lambda (component system)
        (declare (ignore system))
-       (let ((given (ignore-errors (sb-ext:native-namestring (asdf:component-pathname component))))
-             (file (ignore-errors (source-file-of component))))
+       (let* ((path (around-user-code (asdf:component-pathname component)))
+              (given (and path (when-file-permits (sb-ext:native-namestring path))))
+              (file (and path (when-file-permits (native-truename path)))))
          (unless (or (asdf:component-loaded-p component)
                      (nth-value 1 (gethash file *loaded-files*)))
            (setf (gethash given files) t
@@ -123,7 +118,7 @@ needs them reads the file. The native names of those files."
         (names (make-hash-table :test 'equal)))
     (flet ((definition (system)
              (let ((file (and (typep system 'asdf:system) (asdf:system-source-file system))))
-               (and file (sb-ext:native-namestring (or (ignore-errors (truename file)) file))))))
+               (and file (native-truename file)))))
       (dolist (name (asdf:registered-systems))
         (let* ((system (asdf:registered-system name))
                (file (definition system)))
@@ -158,7 +153,7 @@ the rest is as if nobody had looked at it."
             "configuration" (configuration-files)
             "registry" (registry-folders)
             "variables" (union variables '("CL_SOURCE_REGISTRY" "ASDF_OUTPUT_TRANSLATIONS") :test #'equal)
-            "libraries" (foreign-libraries))))
+            "libraries" (foreign-library-names))))
 
 ;;; What forbids saving
 
@@ -167,27 +162,17 @@ the rest is as if nobody had looked at it."
   (loop for thread in (sb-thread:list-all-threads)
         unless (or (eq thread *supervisor*)
                    (find thread *lanes* :key #'lane-thread)
-                   (sb-thread::thread-ephemeral-p thread)
+                   (runtime-thread-p thread)
                    (eq thread (sb-thread:main-thread)))
           collect (format nil "Thread ~A runs, and a snapshot has no threads." (describe-thread thread))))
 
 (defun open-streams ()
   "Sentences about the files and devices that are open."
-  (let ((own (list sb-impl::*stdin* sb-impl::*stdout* sb-impl::*stderr* sb-impl::*tty*))
-        (found '()))
-    (sb-vm:map-allocated-objects
-     (lambda (object type size)
-       (declare (ignore type size))
-       (when (and (typep object 'sb-sys:fd-stream)
-                  (open-stream-p object)
-                  (> (sb-sys:fd-stream-fd object) 2)
-                  (not (member object own)))
-         (push object found)))
-     :dynamic)
-    (loop for stream in found
-          collect (format nil "~A is open, and would not be in a snapshot."
-                          (or (ignore-errors (sb-ext:native-namestring (pathname stream)))
-                              (with-plain-printing (bounded-text (princ-to-string stream) 200)))))))
+  (loop for stream in (open-file-streams)
+        collect (format nil "~A is open, and would not be in a snapshot."
+                        (or (when-file-permits (let ((path (stream-pathname stream)))
+                                                 (and path (sb-ext:native-namestring path))))
+                            (with-plain-printing (bounded-text (princ-to-string stream) 200))))))
 
 (defun failing-save-hooks ()
   "Run the hooks of those who want to know of a save. Sentences about those that forbid it."
@@ -237,10 +222,10 @@ Sentences about what is."
     (handler-case
         (progn
           (end-own-threads)
-          (sb-int:unencapsulate 'sb-kernel::post-gc 'steelbank)
+          (unencapsulate +after-collection+ 'steelbank)
           ;; MAIN refuses them again.
           (dolist (name *ways-out*)
-            (sb-int:unencapsulate name 'steelbank))
+            (unencapsulate name 'steelbank))
           (setf sb-ext:*invoke-debugger-hook* nil)
           (sb-ext:save-lisp-and-die (sb-ext:parse-native-namestring path) :toplevel #'main))
       (serious-condition (condition)
@@ -256,9 +241,9 @@ deleted; its write date).")
 (defun overlay (path)
   "The overlay of PATH, a pathname or its string, and the native truename that it is filed under; or NIL."
   (when (plusp (hash-table-count *overlays*))
-    (let* ((physical (ignore-errors
-                      (translate-logical-pathname (merge-pathnames path (sb-impl::sane-default-pathname-defaults)))))
-           (name (and physical (ignore-errors (sb-ext:native-namestring physical)))))
+    (let* ((physical (when-file-permits
+                      (translate-logical-pathname (merge-pathnames path (current-directory-defaults)))))
+           (name (and physical (when-file-permits (sb-ext:native-namestring physical)))))
       (when name
         (flet ((look-up (name)
                  (let ((overlay (gethash name *overlays*)))
@@ -272,17 +257,17 @@ deleted; its write date).")
                        (loop for other being the hash-keys of *overlays*
                              thereis (and (> (length other) (length file))
                                           (string= file other :start2 (- (length other) (length file))))))
-              (let ((folder (sb-unix:unix-realpath (subseq name 0 (max slash 1)))))
+              (let ((folder (real-path (subseq name 0 (max slash 1)))))
                 (when folder
                   (look-up (concatenate 'string (string-right-trim "/" folder) file)))))
             ;; A link to the file may have any name.
-            (when (eql (logand sb-unix:s-ifmt (or (nth-value 3 (sb-unix:unix-lstat name)) 0)) sb-unix:s-iflnk)
-              (let ((file (sb-unix:unix-realpath name)))
+            (when (symbolic-link-p name)
+              (let ((file (real-path name)))
                 (when file
                   (look-up file))))))))))
 
 (defun overlaid-query (function path query error-p)
-  "Around SB-IMPL::%QUERY-FILE-SYSTEM: tell of a file as its overlay has it. PATH is a whole one."
+  "Around %QUERY-FILE-SYSTEM: tell of a file as its overlay has it. PATH is a whole one."
   (multiple-value-bind (overlay name) (overlay path)
     (cond ((null overlay) (funcall function path query error-p))
           ((null (first overlay))
@@ -301,11 +286,8 @@ deleted; its write date).")
     (cond ((null overlay) (apply function path arguments))
           ((first overlay)
            (let ((stream (apply function (sb-ext:parse-native-namestring (first overlay)) arguments))
-                 (name (merge-pathnames path (sb-impl::sane-default-pathname-defaults))))
-             (when (typep stream 'sb-sys:fd-stream)
-               (setf (sb-impl::fd-stream-file stream)
-                     (sb-ext:native-namestring (translate-logical-pathname name) :as-file t)
-                     (sb-impl::fd-stream-pathname stream) name))
+                 (name (merge-pathnames path (current-directory-defaults))))
+             (rename-file-stream stream name)
              stream))
           ((getf arguments :if-does-not-exist t)
            (error 'no-such-file :pathname (pathname path))))))
@@ -324,6 +306,5 @@ written when their texts were; no other files have."
         for date = (and text (file-write-date (sb-ext:parse-native-namestring text)))
         ;; Newer than a fasl that was written just now.
         do (setf (gethash file *overlays*) (list text (1+ (or date (get-universal-time))))))
-  (sb-ext:without-package-locks
-    (sb-int:encapsulate 'sb-impl::%query-file-system 'steelbank-overlays #'overlaid-query)
-    (sb-int:encapsulate 'open 'steelbank-overlays #'overlaid-open)))
+  (encapsulate +query-file-system+ 'steelbank-overlays #'overlaid-query)
+  (encapsulate 'open 'steelbank-overlays #'overlaid-open))

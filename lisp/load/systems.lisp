@@ -63,8 +63,8 @@ The outcome as of LOAD-SYSTEM, of the step that failed, or of the last. :STEP na
     (setf *project-root* (and root (directory-named root))
           ;; What cannot be made, the first that writes there tells.
           *cache-directory* (let ((directory (directory-named cache)))
-                              (ignore-errors (ensure-directories-exist directory))
-                              (or (ignore-errors (truename directory)) directory)))
+                              (when-file-permits (ensure-directories-exist directory))
+                              (or (when-file-permits (truename directory)) directory)))
     (let ((session (make-session nil nil timeout-seconds)))
       (loop for (step function)
               in `(("qlot" ,(set-up-file (and root (merge-pathnames ".qlot/setup.lisp" *project-root*))))
@@ -98,7 +98,7 @@ is below the project's root, :FILES."
                         :files (and *project-root*
                                     (uiop:subpathp asd *project-root*)
                                     (loop for component in (system-files system)
-                                          for file = (ignore-errors (source-file-of component))
+                                          for file = (around-user-code (source-file-of component))
                                           when file collect file)))))
 
 (defun system-json (system)

@@ -1,41 +1,95 @@
-;;;; The table of SBCL's internals: it is right, and whole.
+;;;; SBCL's internals: they are what they were, the table of them is whole, and they are named in lisp/internals/ alone.
 
 (in-package :steelbank-tests)
 
-(defun used-internals ()
-  "The symbols of SBCL's packages that the Lisp half's sources write with two colons, as (package . name)."
-  (let ((used '())
-        (root (asdf:system-source-directory "steelbank")))
-    (dolist (component (asdf:component-children (asdf:find-system "steelbank")))
-      (with-open-file (stream (asdf:component-pathname component) :external-format :utf-8)
-        (loop for line = (read-line stream nil)
-              while line
-              do (loop with start = 0
-                       for colons = (search "::" line :start2 start)
-                       while colons
-                       do (let* ((before (or (position-if-not (lambda (c) (or (alphanumericp c) (char= c #\-)))
-                                                              line :end colons :from-end t)
-                                             -1))
-                                 (end (or (position-if (lambda (c) (find c " ()'\"`,;")) line :start (+ colons 2))
-                                          (length line)))
-                                 (package (string-upcase (subseq line (1+ before) colons)))
-                                 (name (string-right-trim ".:" (string-upcase (subseq line (+ colons 2) end)))))
-                            (when (and (uiop:string-prefix-p "SB-" package) (plusp (length name)))
-                              (pushnew (cons package name) used :test #'equal))
-                            (setf start (+ colons 2)))))))
-    (values used root)))
+(defparameter *documented*
+  '("INT-SAP" "SAP-INT" "SAP-REF-32" "SAP-REF-64" "SAP-REF-WORD" "SAP-REF-SAP" "SIGNED-SAP-REF-64" "SYSTEM-AREA-POINTER"
+    "VECTOR-SAP" "WITH-INTERRUPTS" "WITH-PINNED-OBJECTS" "WITHOUT-INTERRUPTS")
+  "The symbols of SB-SYS that SBCL's manual describes.")
+
+(defparameter *allowed*
+  '(;; It judges an SBCL by this alone, before the Lisp half is loaded.
+    ("self-test" "SB-DI" . "FORM-NUMBER-TRANSLATIONS")
+    ;; A user's program, as text: it signals what SBCL signals.
+    ("project" "SB-KERNEL" . "HEAP-EXHAUSTED-ERROR")
+    ;; What is answered of a structure.
+    ("describe" "SB-PCL" . "SLOT-OBJECT"))
+  "Internals that are named outside of lisp/internals/: file and symbol.")
+
+(defun public-package-p (name)
+  "True if the package called NAME is public by its own documentation, or a contrib module's."
+  (or (member name '("SB-INTROSPECT" "SB-POSIX" "SB-RT") :test #'string=)
+      (let ((package (find-package name)))
+        (and package
+             (eql (search "public" (documentation package t)) 0)))))
+
+(defun internal-p (package name exported)
+  "True if NAME of PACKAGE, one of SBCL's, is an internal, when it is written as an EXPORTED one or not."
+  (not (and exported
+            (or (public-package-p package)
+                (and (string= package "SB-SYS")
+                     (member name *documented* :test #'string=))))))
+
+(defun internals-in-line (line)
+  "The internals of SBCL's that LINE names, as (package . name)."
+  (flet ((constituent-p (character) (not (find character " ()'\"`,;")))
+         (package-part-p (character) (or (alphanumericp character) (char= character #\-))))
+    (loop with start = 0
+          for colon = (position #\: line :start start)
+          while colon
+          for before = (or (position-if-not #'package-part-p line :end colon :from-end t) -1)
+          for double = (eql (mismatch "::" line :start2 colon) 2)
+          for name-start = (+ colon (if double 2 1))
+          for end = (or (position-if-not #'constituent-p line :start name-start) (length line))
+          for package = (string-upcase (subseq line (1+ before) colon))
+          for name = (string-right-trim ".:" (string-upcase (subseq line name-start end)))
+          when (and (uiop:string-prefix-p "SB-" package)
+                    (plusp (length name))
+                    (internal-p package name (not double)))
+            collect (cons package name)
+          do (setf start name-start))))
+
+(defun internals-in-file (path)
+  "The internals of SBCL's that the file PATH names, in code, in comments and in strings."
+  (with-open-file (stream path :external-format :utf-8)
+    (remove-duplicates (loop for line = (read-line stream nil)
+                             while line
+                             nconc (internals-in-line line))
+                       :test #'equal)))
+
+(defun own-files (inside)
+  "The files of the Lisp half that are in lisp/internals/, if INSIDE, or else the others. This one names internals to look for them."
+  (remove-if (lambda (path)
+               (or (string= (pathname-name path) "internals")
+                   (not (eq inside (and (member "internals" (pathname-directory path) :test #'equal) t)))))
+             (directory (merge-pathnames "**/*.lisp" (asdf:system-source-directory "steelbank")))))
 
 (deftest internals-are-what-they-were
     (steelbank::internal-differences)
   nil)
 
 (deftest the-table-of-internals-is-whole
-    (let ((used (used-internals))
+    (let ((used (remove-duplicates (mapcan #'internals-in-file (own-files t)) :test #'equal))
           (known (loop for (package name) in steelbank::*internals* collect (cons package name))))
-      (list (> (length used) 100)
+      (list (> (length used) 200)
             (set-difference used known :test #'equal)
             (set-difference known used :test #'equal)))
   (t nil nil))
+
+(deftest internals-are-named-in-their-folder-alone
+    (loop for path in (own-files nil)
+          nconc (loop for (package . name) in (internals-in-file path)
+                      unless (member (list* (pathname-name path) package name) *allowed* :test #'equal)
+                        collect (format nil "~A.lisp names ~A::~A; lisp/internals/ is the place for it."
+                                        (pathname-name path) package name)))
+  nil)
+
+(deftest an-internal-is-found-however-it-is-written
+    (mapcar #'internals-in-line
+            '("(sb-c::debug-info x)" "(sb-kernel:%fun-name f)" "(sb-ext:gc :full t) (sb-mop:class-slots class)"
+              "'sb-thread::thread-interruptions ; SB-SYS:SAP-INT" "(sb-alien:alien-sap (sb-alien::some-thing))"))
+  ((("SB-C" . "DEBUG-INFO")) (("SB-KERNEL" . "%FUN-NAME")) nil (("SB-THREAD" . "THREAD-INTERRUPTIONS"))
+   (("SB-ALIEN" . "SOME-THING"))))
 
 (deftest a-difference-is-told-by-name
     (list (steelbank::internal-difference "SB-C" "NO-SUCH-THING" :function "()")

@@ -29,7 +29,8 @@
   "COMMON-LISP::CAR")
 
 (deftest name-text
-    (mapcar #'steelbank::name-text '((setf car) (sb-pcl::fast-method print-object (t t)) nil (a . b) "x" 12))
+    (mapcar #'steelbank::name-text
+            `((setf car) (,steelbank::+fast-method+ print-object (t t)) nil (a . b) "x" 12))
   ("(SETF COMMON-LISP::CAR)" "(METHOD COMMON-LISP::PRINT-OBJECT (COMMON-LISP::T COMMON-LISP::T))"
    "COMMON-LISP::NIL" "(STEELBANK-TESTS::A . STEELBANK-TESTS::B)" "\"x\"" "12"))
 

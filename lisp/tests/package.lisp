@@ -7,8 +7,19 @@
 
 (in-package :steelbank-tests)
 
+(defvar *reported* '()
+  "What was said to the host, newest first: here there is none.")
+
 (defun run ()
-  "Run every test; an error if one fails."
-  (unless (sb-rt:do-tests)
-    (error "Tests of the Lisp half failed: ~{~a~^, ~}" (sb-rt:pending-tests)))
+  "Run every test; an error if one fails, or if a mistake of ours was told meanwhile."
+  (steelbank::encapsulate 'steelbank::report 'tests (lambda (function sentence)
+                                                      (declare (ignore function))
+                                                      (push sentence *reported*)))
+  (unwind-protect
+       (unless (sb-rt:do-tests)
+         (error "Tests of the Lisp half failed: ~{~a~^, ~}" (sb-rt:pending-tests)))
+    (steelbank::unencapsulate 'steelbank::report 'tests))
+  (let ((mistakes (remove "A mistake of ours" *reported* :test-not #'uiop:string-prefix-p)))
+    (when mistakes
+      (error "~{~A~^~%~}" mistakes)))
   t)

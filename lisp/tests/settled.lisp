@@ -25,7 +25,7 @@ settled; then have ASDF forget them."
            (write-text (merge-pathnames "whole.lisp" folder) "(in-package :cl-user)")
            (clrhash steelbank::*settled-systems*)
            ;; Nobody waits for files to be old.
-           (sb-int:encapsulate 'steelbank::file-stamp 'old
+           (steelbank::encapsulate 'steelbank::file-stamp 'old
                                (lambda (function file)
                                  (let ((found (funcall function file)))
                                    (when (consp found)
@@ -36,7 +36,7 @@ settled; then have ASDF forget them."
            (asdf:load-system "settling")
            (steelbank::settle-loaded-systems)
            (funcall function folder))
-      (sb-int:unencapsulate 'steelbank::file-stamp 'old)
+      (steelbank::unencapsulate 'steelbank::file-stamp 'old)
       (asdf:clear-system "settling")
       (asdf:clear-system "settling/base")
       (uiop:delete-directory-tree folder :validate t :if-does-not-exist :ignore))))

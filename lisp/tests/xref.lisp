@@ -24,8 +24,8 @@
 
 (deftest xref-names-that-are-lists
     (texts '(setf car)
-           '(sb-pcl::fast-method print-object (string t))
-           '(sb-pcl::slow-method (setf documentation) :around (t (eql function)))
+           `(,steelbank::+fast-method+ print-object (string t))
+           `(,steelbank::+slow-method+ (setf documentation) :around (t (eql function)))
            '(labels foo :in (setf car))
            '(lambda (x &optional (y 1)) :in "file.lisp")
            '(macro-function when)
@@ -40,16 +40,16 @@
 
 (deftest xref-names-are-filed-under-their-principal-symbol
     (mapcar #'steelbank::principal-symbol
-            '(car (setf cdr) (sb-pcl::fast-method (setf foo) (t)) (flet x :in (labels y :in bar))
-              (lambda (x)) "name" (sb-pcl::slot-accessor :global slot sb-pcl::reader)))
+            `(car (setf cdr) (,steelbank::+fast-method+ (setf foo) (t)) (flet x :in (labels y :in bar))
+              (lambda (x)) "name" (,steelbank::+slot-accessor+ :global slot reader)))
   (car cdr foo bar nil nil slot))
 
 (deftest xref-circular-and-strange-names-are-printed
     (let ((circle (make-list 40 :initial-element nil)))
       (map-into circle (constantly circle))
       (setf (first circle) 'eql)
-      (every #'stringp (texts (list 'sb-pcl::fast-method 'foo (list circle)) '(a . b) 7 '((1 2) 3)
-                              (list 'sb-pcl::fast-method 'foo (list (list 'eql (make-hash-table)))))))
+      (every #'stringp (texts (list steelbank::+fast-method+ 'foo (list circle)) '(a . b) 7 '((1 2) 3)
+                              (list steelbank::+fast-method+ 'foo (list (list 'eql (make-hash-table)))))))
   t)
 
 ;;; Freshness
@@ -85,11 +85,11 @@
 
 (deftest xref-a-redefined-method-is-replaced
     (flet ((fast-function ()
-             (sb-pcl::safe-method-fast-function
+             (steelbank::method-fast-function
               (find-method (fdefinition 'fresh-m) '() (list (find-class 'integer))))))
       (let* ((first (progn (define-now (defmethod fresh-m ((x integer)) (list x))) (fast-function)))
              (second (progn (define-now (defmethod fresh-m ((x integer)) (vector x))) (fast-function)))
-             (name '(sb-pcl::fast-method fresh-m (integer))))
+             (name (list steelbank::+fast-method+ 'fresh-m '(integer))))
         (list (status-of first name) (status-of second name)
               (progn (fmakunbound 'fresh-m) (status-of second name)))))
   (2 1 2))
@@ -113,9 +113,9 @@
 
 (deftest xref-an-encapsulated-function-is-current
     (let ((function (progn (define-now (defun fresh-traced () (list 1))) (fdefinition 'fresh-traced))))
-      (sb-int:encapsulate 'fresh-traced 'test (lambda (function &rest arguments) (apply function arguments)))
+      (steelbank::encapsulate 'fresh-traced 'test (lambda (function &rest arguments) (apply function arguments)))
       (unwind-protect (status-of function 'fresh-traced)
-        (sb-int:unencapsulate 'fresh-traced 'test)))
+        (steelbank::unencapsulate 'fresh-traced 'test)))
   1)
 
 (deftest xref-a-function-without-a-global-name-is-unknown
@@ -182,8 +182,8 @@
              (serials (later)
                (let ((serials '()))
                  (steelbank::map-code (lambda (code)
-                                        (when (> (sb-kernel:%code-serialno code) before)
-                                          (push (sb-kernel:%code-serialno code) serials)))
+                                        (when (> (steelbank::code-serial code) before)
+                                          (push (steelbank::code-serial code) serials)))
                                       later)
                  serials)))
         ;; What becomes garbage leaves room for what is made later.

@@ -16,7 +16,7 @@ generic function they are its methods' functions."
           ((typep function 'generic-function)
            (loop for method in (sb-mop:generic-function-methods function)
                  collect (cons (name-text (method-name method))
-                               (or (sb-pcl::safe-method-fast-function method)
+                               (or (method-fast-function method)
                                    (sb-mop:method-function method)))))
           (t (list (cons (name-text name) function))))))
 

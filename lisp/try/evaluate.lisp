@@ -13,12 +13,11 @@
 
 (defun compiler-position ()
   "Top-level form and form number of what is being compiled, as a property list, or NIL."
-  (let* ((context (and (boundp 'sb-c::*source-info*)
-                       (ignore-errors (sb-c::find-error-context nil))))
-         (path (and context (sb-c::compiler-error-context-path context))))
+  (let* ((context (compiler-error-context))
+         (path (and context (error-context-path context))))
     (and path
-         (list :form (sb-c::source-path-tlf-number path)
-               :number (sb-c::source-path-form-number path)))))
+         (list :form (source-path-toplevel-form path)
+               :number (source-path-form-number path)))))
 
 (defun note-trial-warning (trial condition &optional (position (compiler-position)))
   "Add CONDITION to the warnings of TRIAL, with the place in the code, once."
@@ -26,7 +25,8 @@
     (when severity
       (let* ((frame (and (null position)
                          (first (with-form-frame
-                                 trial (ignore-errors (user-frames (trial-code trial) :locals nil))))))
+                                 trial (telling-mistakes ("looking at the stack")
+                                         (user-frames (trial-code trial) :locals nil))))))
              (warning (object "severity" severity
                               "message" (condition-text condition)
                               "form" (getf position :form)
@@ -45,19 +45,20 @@
 
 (defun note-names-without-definition (trial)
   "Add the warnings that a compilation unit gives at its end: about names that are still undefined."
-  (dolist (undefined sb-c::*undefined-warnings*)
-    (let ((name (sb-c::undefined-warning-name undefined))
-          (kind (sb-c::undefined-warning-kind undefined)))
+  (dolist (undefined (undefined-names))
+    (let ((name (undefined-name undefined))
+          (kind (undefined-name-kind undefined)))
       (unless (and (eq kind :function) (fboundp name))
-        (dolist (context (sb-c::undefined-warning-warnings undefined))
-          (let ((path (sb-c::compiler-error-context-path context)))
+        (dolist (context (undefined-name-contexts undefined))
+          (let ((path (error-context-path context)))
             (note-trial-warning trial
-                                (make-condition (if (eq kind :variable) 'simple-warning 'sb-int:simple-style-warning)
-                                                :format-control "undefined ~(~a~): ~s"
-                                                :format-arguments (list kind name))
-                                (and path (list :form (sb-c::source-path-tlf-number path)
-                                                :number (sb-c::source-path-form-number path)))))))))
-  (setf sb-c::*undefined-warnings* '()))
+                                (if (eq kind :variable)
+                                    (make-condition 'simple-warning :format-control "undefined variable: ~s"
+                                                                    :format-arguments (list name))
+                                    (style-warning-of "undefined ~(~a~): ~s" kind name))
+                                (and path (list :form (source-path-toplevel-form path)
+                                                :number (source-path-form-number path)))))))))
+  (forget-undefined-names))
 
 (defun call-as-code (trial function)
   "Call FUNCTION, which evaluates the code of TRIAL, as one compilation unit whose warnings are noted."
@@ -66,23 +67,21 @@
     (let ((*error-output* (make-broadcast-stream)))
       (with-compilation-unit (:override t :source-plist (list :steelbank-code (trial-code trial)))
         (unwind-protect
-             (let ((*error-output* output)
-                   (sb-c::*policy-min* sb-c::*policy-min*))
-               (sb-ext:restrict-compiler-policy 'debug 2)
-               (handler-bind ((sb-ext:compiler-note #'muffle)
-                              (sb-c:compiler-error (lambda (condition) (note-trial-warning trial condition)))
-                              (warning (lambda (condition)
-                                         (note-trial-warning trial condition)
-                                         (muffle condition))))
-                 (funcall function)))
+             (let ((*error-output* output))
+               (with-least-quality ('debug 2)
+                 (handler-bind ((sb-ext:compiler-note #'muffle)
+                                (compiler-error (lambda (condition) (note-trial-warning trial condition)))
+                                (warning (lambda (condition)
+                                           (note-trial-warning trial condition)
+                                           (muffle condition))))
+                   (funcall function))))
           (note-names-without-definition trial))))))
 
 (defun call-for-forms (text trial function)
   "Call FUNCTION with each form of TEXT and its number, read when the one before was evaluated, such that the compiler knows
 both. The values of the last call."
   (let* ((forms (make-array 8 :adjustable t :fill-pointer 0))
-         (info (sb-c::make-source-info
-                :file-info (sb-c::make-file-info :%truename :lisp :forms forms :positions (trial-starts trial))))
+         (info (make-text-source-info forms (trial-starts trial)))
          (end (list nil))
          (values '()))
     ;; Not on the stack: the condition that is kept may name it.
@@ -94,20 +93,16 @@ both. The values of the last call."
         (let ((form (read stream nil end)))
           (when (eq form end)
             (return (values-list values)))
-          (let ((index (vector-push-extend form forms))
-                (sb-c::*source-info* info)
-                ;; Nothing is being compiled unless the compiler says so.
-                (sb-c::*current-path* nil))
+          (let ((index (vector-push-extend form forms)))
             (setf (trial-form trial) index
                   values
                   (multiple-value-list
-                   (sb-c::with-source-paths
-                     (sb-c::find-source-paths form index)
+                   (with-numbered-form (form index info)
                      (funcall function form index))))))))))
 
 (defun evaluate-text (text trial)
   "Evaluate the forms of TEXT as the code of TRIAL. The values of the last."
-  (call-as-code trial (lambda () (call-for-forms text trial #'sb-impl::eval-tlf))))
+  (call-as-code trial (lambda () (call-for-forms text trial #'evaluate-toplevel-form))))
 
 (defun evaluation (package-name text)
   "Evaluate TEXT in the package called PACKAGE-NAME. The trial and its outcome."
@@ -120,7 +115,7 @@ both. The values of the last call."
   "Up to where the code of TRIAL had been read when CONDITION was found in it, in characters; NIL: it was not found there."
   (and (typep condition 'stream-error)
        (trial-stream trial)
-       (eq (ignore-errors (stream-error-stream condition)) (trial-stream trial))
+       (eq (around-user-code (stream-error-stream condition)) (trial-stream trial))
        (trial-read-to trial)))
 
 (defun trial-failure (trial outcome)

@@ -16,7 +16,7 @@
 
 (defun own-folder ()
   "What the sources of the Lisp half are called, up to the parts that differ."
-  (let ((name (sb-c::debug-source-namestring (code-source (sb-kernel:fun-code-header #'run-call)))))
+  (let ((name (debug-source-namestring (code-source (function-code #'run-call)))))
     (subseq name 0 (search "boundary/boundary" name :from-end t))))
 
 (defun prefix-p (prefix string)
@@ -33,31 +33,32 @@
 
 (defun code-location-place (location)
   "Where LOCATION is: a property list of :FORM and :NUMBER, as far as the compiler kept them."
-  (ignore-errors
-   (list :form (sb-di:code-location-toplevel-form-offset location)
-         :number (sb-di:code-location-form-number location))))
+  (let ((form (and location (location-toplevel-form location)))
+        (number (and location (location-form-number location))))
+    (and form number
+         (list :form form :number number))))
 
 (defun keepable (value)
   "VALUE, or what stands for it when it is on the stack and will not outlive it."
   (cond ((not (sb-ext:stack-allocated-p value)) value)
-        ((and (consp value) (sb-int:proper-list-p value)) (copy-list value))
+        ((and (consp value) (proper-list-p value)) (copy-list value))
         (t (format nil "(an object of type ~a on the stack)" (type-name-text value)))))
 
 (defun frame-locals (frame)
   "The local variables of FRAME that have values: conses of the name and a handle."
-  (let ((location (sb-di:frame-code-location frame)))
-    (loop for variable across (or (ignore-errors (sb-di::debug-fun-debug-vars (sb-di:frame-debug-fun frame))) #())
-          for name = (symbol-name (sb-di:debug-var-symbol variable))
+  (let ((location (frame-location frame)))
+    (loop for variable across (debug-function-variables (frame-function frame))
+          for name = (symbol-name (debug-variable-symbol variable))
           repeat *locals-shown*
-          when (and (symbol-package (sb-di:debug-var-symbol variable))
-                    (eq (ignore-errors (sb-di:debug-var-validity variable location)) :valid))
+          when (and (symbol-package (debug-variable-symbol variable))
+                    (debug-variable-valid-p variable location))
             collect (cons name
-                          (make-handle (keepable (handler-case (sb-di:debug-var-value variable frame)
+                          (make-handle (keepable (handler-case (debug-variable-value variable frame)
                                                    (error () "(not known)"))))))))
 
 (defun function-text (debug-fun in-code)
   "The name of the function DEBUG-FUN; IN-CODE, if it is of the code that is evaluated just now."
-  (let ((name (sb-di:debug-fun-name debug-fun)))
+  (let ((name (debug-function-name debug-fun)))
     (if (and in-code (typep name '(cons (eql lambda) (cons null (or null (cons (eql :in)))))))
         "top-level form"
         (name-text name))))
@@ -65,42 +66,36 @@
 (defun user-frame (debug-fun location own code locals)
   "The call of DEBUG-FUN that stands at LOCATION as an object, or NIL if it is SBCL's or ours. CODE is the number of the code
 that is evaluated just now. LOCALS is a function that returns the variables' names and handles."
-  (let* ((source (ignore-errors (sb-di:code-location-debug-source location)))
-         (name (and source (sb-di:debug-source-namestring source)))
-         (in-code (and source (eql code (getf (sb-c::debug-source-plist source) :steelbank-code)))))
+  (let* ((source (location-source location))
+         (name (and source (debug-source-namestring source)))
+         (in-code (and source (eql code (getf (debug-source-properties source) :steelbank-code)))))
     (unless (or (null source)
-                (typep debug-fun 'sb-di::bogus-debug-fun)
+                (typep debug-fun 'assembly-frame-function)
                 (own-frame-p name own))
       (destructuring-bind (&key form number)
           (or (code-location-place location)
-              (code-location-place (ignore-errors (sb-di:debug-fun-start-location debug-fun))))
+              (code-location-place (debug-function-start debug-fun)))
         (object "name" (function-text debug-fun in-code)
                 "file" (and (stringp name)
-                            (or (ignore-errors (sb-ext:native-namestring (truename name))) name))
-                "write_date" (and (stringp name) (sb-di:debug-source-created source))
+                            (or (when-file-permits (sb-ext:native-namestring (truename name))) name))
+                "write_date" (and (stringp name) (debug-source-created source))
                 "code" (and in-code :true)
                 "form" form "number" number
                 "locals" (loop for (variable . handle) in (funcall locals)
                                collect (object "name" variable "handle" handle)))))))
 
 (defun routine-caller (frame own code)
-  "What called the assembly routine that was interrupted in FRAME, as an object: SBCL takes its frame for the routine's. Its
-return address is on top of the stack."
-  (let ((context (sb-di::compiled-frame-escaped frame)))
-    (when context
-      (let* ((address (sb-sys:sap-ref-word (sb-sys:int-sap (sb-vm:context-register context sb-vm::rsp-offset)) 0))
-             (component (sb-di::code-header-from-pc address)))
-        (when (typep component 'sb-kernel:code-component)
-          (let* ((offset (- address (sb-sys:sap-int (sb-kernel:code-instructions component))))
-                 (debug-fun (sb-di::debug-fun-from-pc component offset)))
-            (user-frame debug-fun (sb-di::code-location-from-pc debug-fun offset nil) own code (constantly '()))))))))
+  "What called the assembly routine that was interrupted in FRAME, as an object, or NIL."
+  (multiple-value-bind (debug-fun location) (interrupted-caller frame)
+    (and debug-fun
+         (user-frame debug-fun location own code (constantly '())))))
 
 (defun told-frame (frame own code locals)
   "FRAME as an object; see USER-FRAME."
-  (let ((debug-fun (sb-di:frame-debug-fun frame)))
-    (if (typep debug-fun 'sb-di::bogus-debug-fun)
-        (ignore-errors (routine-caller frame own code))
-        (user-frame debug-fun (sb-di:frame-code-location frame) own code
+  (let ((debug-fun (frame-function frame)))
+    (if (typep debug-fun 'assembly-frame-function)
+        (routine-caller frame own code)
+        (user-frame debug-fun (frame-location frame) own code
                     (lambda () (and locals (frame-locals frame)))))))
 
 (defun same-frame-p (one other)
@@ -117,9 +112,10 @@ place one after the other only the innermost is told, and their number."
              (when (> times 1)
                (setf (rest (last (first frames))) (list (cons "times" times))
                      times 1))))
-      (sb-debug:map-backtrace
+      (map-frames
        (lambda (frame)
-         (let ((told (ignore-errors (told-frame frame own code (and locals (< count *frames-with-locals*))))))
+         (let ((told (telling-mistakes ("looking at a frame")
+                       (told-frame frame own code (and locals (< count *frames-with-locals*))))))
            (cond ((null told))
                  ((and frames (zerop more) (same-frame-p told (first frames)))
                   (incf times))

@@ -53,13 +53,13 @@
                     collect (cons (its-slot test "NAME") (its-slot test "TEST-LAMBDA")))
      :run (name))
   (let ((*fiveam-comparisons* '()))
-    (sb-int:encapsulate (its "IT.BESE.FIVEAM" "PROCESS-FAILURE") 'steelbank #'noted-process-failure)
+    (encapsulate (its "IT.BESE.FIVEAM" "PROCESS-FAILURE") 'steelbank #'noted-process-failure)
     (unwind-protect
          (progv (list (its "IT.BESE.FIVEAM" "*ON-ERROR*") (its "IT.BESE.FIVEAM" "*ON-FAILURE*")
                       (its "IT.BESE.FIVEAM" "*PRINT-NAMES*") (its "IT.BESE.FIVEAM" "*TEST-DRIBBLE*"))
              (list nil nil nil (make-broadcast-stream))
            (mapcar #'fiveam-assertion (reverse (call-its "IT.BESE.FIVEAM" "RUN" name))))
-      (sb-int:unencapsulate (its "IT.BESE.FIVEAM" "PROCESS-FAILURE") 'steelbank))))
+      (unencapsulate (its "IT.BESE.FIVEAM" "PROCESS-FAILURE") 'steelbank))))
 
 ;;; RT, of which there are two
 
@@ -145,7 +145,7 @@
      :run (name))
   (let ((passed 0))
     (flet ((count-check (function) (incf passed) (funcall function)))
-      (sb-int:encapsulate (its "1AM" "PASSED") 'steelbank #'count-check)
+      (encapsulate (its "1AM" "PASSED") 'steelbank #'count-check)
       (unwind-protect
            (handler-case (funcall name)
              (error (condition)
@@ -153,7 +153,7 @@
                  (append (loop repeat passed collect (make-assertion))
                          (list (make-assertion :status (if (search "assertion" (report-text condition)) :failed :error)
                                                :message (report-text condition)))))))
-        (sb-int:unencapsulate (its "1AM" "PASSED") 'steelbank)))
+        (unencapsulate (its "1AM" "PASSED") 'steelbank)))
     (loop repeat passed collect (make-assertion))))
 
 ;;; Rove
@@ -304,8 +304,8 @@
          (symbols (loop for (package name around) in *assertion-hooks*
                         for symbol = (and (find-package package) (find-symbol name package))
                         when (and symbol (fboundp symbol))
-                          do (sb-int:encapsulate symbol 'steelbank (symbol-function around))
+                          do (encapsulate symbol 'steelbank (symbol-function around))
                           and collect symbol)))
     (unwind-protect (progn (funcall function) (reverse *noted-assertions*))
       (dolist (symbol symbols)
-        (sb-int:unencapsulate symbol 'steelbank)))))
+        (unencapsulate symbol 'steelbank)))))

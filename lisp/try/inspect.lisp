@@ -109,24 +109,15 @@ evaluated when its part is asked for."
                           (values (name-text name) (slot-value object name) t)
                           (values (name-text name) nil nil)))))))
 
-(defun variable-value (closed)
-  "The value of CLOSED, what a closure keeps of a variable: itself, or a cell if it is set."
-  (if (and (sb-kernel:%other-pointer-p closed)
-           (= (sb-kernel:%other-pointer-widetag closed) sb-vm:value-cell-widetag))
-      (sb-kernel:value-cell-ref closed)
-      closed))
-
 (defun function-anatomy (function)
   "The anatomy of FUNCTION."
-  (let ((closed (and (sb-kernel:closurep function)
-                     (not (typep function 'sb-mop:funcallable-standard-object))
-                     (mapcar #'variable-value (sb-kernel:%closure-values function))))
+  (let ((closed (closed-values function))
         (methods (and (typep function 'generic-function) (sb-mop:generic-function-methods function))))
     (make-anatomy (cond (methods "generic-function") (closed "closure") (t "function"))
-                  (facts "name" (let ((name (sb-kernel:%fun-name function))) (and name (name-text name)))
-                         "lambda list" (ignore-errors
-                                        (lambda-list-text (sb-introspect:function-lambda-list function)))
-                         "type" (ignore-errors (type-text (sb-introspect:function-type function)))
+                  (facts "name" (let ((name (function-own-name function))) (and name (name-text name)))
+                         "lambda list" (multiple-value-bind (lambda-list known) (known-lambda-list function)
+                                         (and known (lambda-list-text lambda-list)))
+                         "type" (type-text (sb-introspect:function-type function))
                          "documentation" (documentation-text function t))
                   (+ (length closed) (length methods))
                   (lambda (index)
@@ -147,14 +138,15 @@ evaluated when its part is asked for."
 
 (defun stream-facts (stream)
   "What there is to tell of STREAM."
-  (facts "open" (if (ignore-errors (open-stream-p stream)) "yes" "no")
+  (facts "open" (if (around-user-code (open-stream-p stream)) "yes" "no")
          "direction" (format nil "~:[~;input~]~:[~; output~]"
-                             (ignore-errors (input-stream-p stream)) (ignore-errors (output-stream-p stream)))
-         "element type" (ignore-errors (type-text (stream-element-type stream)))
+                             (around-user-code (input-stream-p stream)) (around-user-code (output-stream-p stream)))
+         "element type" (around-user-code (type-text (stream-element-type stream)))
          "external format" (and (typep stream 'file-stream)
-                                (ignore-errors (stream-external-format stream)))
-         "position" (ignore-errors (file-position stream))
-         "file" (and (typep stream 'file-stream) (ignore-errors (sb-ext:native-namestring stream)))))
+                                (around-user-code (stream-external-format stream)))
+         "position" (around-user-code (file-position stream))
+         "file" (and (stream-pathname stream)
+                     (when-file-permits (sb-ext:native-namestring (stream-pathname stream))))))
 
 (defun anatomy (object)
   "What OBJECT is made of."
@@ -189,7 +181,7 @@ evaluated when its part is asked for."
              "direct slots" (sb-mop:class-direct-slots object)
              "prototype" (and (sb-mop:class-finalized-p object) (sb-mop:class-prototype object))))
     (function (function-anatomy object))
-    (pathname (parts "pathname" ("native" (ignore-errors (sb-ext:native-namestring object)))
+    (pathname (parts "pathname" ("native" (when-file-permits (sb-ext:native-namestring object)))
                 "host" (pathname-host object) "device" (pathname-device object)
                 "directory" (pathname-directory object) "name" (pathname-name object)
                 "type" (pathname-type object) "version" (pathname-version object)))

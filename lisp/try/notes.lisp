@@ -5,11 +5,11 @@
 
 (defun file-policy (forms)
   "The policy of a file with FORMS, its DECLAIMs: the image's, as they change it."
-  (let ((policy sb-c::*policy*))
+  (let ((policy (current-policy)))
     (dolist (form forms policy)
       (dolist (specifier (rest form))
         (when (typep specifier '(cons (eql optimize)))
-          (setf policy (sb-c::process-optimize-decl specifier policy)))))))
+          (setf policy (declaimed-policy specifier policy)))))))
 
 (defun note-severity (condition)
   "What CONDITION is: note, style-warning, warning or error."
@@ -35,15 +35,15 @@
                  ;; The function around it is number 0.
                  (push (object "severity" severity "message" text "number" (and number (max 0 (1- number)))) notes))
                (muffle condition))))
-      (let ((*error-output* (make-broadcast-stream))
-            (sb-c::*policy* policy))
-        (with-compilation-unit (:override t)
-          (unwind-protect
-               (handler-bind ((sb-ext:compiler-note #'note)
-                              (sb-c:compiler-error #'note)
-                              (warning #'note))
-                 (compile nil `(lambda () ,form)))
-            (setf sb-c::*undefined-warnings* '())))))
+      (let ((*error-output* (make-broadcast-stream)))
+        (with-policy (policy)
+          (with-compilation-unit (:override t)
+            (unwind-protect
+                 (handler-bind ((sb-ext:compiler-note #'note)
+                                (compiler-error #'note)
+                                (warning #'note))
+                   (compile nil `(lambda () ,form)))
+              (forget-undefined-names))))))
     (nreverse notes)))
 
 (define-question "compiler-notes" (package text declaims)

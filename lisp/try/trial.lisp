@@ -48,13 +48,15 @@
   ;; Near the end of the stack or of the heap nothing but the places is asked for.
   (let ((short (typep condition 'storage-condition)))
     (when (trial-stream trial)
-      (setf (trial-read-to trial) (ignore-errors (file-position (trial-stream trial)))))
-    (multiple-value-bind (frames more) (ignore-errors (user-frames (trial-code trial) :locals (not short)))
+      (setf (trial-read-to trial) (file-position (trial-stream trial))))
+    (multiple-value-bind (frames more)
+        (telling-mistakes ("looking at the stack")
+          (user-frames (trial-code trial) :locals (not short)))
       (setf (trial-stack trial)
             (list :frames (with-form-frame trial frames)
                   :more more
                   :restarts (and condition (not short)
-                                 (ignore-errors (trial-restarts-json trial condition))))))))
+                                 (around-user-code (trial-restarts-json trial condition))))))))
 
 (defun leave-trial (trial)
   "Leave TRIAL, because the host wants it to end."

@@ -1,0 +1,91 @@
+;;;; The debugger's interface: frames, the places of their code, and their variables.
+
+(in-package :steelbank)
+
+(deftype no-debug-information ()
+  "What is asked of a frame was not kept when its code was compiled, or its frame cannot be read."
+  '(or sb-di:debug-condition sb-di:debug-error))
+
+(defmacro when-debug-information (&body body)
+  "What BODY returns, or NIL if what it asks for was not kept when the code was compiled."
+  `(handler-case (progn ,@body)
+     (no-debug-information () nil)))
+
+;;; Functions
+
+(deftype assembly-frame-function ()
+  "What stands for the function of a frame that is none of Lisp's."
+  'sb-di::bogus-debug-fun)
+
+(define-inline debug-function-name (function)
+  "The name of FUNCTION, a frame's."
+  (sb-di:debug-fun-name function))
+
+(define-inline debug-function-start (function)
+  "The code location at which FUNCTION, a frame's, begins; NIL if it is not known."
+  (when-debug-information (sb-di:debug-fun-start-location function)))
+
+(defun function-toplevel-form (function)
+  "The number of the top-level form of its file in which FUNCTION, a simple one, stands, or NIL."
+  (let ((debug-function (when-debug-information (sb-di::fun-debug-fun function))))
+    (and debug-function
+         (sb-c::compiled-debug-fun-tlf-number (sb-di::compiled-debug-fun-compiler-debug-fun debug-function)))))
+
+;;; Code locations
+
+(define-inline location-source (location)
+  "The debug source of the code at LOCATION; NIL if it has none, as that of an assembly routine."
+  (unless (typep (sb-di:code-location-debug-fun location) 'assembly-frame-function)
+    (when-debug-information (sb-di:code-location-debug-source location))))
+
+(define-inline location-toplevel-form (location)
+  "The number of the top-level form at LOCATION; NIL if it was not kept."
+  (when-debug-information (sb-di:code-location-toplevel-form-offset location)))
+
+(define-inline location-form-number (location)
+  "The form number at LOCATION; NIL if it was not kept."
+  (when-debug-information (sb-di:code-location-form-number location)))
+
+;;; Frames
+
+(define-inline map-frames (function &key (count 1000))
+  "Call FUNCTION with each frame of the stack, the innermost first, at most COUNT."
+  (sb-debug:map-backtrace function :count count))
+
+(define-inline frame-function (frame)
+  "The function of FRAME."
+  (sb-di:frame-debug-fun frame))
+
+(define-inline frame-location (frame)
+  "The code location of FRAME."
+  (sb-di:frame-code-location frame))
+
+(defun interrupted-caller (frame)
+  "What called the assembly routine that was interrupted in FRAME: function and code location, or NIL. SBCL takes its frame for the
+routine's; the return address is on top of the stack."
+  (let ((context (sb-di::compiled-frame-escaped frame)))
+    (when context
+      (let* ((address (sb-sys:sap-ref-word (sb-sys:int-sap (sb-vm:context-register context sb-vm::rsp-offset)) 0))
+             (component (sb-di::code-header-from-pc address)))
+        (when (typep component 'sb-kernel:code-component)
+          (let* ((offset (- address (sb-sys:sap-int (sb-kernel:code-instructions component))))
+                 (function (sb-di::debug-fun-from-pc component offset)))
+            (values function (sb-di::code-location-from-pc function offset nil))))))))
+
+;;; Variables
+
+(define-inline debug-function-variables (function)
+  "The variables of FUNCTION, a frame's, as a vector; empty if they were not kept."
+  (or (when-debug-information (sb-di::debug-fun-debug-vars function)) #()))
+
+(define-inline debug-variable-symbol (variable)
+  "The name of VARIABLE."
+  (sb-di:debug-var-symbol variable))
+
+(define-inline debug-variable-valid-p (variable location)
+  "True if VARIABLE has a value at LOCATION."
+  (eq (when-debug-information (sb-di:debug-var-validity variable location)) :valid))
+
+(define-inline debug-variable-value (variable frame)
+  "The value of VARIABLE in FRAME."
+  (sb-di:debug-var-value variable frame))
