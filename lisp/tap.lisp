@@ -74,7 +74,7 @@ loaded as source and not compiled."
 (declaim (inline tap-octet))
 (defun tap-octet (tap octet)
   "Append OCTET to the events of TAP."
-  (declare (type tap tap) (type (unsigned-byte 8) octet) (optimize speed (safety 0)))
+  (declare (type tap tap) (type (unsigned-byte 8) octet) (optimize speed))
   (let ((buffer (tap-buffer tap)) (fill (tap-fill tap)))
     (when (= fill (length buffer))
       (let ((larger (make-array (* 2 (length buffer)) :element-type '(unsigned-byte 8))))
@@ -87,7 +87,7 @@ loaded as source and not compiled."
 
 (defun tap-unsigned (tap integer)
   "Append INTEGER to the events of TAP as unsigned LEB128."
-  (declare (type tap tap) (type (unsigned-byte 62) integer) (optimize speed (safety 0)))
+  (declare (type tap tap) (type (unsigned-byte 62) integer) (optimize speed))
   (loop
     (when (< integer 128)
       (tap-octet tap integer)
@@ -127,7 +127,7 @@ loaded as source and not compiled."
   "The observer that records in TAP what the reader reports."
   (declare (type tap tap))
   (lambda (start end object)
-    (declare (optimize speed (safety 0)))
+    (declare (optimize speed))
     ;; Suppressed text is not code; :RESET tells of a reader macro without a value, whose inner events
     ;; are harmless because they stand in no list.
     (unless (or *read-suppress* (not (typep start 'fixnum)))
@@ -148,7 +148,7 @@ loaded as source and not compiled."
 (defun align-children (object children objects places)
   "Give each of CHILDREN (indices of events, in order of position) its place plus 1 in OBJECT, in PLACES."
   (declare (type list children) (type simple-vector objects) (type (simple-array fixnum (*)) places)
-           (optimize speed (safety 0)))
+           (optimize speed))
   (let ((place 0))
     (declare (type fixnum place))
     (flet ((element (element)
@@ -179,7 +179,7 @@ loaded as source and not compiled."
 (defun tap-places (tap places wrappers)
   "Fill PLACES with each event's place in its parent, and WRAPPERS with the number of direct children,
 or -1 for an event whose object was reported before (#+, #n= and the like)."
-  (declare (type tap tap) (type (simple-array fixnum (*)) places wrappers) (optimize speed (safety 0)))
+  (declare (type tap tap) (type (simple-array fixnum (*)) places wrappers) (optimize speed))
   (let ((starts (tap-starts tap)) (objects (tap-objects tap)) (stack '()))
     (dotimes (event (tap-count tap))
       (let ((start (aref starts event)) (object (svref objects event)) (children '()) (same nil))
