@@ -17,7 +17,7 @@
                        (not (and (symbolp name) (or (macro-function name) (special-operator-p name))))
                        (fdefinition name))))
     (when (typep function 'generic-function)
-      (loop for method in (sb-mop:generic-function-methods function)
+      (loop for method in (others-methods function)
             for source = (around-user-code (sb-introspect:find-definition-source method))
             for json = (and source (definition-source-json source))
             when json

@@ -115,7 +115,7 @@ A position is SBCL's own: octets before the top-level form and the white space i
 (defun methods-json (function)
   "The first methods of the generic function FUNCTION by name, as objects."
   (let ((methods (sort (mapcar (lambda (method) (cons (name-text (method-name method)) method))
-                               (sb-mop:generic-function-methods function))
+                               (others-methods function))
                        #'string< :key #'car)))
     (loop for (nil . method) in methods
           repeat *methods-shown*
@@ -144,7 +144,7 @@ A position is SBCL's own: octets before the top-level form and the white space i
                 "type" (and (not special) (not macro)
                             (type-text (sb-introspect:function-type name)))
                 "combination" (and generic (combination-text function))
-                "method_count" (and generic (length (sb-mop:generic-function-methods function)))
+                "method_count" (and generic (length (others-methods function)))
                 "methods" (and generic (methods-json function))
                 "traced" (and symbol function
                               (member name (trace))
@@ -260,8 +260,8 @@ A position is SBCL's own: octets before the top-level form and the white space i
                 ;; To finalize a class would run the methods of its metaclass.
                 "precedence" (and (sb-mop:class-finalized-p class)
                                   (mapcar #'class-text (sb-mop:class-precedence-list class)))
-                "subclass_count" (length (sb-mop:class-direct-subclasses class))
-                "subclasses" (loop for name in (sort (mapcar #'class-text (sb-mop:class-direct-subclasses class))
+                "subclass_count" (length (others-classes (sb-mop:class-direct-subclasses class)))
+                "subclasses" (loop for name in (sort (mapcar #'class-text (others-classes (sb-mop:class-direct-subclasses class)))
                                                      #'string<)
                                    repeat *methods-shown*
                                    collect name)

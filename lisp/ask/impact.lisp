@@ -10,7 +10,7 @@
         (let ((class (find-class symbol nil))
               (all '()))
           (labels ((visit (class)
-                     (dolist (below (sb-mop:class-direct-subclasses class))
+                     (dolist (below (others-classes (sb-mop:class-direct-subclasses class)))
                        (unless (member below all)
                          (push below all)
                          (visit below)))))

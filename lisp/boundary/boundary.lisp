@@ -112,15 +112,15 @@ BODY may signal and leave as it likes: the boundary's handler is above it."
   "Run OPERATION. Returns a status and the answer's text."
   (let ((entry (gethash operation *operations*)))
     (cond ((null entry)
-           (values +misuse+ (fault-json "misuse" (format nil "Operation ~d is not known." operation))))
+           (values +misuse+ (fault-json :misuse (format nil "Operation ~d is not known." operation))))
           ((if (fifth entry) (< count (fourth entry)) (/= count (fourth entry)))
-           (values +misuse+ (fault-json "misuse" (format nil "Operation ~a takes ~d arguments, not ~d."
+           (values +misuse+ (fault-json :misuse (format nil "Operation ~a takes ~d arguments, not ~d."
                                                          (first entry) (fourth entry) count))))
           (t
            (let ((strings (handler-case (decode-arguments arguments count)
                             (invalid-text (condition)
                               (return-from perform
-                                (values +misuse+ (fault-json "misuse" (princ-to-string condition))))))))
+                                (values +misuse+ (fault-json :misuse (princ-to-string condition))))))))
              (values +answered+ (apply (third entry) strings)))))))
 
 (defun perform-caught (call operation arguments count)
@@ -150,7 +150,7 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
                                       (format nil "A condition of type ~a, whose report failed."
                                               (name-text (type-of condition)))
                                       condition))))))
-  (cons +interrupted+ (fault-json "interrupted" "The call was stopped.")))
+  (cons +interrupted+ (fault-json :interrupted "The call was stopped.")))
 
 (define-condition left-by-exit (error)
   ()
@@ -167,7 +167,7 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
         (unless outcome
           (return-from guard))))
     (or outcome
-        (cons +fault+ (fault-json "error" (princ-to-string (make-condition 'left-by-exit)))))))
+        (cons +fault+ (fault-json :error (princ-to-string (make-condition 'left-by-exit)))))))
 
 (defvar *empty-input* (make-instance 'empty-input)
   "What a call reads from.")
@@ -191,7 +191,7 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
       status)))
 
 (sb-ext:define-load-time-global *last-words*
-    (text-octets (fault-json "storage-exhausted" "There was no room left to say what went wrong."))
+    (text-octets (fault-json :storage-exhausted "There was no room left to say what went wrong."))
   "The answer that needs no memory.")
 
 

@@ -105,20 +105,20 @@
 
 (defun fault-json (kind message &optional condition)
   "The answer that describes a fault of KIND to the host."
-  (json-string (object "kind" kind
+  (json-string (object "kind" (word kind)
                        "message" message
                        "condition" (and condition (name-text (type-of condition))))))
 
 (defun condition-kind (condition)
   "The host's word for the class of fault that CONDITION is."
   (typecase condition
-    (exit-refused "exit-refused")
-    (stack-exhausted "stack-exhausted")
-    (heap-exhausted "heap-exhausted")
-    (storage-condition "storage-exhausted")
-    (memory-fault "memory-fault")
-    (end-of-file "end-of-file")
-    (t "error")))
+    (exit-refused :exit-refused)
+    (stack-exhausted :stack-exhausted)
+    (heap-exhausted :heap-exhausted)
+    (storage-condition :storage-exhausted)
+    (memory-fault :memory-fault)
+    (end-of-file :end-of-file)
+    (t :error)))
 
 (defvar *note-fault* nil
   "A function of the condition that is about to end what this thread does, called while the stack still stands; NIL:

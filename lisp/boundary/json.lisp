@@ -59,6 +59,11 @@ absence is how the host's types spell it."
   (with-output-to-string (stream)
     (write-json value stream)))
 
+(defun word (keyword)
+  "The JSON spelling of KEYWORD, a word of a closed list; NIL if there is none."
+  (check-type keyword (or null keyword))
+  (and keyword (string-downcase keyword)))
+
 (defun json-boolean (generalized-boolean)
   "The JSON spelling of GENERALIZED-BOOLEAN."
   (if generalized-boolean :true :false))

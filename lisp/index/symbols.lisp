@@ -38,9 +38,22 @@
                      while (consp rest)
                        thereis (own-name-p (car rest) (1- depth)))))))
 
+(defun others-packages (packages)
+  "PACKAGES without ours."
+  (remove-if #'own-package-p packages))
+
+(defun others-classes (classes)
+  "CLASSES without ours."
+  (remove-if (lambda (class) (own-name-p (class-name class))) classes))
+
+(defun others-methods (function)
+  "The methods of the generic function FUNCTION, but for ours."
+  (remove-if (lambda (method) (own-name-p (method-name method)))
+             (sb-mop:generic-function-methods function)))
+
 (defun exported-packages ()
   "The packages that an export speaks of, by name."
-  (sort (remove-if #'own-package-p (list-all-packages)) #'string< :key #'package-name))
+  (sort (others-packages (list-all-packages)) #'string< :key #'package-name))
 
 ;;; One export
 
@@ -150,7 +163,7 @@
         (unless same (export-presents state package))
         (dolist (nickname (package-nicknames package))
           (add-row (state-nicknames state) (gethash package numbers) (state-string state nickname)))
-        (dolist (used (remove-if #'own-package-p (package-use-list package)))
+        (dolist (used (others-packages (package-use-list package)))
           (add-row (state-uses state) (gethash package numbers) (gethash used numbers)))
         (loop for (nickname . actual) in (sb-ext:package-local-nicknames package)
               unless (own-package-p actual)

@@ -15,18 +15,18 @@
     (encapsulated-condition (input-error (encapsulated-condition condition)))))
 
 (defun severity (condition)
-  "The severity of CONDITION as a string, or NIL when nobody wants to read it."
+  "The severity of CONDITION as a keyword, or NIL when nobody wants to read it."
   (typecase condition
     ;; ASDF's summaries say no more than what they sum up.
     ((or sb-ext:compiler-note uninteresting-redefinition
          uiop:compile-warned-warning uiop:compile-failed-warning)
      nil)
     ((or compiler-error fatal-compiler-error source-input-error)
-     (if (input-error condition) "read-error" "error"))
-    (reader-error "read-error")
-    (style-warning "style-warning")
-    (warning "warning")
-    (serious-condition "error")))
+     (if (input-error condition) :read-error :error))
+    (reader-error :read-error)
+    (style-warning :style-warning)
+    (warning :warning)
+    (serious-condition :error)))
 
 (deftype simple-reader-error ()
   "A reader error with a message of its own; printed whole, it would repeat the place and the stream."
@@ -190,7 +190,7 @@ functions that no file has defined so far."
           (kind (undefined-name-kind undefined)))
       (unless (and (eq kind :function) (fboundp name))
         (dolist (context (undefined-name-contexts undefined))
-          (push (list* :severity (if (eq kind :variable) "warning" "style-warning")
+          (push (list* :severity (if (eq kind :variable) :warning :style-warning)
                        :message (format nil "undefined ~(~A~): ~S~:[~; (it may be defined in a file that the load ~
                                              did not reach)~]"
                                         kind name (not (eq kind :variable)))
@@ -209,7 +209,7 @@ functions that no file has defined so far."
           (setf (gethash key (load-session-seen session)) t)
           (let ((diagnostic (list* :severity severity :message text place)))
             (push diagnostic (load-session-diagnostics session))
-            (unless (or *loading* (member severity '("error" "read-error") :test #'equal))
+            (unless (or *loading* (member severity '(:error :read-error)))
               (push diagnostic (load-session-compiler-said session)))))
         place))))
 
@@ -230,7 +230,7 @@ functions that no file has defined so far."
       (let ((place (list :path (getf diagnostic :path) :line (getf diagnostic :line)
                          :column (getf diagnostic :column))))
         (unless (find-if (lambda (other)
-                           (and (equal (getf other :severity) severity)
+                           (and (eq (getf other :severity) severity)
                                 (equal (getf other :message) message)
                                 (loop for (key value) on place by #'cddr
                                       always (equal (getf other key) value))))
@@ -240,7 +240,7 @@ functions that no file has defined so far."
 (defun diagnostic-json (diagnostic)
   "DIAGNOSTIC as an object."
   (destructuring-bind (&key severity message path line column form at kept) diagnostic
-    (object "severity" severity "path" path "line" line "column" column "message" message "form" form
+    (object "severity" (word severity) "path" path "line" line "column" column "message" message "form" form
             "kept" (and kept :true)
             "at" (and at (destructuring-bind (write-date toplevel number) at
                            (object "write_date" write-date "form" toplevel "number" number))))))

@@ -25,35 +25,35 @@
   "The kind of CONDITION and the names that belong to it, as a property list."
   (typecase condition
     (asdf:missing-component
-     (list :kind (cond ((typep condition 'asdf:missing-component-of-version) "version-mismatch")
-                       ((not (typep condition 'asdf:missing-dependency)) "unknown-system")
+     (list :kind (cond ((typep condition 'asdf:missing-component-of-version) :version-mismatch)
+                       ((not (typep condition 'asdf:missing-dependency)) :unknown-system)
                        ((typep (asdf/find-component:missing-required-by condition) '(or null asdf:system))
-                        "missing-dependency")
-                       (t "missing-component"))
+                        :missing-dependency)
+                       (t :missing-component))
            :name (missing-name condition)
            :required-by (dependent condition)))
     (asdf:circular-dependency
-     (list :kind "circular-dependency"
+     (list :kind :circular-dependency
            :name (format nil "~{~A~^ -> ~}"
                          (remove-duplicates
                           (loop for (nil . component) in (asdf/action:circular-dependency-actions condition)
                                 collect (component-path component))
                           :test #'equal :from-end t))))
     (asdf:load-system-definition-error
-     (list :kind "system-definition"
+     (list :kind :system-definition
            :name (princ-to-string (asdf:error-name condition))
            :path (sb-ext:native-namestring (asdf:error-pathname condition))))
     ((or uiop:compile-file-error asdf:compile-error)
-     (list :kind "compile"))
+     (list :kind :compile))
     (heap-share-exhausted
-     (list :kind "heap"))
+     (list :kind :heap))
     ((satisfies cache-trouble-p)
-     (list :kind "cache"
+     (list :kind :cache
            :path (sb-ext:native-namestring *cache-directory*)))
     (file-error
-     (list :kind "file"
+     (list :kind :file
            :path (around-user-code (sb-ext:native-namestring (file-error-pathname condition)))))
-    (t (list :kind "load"))))
+    (t (list :kind :load))))
 
 (defun component-path (component)
   "The names of COMPONENT and what it is part of, outermost first, joined by slashes."
@@ -76,29 +76,28 @@
 (defun failure-text (names condition)
   "What CONDITION, with its NAMES, says to somebody who did not write ASDF."
   (destructuring-bind (&key kind name required-by path) names
-    (flet ((kind-p (string) (equal kind string)))
-      (cond ((kind-p "missing-dependency")
-             (format nil "System ~A,~@[ which ~A depends on,~] is not known to ASDF." name required-by))
-            ((kind-p "missing-component")
-             (format nil "Component ~A, which ~A depends on, is not defined beside it." name required-by))
-            ((kind-p "version-mismatch")
-             (format nil "System ~A is of version ~A; ~:[~A is asked for~;~:*~A depends on version ~A~]."
-                     name (or (known-version condition) "none") required-by
-                     (asdf/find-component:missing-version condition)))
-            ((kind-p "unknown-system")
-             (format nil "System ~A is not known to ASDF." name))
-            ((kind-p "circular-dependency")
-             (format nil "These depend on each other in a circle: ~A." name))
-            ((kind-p "compile")
-             (format nil "~A does not compile; the diagnostics say why." *file*))
-            ((kind-p "cache")
-             (format nil "The cache folder ~A cannot be used: ~A" path (condition-text condition)))
-            ((typep condition 'heap-share-exhausted)
-             (heap-text condition))
-            ((typep condition 'serious-condition)
-             (condition-text condition))
-            (t
-             (format nil "The debugger was called: ~A" (condition-text condition)))))))
+    (cond ((eq kind :missing-dependency)
+           (format nil "System ~A,~@[ which ~A depends on,~] is not known to ASDF." name required-by))
+          ((eq kind :missing-component)
+           (format nil "Component ~A, which ~A depends on, is not defined beside it." name required-by))
+          ((eq kind :version-mismatch)
+           (format nil "System ~A is of version ~A; ~:[~A is asked for~;~:*~A depends on version ~A~]."
+                   name (or (known-version condition) "none") required-by
+                   (asdf/find-component:missing-version condition)))
+          ((eq kind :unknown-system)
+           (format nil "System ~A is not known to ASDF." name))
+          ((eq kind :circular-dependency)
+           (format nil "These depend on each other in a circle: ~A." name))
+          ((eq kind :compile)
+           (format nil "~A does not compile; the diagnostics say why." *file*))
+          ((eq kind :cache)
+           (format nil "The cache folder ~A cannot be used: ~A" path (condition-text condition)))
+          ((typep condition 'heap-share-exhausted)
+           (heap-text condition))
+          ((typep condition 'serious-condition)
+           (condition-text condition))
+          (t
+           (format nil "The debugger was called: ~A" (condition-text condition))))))
 
 (defun heap-text (condition)
   "What CONDITION, a full heap, says, and whether what was loaded keeps it full."
@@ -112,5 +111,5 @@
 (defun failure-json (failure)
   "FAILURE as an object."
   (destructuring-bind (&key kind name required-by path message restarts) failure
-    (object "kind" kind "name" name "required_by" required-by "path" path "message" message
+    (object "kind" (word kind) "name" name "required_by" required-by "path" path "message" message
             "restarts" restarts)))

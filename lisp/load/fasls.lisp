@@ -101,7 +101,7 @@
   (hash 0 :type (unsigned-byte 64))
   (diagnostics '() :type list))
 
-(defparameter *record-head* (format nil "steelbank fasl record 1~%")
+(defparameter *record-head* (format nil "steelbank fasl record 2~%")
   "What a record's file begins with; the hash of the rest follows.")
 
 (defun record-path (fasl)

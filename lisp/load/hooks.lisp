@@ -11,7 +11,7 @@
   "Call FUNCTION, which compiles or loads COMPONENT, and tell before. The component's file."
   (check-load-session)
   (let ((file (source-file-of component))
-        (*loading* (string= what "load")))
+        (*loading* (eq what :load)))
     (check-boundary session file)
     (when (< (load-session-total session) (incf (load-session-done session)))
       ;; Forced and generated files are not in the plan that was counted.
@@ -37,7 +37,7 @@
         (let ((kept (in-cache-p fasl)))
           (when kept
             (uiop:delete-file-if-exists (record-path fasl)))
-          (let ((file (call-for-component session component "compile"
+          (let ((file (call-for-component session component :compile
                                           (lambda ()
                                             (call-in-shared-cache
                                              (lambda () (funcall function operation component))))))
@@ -76,10 +76,10 @@
              (load-fasl))
             ((not (and (in-cache-p fasl) (typep component 'asdf:cl-source-file)))
              (let ((version (component-version component)))
-               (note-loaded-file session (call-for-component session component "load" #'load-fasl) version)))
+               (note-loaded-file session (call-for-component session component :load #'load-fasl) version)))
             (t
              (let* ((record nil)
-                    (file (call-for-component session component "load"
+                    (file (call-for-component session component :load
                                               (lambda ()
                                                 (setf record (call-with-whole-fasl fasl component #'load-fasl)))))
                     (compiled (member file (load-session-compiled session) :test #'equal)))
@@ -96,7 +96,7 @@
     (if (null session)
         (funcall function operation component)
         (note-loaded-file session
-                          (call-for-component session component "load"
+                          (call-for-component session component :load
                                               (lambda () (funcall function operation component)))
                           version))))
 

@@ -32,7 +32,7 @@
   "Remember in SESSION that CONDITION ends the load. The stack still stands, so it can be told where."
   (let* ((cause (cause condition))
          (place (unless (typep cause '(or uiop:compile-file-error asdf:compile-error asdf:system-definition-error))
-                  (note-diagnostic cause (or (severity cause) "error")))))
+                  (note-diagnostic cause (or (severity cause) :error)))))
     (telling-mistakes ("telling the names without a definition")
       (note-undefined-names))
     (unless (typep condition 'heap-share-exhausted)
@@ -49,7 +49,7 @@
 
 (defun failed-outcome (session condition)
   "The outcome of a load that CONDITION ended. What the load had filled of the heap is garbage by now."
-  (list :status "failed"
+  (list :status :failed
         :failure (or (load-session-failure session)
                      (let ((*file* (load-session-file session))
                            (*checking-heap* t))
@@ -72,7 +72,7 @@
                                  (warning #'note-diagnostic)
                                  (error #'continue-with-new-structure))
                     (funcall function))
-                  (throw 'end-of-load '(:status "loaded"))))
+                  (throw 'end-of-load '(:status :loaded))))
               (make-condition 'left-by-exit))))
       (failed-outcome session condition))))
 
@@ -252,7 +252,7 @@ property list; FUNCTION's effects before a failure remain."
   "Load SYSTEM, a name, through ASDF, after DEFINITION, the native name of the file that defines it, if ASDF would not find
 that; FORCE compiles its own files anew. If BEFORE, native names, is given, end before the first of these files. PROGRESS is called with (done total
 what file) before each file; STOP, without arguments, at each safe point. A property list: :STATUS
-\"loaded\", \"failed\", \"cancelled\" or \"timed-out\"; :COMPILED and :CACHED files; :DURATION-MS;
+:LOADED, :FAILED, :CANCELLED or :TIMED-OUT; :COMPILED and :CACHED files; :DURATION-MS;
 :DIAGNOSTICS; and :FAILURE when it did not load."
   (check-type system string)
   (check-type timeout-seconds (or null (real 0)))
@@ -280,7 +280,7 @@ what file) before each file; STOP, without arguments, at each safe point. A prop
 
 (defun error-p (diagnostic)
   "True when DIAGNOSTIC says that a form could not be compiled."
-  (member (getf diagnostic :severity) '("error" "read-error") :test #'equal))
+  (member (getf diagnostic :severity) '(:error :read-error)))
 
 (defun file-output (path)
   "Where the fasl of the single file PATH, a native name, goes; second, whether it is kept."
@@ -337,7 +337,7 @@ file that could not be read or compiled."
 (defun outcome-json (outcome)
   "OUTCOME, of LOAD-SYSTEM, LOAD-FILE or OPEN-PROJECT, as an object."
   (destructuring-bind (&key system path step status failure duration-ms compiled cached diagnostics cautions) outcome
-    (object "system" system "path" path "step" step "status" status "duration_ms" duration-ms
+    (object "system" system "path" path "step" (word step) "status" (word status) "duration_ms" duration-ms
             "compiled" compiled "cached" cached
             "diagnostics" (mapcar #'diagnostic-json diagnostics)
             "cautions" cautions
@@ -346,4 +346,4 @@ file that could not be read or compiled."
 
 (defun send-progress (done total what file)
   "Tell the host that DONE of TOTAL steps are done, and that FILE is being compiled or loaded (WHAT)."
-  (progress (json-string (object "done" done "total" total "what" what "path" file))))
+  (progress (json-string (object "done" done "total" total "what" (word what) "path" file))))

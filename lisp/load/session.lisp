@@ -61,14 +61,14 @@
   "End the load SESSION if it is to end before FILE, a native name. What was loaded so far is loaded for good."
   (let ((before (load-session-before session)))
     (when (and before (gethash file before))
-      (throw 'end-of-load '(:status "loaded")))))
+      (throw 'end-of-load '(:status :loaded)))))
 
 (defun leave-load (session)
   "Leave the load SESSION, because its time is over or else because its host wants it to end."
   (let ((late (past-deadline-p session)))
     (throw 'end-of-load
-      (list :status (if late "timed-out" "cancelled")
-            :failure (list :kind (if late "timed-out" "cancelled")
+      (list :status (if late :timed-out :cancelled)
+            :failure (list :kind (if late :timed-out :cancelled)
                            :path *file*
                            :message (format nil "It was stopped~@[ in ~A~]." *file*)
                            :restarts '())))))

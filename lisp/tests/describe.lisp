@@ -142,3 +142,21 @@
     (list (print-value '*described*) (print-value '*wide*) (print-value '*deep*)
           (multiple-value-list (print-value 'nil)))
   ("12" "(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 ...)" "(1 (2 (3 #)))" ("NIL" nil)))
+
+(defun ours-p (text)
+  "True if TEXT names something of the Lisp half."
+  (search "STEELBANK::" text))
+
+(deftest what-is-ours-is-in-nobodys-answer
+    (list (loop for (question . arguments) in `(("package-info" "COMMON-LISP")
+                                                ("subclasses" "ERROR" "COMMON-LISP")
+                                                ("inspect" ,(steelbank::make-handle (find-class 'error))
+                                                           "" "CL-USER" "0" "100" ""))
+                collect (ours-p (json-string (steelbank::answer-question question arguments))))
+          (loop for name in '(sb-gray:stream-write-char sb-gray:stream-read-char)
+                collect (ours-p (json-string (steelbank::function-facet name))))
+          (ours-p (json-string (steelbank::class-facet 'error)))
+          (ours-p (json-string (steelbank::definitions-json 'sb-gray:stream-write-char)))
+          (find "STEELBANK" (steelbank::others-packages (package-used-by-list :common-lisp))
+                :key #'package-name :test #'string=))
+  ((nil nil nil) (nil nil) nil nil nil))

@@ -20,35 +20,35 @@
 (deftest a-file-is-loaded
     (let ((outcome (load-text "(in-package :cl-user) (list 1)")))
       (list (getf outcome :status) (length (getf outcome :compiled)) (places outcome)))
-  ("loaded" 1 nil))
+  (:loaded 1 nil))
 
 (deftest warnings-have-lines
     (let ((outcome (load-text (format nil "(in-package :cl-user)~%(defun warned-of (x)~%  (let ((y 1))~%    x))~%"))))
       (list (getf outcome :status) (places outcome)))
-  ("loaded" (("style-warning" 3 9))))
+  (:loaded ((:style-warning 3 9))))
 
 (deftest unreadable-files-are-not-loaded
     (let ((outcome (load-text (format nil "(list 1)~%(no-such-package:name)~%"))))
       (list (getf outcome :status) (getf (getf outcome :failure) :kind) (places outcome)))
-  ("failed" "compile" (("read-error" 2 22))))
+  (:failed :compile ((:read-error 2 22))))
 
 (deftest a-failing-form-is-located
     (let ((outcome (load-text (format nil "(defun failing-form (x)~%  (car x))~%(failing-form 3)~%"))))
       (list (getf outcome :status) (getf (getf outcome :failure) :kind) (places outcome)))
-  ("failed" "load" (("error" 2 3))))
+  (:failed :load ((:error 2 3))))
 
 (deftest a-load-stops-when-it-is-told
     (getf (load-text "(list 1)" :stop (constantly t)) :status)
-  "cancelled")
+  :cancelled)
 
 (deftest a-load-stops-when-its-time-is-over
     (getf (load-text "(eval-when (:compile-toplevel) (sleep 0.2)) (list 2) (list 3)" :timeout-seconds 0) :status)
-  "timed-out")
+  :timed-out)
 
 (deftest an-unknown-system-is-named
     (let ((failure (getf (alone #'steelbank::load-system "no-such-system-anywhere") :failure)))
       (list (getf failure :kind) (getf failure :name)))
-  ("unknown-system" "no-such-system-anywhere"))
+  (:unknown-system "no-such-system-anywhere"))
 
 (deftest recording-uses-does-not-depend-on-space
     (progn
@@ -60,13 +60,13 @@
 
 (deftest a-bare-signal-does-not-end-a-load
     (getf (load-text "(signal 'error) (signal 'sb-kernel::heap-exhausted-error)") :status)
-  "loaded")
+  :loaded)
 
 (deftest whatever-ends-a-load-is-a-failure
     (loop for text in '("(break)" "(invoke-debugger (make-condition 'condition))" "(abort)"
                         "(throw 'nobody-there nil)" "(catch 'x (unwind-protect (throw 'x 1) (error \"inner\")))")
           collect (getf (load-text text) :status))
-  ("failed" "failed" "failed" "failed" "failed"))
+  (:failed :failed :failed :failed :failed))
 
 (deftest code-that-asks-for-input-is-told
     (let ((*standard-input* steelbank::*empty-input*))
@@ -75,8 +75,8 @@
 
 (deftest code-that-the-reader-runs-is-located
     (places (load-text (format nil "(list 1)~%(list 2)~%  #.(error \"read time\")~%")))
-  (("read-error" 3 24)))
+  ((:read-error 3 24)))
 
 (deftest a-warning-of-running-code-is-located
     (places (load-text (format nil "(list 1)~%~%(warn \"careful\")~%")))
-  (("warning" 3 1)))
+  ((:warning 3 1)))

@@ -27,7 +27,7 @@
                          (first (with-form-frame
                                  trial (telling-mistakes ("looking at the stack")
                                          (user-frames (trial-code trial) :locals nil))))))
-             (warning (object "severity" severity
+             (warning (object "severity" (word severity)
                               "message" (condition-text condition)
                               "form" (getf position :form)
                               "number" (getf position :number)
@@ -123,17 +123,17 @@ both. The values of the last call."
   (destructuring-bind (&key status condition &allow-other-keys) outcome
     (cond (condition
            (apply #'object
-                  "kind" (condition-kind condition)
+                  "kind" (word (condition-kind condition))
                   "condition" (name-text (type-of condition))
                   "handle" (make-handle condition)
                   (stack-json trial)))
-          ((string= status "stopped")
+          ((eq status :stopped)
            (apply #'object "kind" "interrupted" (stack-json trial))))))
 
 (defun evaluation-json (trial outcome)
   "What the host is told of an evaluation. It asks for the values and the condition by their handles."
   (destructuring-bind (&key status values condition) outcome
-    (object "status" status
+    (object "status" (word status)
             "values" (loop for value in values
                            repeat *values-shown*
                            collect (make-handle value))

@@ -12,8 +12,8 @@
           (setf policy (declaimed-policy specifier policy)))))))
 
 (defun note-severity (condition)
-  "What CONDITION is: note, style-warning, warning or error."
-  (if (typep condition 'sb-ext:compiler-note) "note" (severity condition)))
+  "What CONDITION is: :NOTE, :STYLE-WARNING, :WARNING, :ERROR or :READ-ERROR; NIL if nobody wants to read it."
+  (if (typep condition 'sb-ext:compiler-note) :note (severity condition)))
 
 (defun note-text (condition)
   "What CONDITION says, as the compiler would print it."
@@ -33,7 +33,7 @@
                (when (and severity (not (gethash key seen)))
                  (setf (gethash key seen) t)
                  ;; The function around it is number 0.
-                 (push (object "severity" severity "message" text "number" (and number (max 0 (1- number)))) notes))
+                 (push (object "severity" (word severity) "message" text "number" (and number (max 0 (1- number)))) notes))
                (muffle condition))))
       (let ((*error-output* (make-broadcast-stream)))
         (with-policy (policy)

@@ -56,7 +56,7 @@ empty if the framework does not tell it."
 
 (defun assertion-json (assertion package)
   "ASSERTION, which did not pass, as an object. Names are written as in PACKAGE."
-  (object "status" (string-downcase (assertion-status assertion))
+  (object "status" (word (assertion-status assertion))
           "form" (and (assertion-form assertion) (assertion-text (assertion-form assertion) package 400))
           "expected" (and (assertion-expected assertion)
                           (assertion-text (first (assertion-expected assertion)) package 400))
@@ -66,12 +66,12 @@ empty if the framework does not tell it."
 (defun test-status (outcome assertions)
   "What became of a test with OUTCOME, of its trial, and ASSERTIONS."
   (flet ((any (status) (find status assertions :key #'assertion-status)))
-    (cond ((string= (getf outcome :status) "stopped") "timed-out")
-          ((getf outcome :condition) "error")
-          ((any :error) "error")
-          ((any :failed) "failed")
-          ((and (any :skipped) (not (any :passed))) "skipped")
-          (t "passed"))))
+    (cond ((eq (getf outcome :status) :stopped) :timed-out)
+          ((getf outcome :condition) :error)
+          ((any :error) :error)
+          ((any :failed) :failed)
+          ((and (any :skipped) (not (any :passed))) :skipped)
+          (t :passed))))
 
 (defun call-as-test (function package)
   "Call FUNCTION, which returns assertions, as a trial. What the host is told of it."
@@ -83,7 +83,7 @@ empty if the framework does not tell it."
                     (trial-outcome trial function)))
          (time (- (get-internal-real-time) start))
          (assertions (first (getf outcome :values))))
-    (object "status" (test-status outcome assertions)
+    (object "status" (word (test-status outcome assertions))
             "microseconds" (round (* 1000000 time) internal-time-units-per-second)
             "passed" (count :passed assertions :key #'assertion-status)
             "assertions" (loop for assertion in (remove :passed assertions :key #'assertion-status)

@@ -62,7 +62,7 @@
   "Leave TRIAL, because the host wants it to end."
   (unless (trial-stack trial)
     (note-stack trial nil))
-  (throw 'end-of-trial '(:status "stopped")))
+  (throw 'end-of-trial '(:status :stopped)))
 
 (defun failed-trial (condition)
   "The outcome of a trial that CONDITION ended. What it had filled of the heap is garbage by now."
@@ -71,7 +71,7 @@
       (forget-handles)
       (let ((*checking-heap* t))
         (sb-ext:gc :full t)))
-    (list :status "failed" :condition condition)))
+    (list :status :failed :condition condition)))
 
 (defun run-trial (trial function)
   "Call FUNCTION as TRIAL. The outcome, unless FUNCTION leaves to a place outside of the trial."
@@ -86,12 +86,12 @@
                 (setf (trial-restarts trial) (compute-restarts))
                 (with-simple-restart (abort "Give it up.")
                   (let ((values (multiple-value-list (funcall function))))
-                    (throw 'end-of-trial (list :status "finished" :values values))))
+                    (throw 'end-of-trial (list :status :finished :values values))))
               (make-condition 'left-by-exit)))))
       (failed-trial condition))))
 
 (defun trial-outcome (trial function)
-  "Call FUNCTION as TRIAL. The outcome, a property list, however it ends: :STATUS is finished, failed or stopped."
+  "Call FUNCTION as TRIAL. The outcome, a property list, however it ends: :STATUS is :FINISHED, :FAILED or :STOPPED."
   (let ((outcome nil))
     (block trial
       (unwind-protect (setf outcome (run-trial trial function))

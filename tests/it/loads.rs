@@ -120,7 +120,7 @@ fn damaged_cache() {
     assert_eq!(load(&bank, "old").status, LoadStatus::Loaded);
     assert!(fasl.is_file());
     let record = fasl.with_file_name("one.fasl.record");
-    for bytes in [&b""[..], b"steelbank fasl record 1\n0000000000000000\n#.(break)"] {
+    for bytes in [&b""[..], b"steelbank fasl record 2\n0000000000000000\n#.(break)"] {
         fs::write(&record, bytes).unwrap();
         evaluate(&bank, "(asdf:clear-system \"old\")");
         assert_eq!(load(&bank, "old").status, LoadStatus::Loaded);
