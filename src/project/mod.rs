@@ -238,6 +238,11 @@ impl Stamp {
 /// How much memory the kept positions may take, in bytes.
 const MOST_BYTES: usize = 256 << 20;
 
+/// Where the file is that `given` names, relative to the root of the project, if there is one.
+pub(crate) fn native(root: Option<&Path>, given: &Path) -> PathBuf {
+    root.map_or_else(|| given.to_owned(), |root| root.join(given))
+}
+
 impl Project {
     /// The project of `settings`, or none.
     pub fn new(settings: Option<ProjectSettings>) -> Project {
@@ -423,6 +428,17 @@ impl Project {
             true => ".".to_owned(),
             false => shown.to_string_lossy().into_owned(),
         }
+    }
+
+    /// Where the file is that `given` names, relative to the project's root.
+    pub fn native(&self, given: impl AsRef<Path>) -> PathBuf {
+        native(self.root(), given.as_ref())
+    }
+
+    /// The same, as the file system knows it.
+    pub fn real(&self, given: impl AsRef<Path>) -> PathBuf {
+        let native = self.native(given);
+        native.canonicalize().unwrap_or(native)
     }
 
     /// The positions in the file at `path`, of which the image holds the version of `write_date`.

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 
 use super::code_find_references::{Request, UseType, code_find_references};
@@ -69,15 +69,10 @@ impl<'a> Counter<'a> {
     /// The file's top-level forms; `path` as answers show it.
     pub(super) fn forms(&self, path: &str) -> Rc<Option<Forms>> {
         let mut files = self.files.borrow_mut();
-        let entry = files.entry(path.to_owned()).or_insert_with(|| Rc::new(Forms::read(&self.native(path))));
+        let entry = files
+            .entry(path.to_owned())
+            .or_insert_with(|| Rc::new(Forms::read(&self.context.project.native(path))));
         Rc::clone(entry)
-    }
-
-    fn native(&self, path: &str) -> PathBuf {
-        match self.context.project.root() {
-            Some(root) => root.join(path),
-            None => PathBuf::from(path),
-        }
     }
 
     /// All lines that use the symbol called `name`, exactly as written, of `package`.

@@ -58,8 +58,7 @@ impl Steelbank {
         // Without a system, an edit is only its own file's.
         let edited = request.edits.iter().filter(|edit| systems.is_empty() && edit.text.is_some());
         for path in request.paths.iter().chain(edited.map(|edit| &edit.path)) {
-            let path = self.project().root().map_or_else(|| path.clone(), |root| root.join(path));
-            let path = std::fs::canonicalize(&path).unwrap_or(path).display().to_string();
+            let path = self.project().real(path).display().to_string();
             if answer.compiled.contains(&path) {
                 continue;
             }
@@ -71,8 +70,7 @@ impl Steelbank {
             |path: &str| answer.cached.contains(path) || answer.compiled.iter().any(|other| other == path);
         let edited = request.edits.iter().filter(|edit| answer.loads && edit.text.is_some());
         answer.not_loaded = edited
-            .map(|edit| self.project().root().map_or_else(|| edit.path.clone(), |root| root.join(&edit.path)))
-            .map(|path| std::fs::canonicalize(&path).unwrap_or(path))
+            .map(|edit| self.project().real(&edit.path))
             .filter(|path| {
                 path.extension().is_none_or(|kind| kind != "asd") && !known(&path.to_string_lossy())
             })

@@ -222,7 +222,7 @@ impl Steelbank {
         listener: Option<LoadListener>,
     ) -> Result<LoadAnswer, Error> {
         let given = Path::new(path);
-        let below = self.project().root().filter(|_| !path.is_empty()).map(|root| root.join(given));
+        let below = self.project().root().filter(|_| !path.is_empty()).map(|_| self.project().native(given));
         let absolute = match below {
             // A person in a folder of the project names files as the shell completes them.
             Some(below) if below.exists() || !given.exists() => below,

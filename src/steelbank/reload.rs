@@ -27,7 +27,7 @@ impl Steelbank {
     ) -> Result<ReloadAnswer, Error> {
         let deadline = deadline_after(control.allowed());
         let project = self.project();
-        let wanted: Vec<PathBuf> = request.paths.iter().map(|path| self.absolute(path)).collect();
+        let wanted: Vec<PathBuf> = request.paths.iter().map(|path| self.project().real(path)).collect();
         let is_wanted = |path: &Path| wanted.is_empty() || wanted.iter().any(|given| given == path);
         let known = project.own_loaded_files();
         let changed: Vec<PathBuf> =
@@ -75,12 +75,6 @@ impl Steelbank {
         let shown = |paths: &[PathBuf]| paths.iter().map(|path| project.shown(path)).collect();
         let nothing_loaded = systems.is_empty() && known.is_empty();
         Ok(ReloadAnswer { changed: shown(&changed), left, nothing_loaded, load: all.finished() })
-    }
-
-    /// `path`, relative to the project's root, as it is known when it is loaded.
-    fn absolute(&self, path: &str) -> PathBuf {
-        let whole = self.project().root().map_or_else(|| PathBuf::from(path), |root| root.join(path));
-        std::fs::canonicalize(&whole).unwrap_or(whole)
     }
 
     fn mark(&self, files: &[PathBuf], control: &Control, deadline: Instant) -> Result<(), Error> {

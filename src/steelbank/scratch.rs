@@ -479,7 +479,7 @@ impl Steelbank {
 
 /// `overlay` with the path that the file system knows the file by.
 fn real(root: Option<&Path>, overlay: Overlay) -> Result<Overlay, ScratchError> {
-    let given = root.map_or_else(|| overlay.path.clone(), |root| root.join(&overlay.path));
+    let given = crate::project::native(root, &overlay.path);
     let unfit = |why: &str| ScratchError::Overlay { path: given.clone(), why: why.to_owned() };
     if !given.is_absolute() {
         return Err(unfit("a relative path needs a project"));

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, UNIX_EPOCH};
+use steelbank_reader::Range;
 
 use super::scratch::{ScratchError, ScratchNews};
 use crate::engine::deadline_after;
@@ -319,7 +320,7 @@ impl Steelbank {
             Ok(plan) => {
                 let edits = plan.files.into_iter().flat_map(|file| {
                     let path = file.path;
-                    file.edits.into_iter().map(move |edit| (path.clone(), edit.start, edit.end))
+                    file.edits.into_iter().map(move |edit| (path.clone(), edit.range))
                 });
                 places.new = edits.collect();
             }
@@ -465,14 +466,13 @@ fn written(plan: &Answer, files: &[Replacement]) -> Vec<Written> {
         let mut moved = 0_isize;
         for edit in &planned.edits {
             let length = write::encoded(&edit.new, &file.old).map_or(edit.new.len(), |bytes| bytes.len());
-            let start = edit.start.saturating_add_signed(moved);
+            let start = (edit.range.start as usize).saturating_add_signed(moved);
             written.push(Written {
                 path: planned.path.clone(),
-                start,
-                end: start + length,
+                range: Range::of(start..start + length),
                 shown: format!("{}:{}:{}", planned.path, edit.line, edit.column),
             });
-            moved += length as isize - (edit.end - edit.start) as isize;
+            moved += length as isize - edit.range.indices().len() as isize;
         }
     }
     written

@@ -96,8 +96,8 @@ fn edited(root: &Path, plan: &Answer, path: &str) -> String {
     let mut text = fs::read_to_string(root.join(path)).unwrap();
     let file = plan.files.iter().find(|file| file.path == path).unwrap();
     for edit in file.edits.iter().rev() {
-        assert_eq!(&text[edit.start..edit.end], edit.old);
-        text.replace_range(edit.start..edit.end, &edit.new);
+        assert_eq!(&text[edit.range.indices()], edit.old);
+        text.replace_range(edit.range.indices(), &edit.new);
     }
     text
 }

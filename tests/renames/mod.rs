@@ -171,7 +171,7 @@ pub(crate) fn names(bank: &Steelbank, one_in: usize) -> Vec<String> {
 pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Table {
     let known = Names::new(&bank.index());
     let mut table = Table::default();
-    let mut files: BTreeMap<String, BTreeMap<usize, Edit>> = BTreeMap::new();
+    let mut files: BTreeMap<String, BTreeMap<u32, Edit>> = BTreeMap::new();
     for name in names {
         let request = Request::new(name.as_str(), renamed(name));
         let plan = match bank.rename_plan_among(&known, &request, &Control::default()) {
@@ -198,8 +198,8 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Tab
             let taken = files.get(&file.path);
             file.edits.iter().all(|edit| {
                 taken.is_none_or(|taken| {
-                    let before = taken.range(..edit.end).next_back();
-                    before.is_none_or(|(_, other)| other.end <= edit.start)
+                    let before = taken.range(..edit.range.end).next_back();
+                    before.is_none_or(|(_, other)| other.range.end <= edit.range.start)
                 })
             })
         });
@@ -210,16 +210,16 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Tab
         for file in plan.files {
             table.edits += file.edits.len();
             let taken = files.entry(file.path).or_default();
-            taken.extend(file.edits.into_iter().map(|edit| (edit.start, edit)));
+            taken.extend(file.edits.into_iter().map(|edit| (edit.range.start, edit)));
         }
     }
     for (path, edits) in files {
         let path = copy.join(path);
         let mut bytes = fs::read(&path).unwrap();
         for edit in edits.into_values().rev() {
-            let old = String::from_utf8_lossy(&bytes[edit.start..edit.end]).into_owned();
+            let old = String::from_utf8_lossy(&bytes[edit.range.indices()]).into_owned();
             assert!(old == edit.old || !edit.old.is_ascii(), "{} {edit:?} {old}", path.display());
-            bytes.splice(edit.start..edit.end, edit.new.bytes());
+            bytes.splice(edit.range.indices(), edit.new.bytes());
         }
         fs::write(path, bytes).unwrap();
     }

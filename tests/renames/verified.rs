@@ -185,9 +185,9 @@ fn another(text: &[u8], new: &str, edits: &[Edit], random: &mut Random) -> Optio
     let tokens: Vec<_> = read.tokens().iter().filter(|token| token.active && !token.in_feature).collect();
     for _ in 0..50 {
         let token = tokens.get(random.below(tokens.len()))?;
-        let (start, end) = (token.name_start as usize, token.span.end as usize);
-        let free = edits.iter().all(|edit| edit.end <= start || edit.start >= end);
-        let old = std::str::from_utf8(&text[start..end]).ok()?;
+        let range = steelbank_reader::Range::new(token.name_start, token.span.end);
+        let free = edits.iter().all(|edit| edit.range.end <= range.start || edit.range.start >= range.end);
+        let old = std::str::from_utf8(&text[range.indices()]).ok()?;
         if !free
             || !old.chars().all(|char| char.is_ascii_alphanumeric() || "-*+%".contains(char))
             || old.parse::<f64>().is_ok()
@@ -197,7 +197,7 @@ fn another(text: &[u8], new: &str, edits: &[Edit], random: &mut Random) -> Optio
         let steelbank_reader::lines::LineColumn { line, column } = lines.position(text, token.name_start);
         let new = new.to_lowercase();
         let mut edit = edits.first()?.clone();
-        (edit.start, edit.end, edit.line, edit.column) = (start, end, line, column);
+        (edit.range, edit.line, edit.column) = (range, line, column);
         (edit.old, edit.new) = (old.to_owned(), new);
         return Some(edit);
     }

@@ -181,21 +181,34 @@ pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// The byte of `bytes` that stands at byte `offset` of the text that [`decode`] makes of them, if a character starts there.
-pub fn undecoded(bytes: &[u8], offset: usize) -> Option<usize> {
+/// What stands in a text for bytes that are no UTF-8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Undecodable {
+    /// The character of Latin-1 that each byte is, as [`decode`] has it.
+    Latin1,
+    /// U+FFFD for each damage, as [`String::from_utf8_lossy`] has it.
+    Replaced,
+}
+
+/// The byte of `bytes` that stands at byte `offset` of the text that was decoded from them, if a character starts there.
+pub fn undecoded(bytes: &[u8], offset: usize, undecodable: Undecodable) -> Option<usize> {
     let (mut at, mut decoded) = (0, 0);
     for chunk in bytes.utf8_chunks() {
-        let valid = chunk.valid();
+        let (valid, damage) = (chunk.valid(), chunk.invalid().len());
         if offset <= decoded + valid.len() {
             let within = offset.checked_sub(decoded)?;
             return valid.is_char_boundary(within).then_some(at + within);
         }
         at += valid.len();
         decoded += valid.len();
-        for _ in chunk.invalid() {
-            at += 1;
+        let (characters, taken, width) = match undecodable {
             // Latin-1's upper half takes two bytes in UTF-8.
-            decoded += 2;
+            Undecodable::Latin1 => (damage, 1, 2),
+            Undecodable::Replaced => (damage.min(1), damage, char::REPLACEMENT_CHARACTER.len_utf8()),
+        };
+        for _ in 0..characters {
+            at += taken;
+            decoded += width;
             if decoded == offset {
                 return Some(at);
             }
@@ -207,6 +220,22 @@ pub fn undecoded(bytes: &[u8], offset: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn damage_is_walked_as_it_is_decoded() {
+        // Two damages in a row, of which the second has two bytes; one at the end.
+        let bytes = b"a\xff\xe4\xb8z\xff";
+        let lossy = String::from_utf8_lossy(bytes);
+        assert_eq!(lossy.len(), 11);
+        let starts = lossy.char_indices().map(|(at, _)| at).chain([lossy.len()]);
+        let found: Vec<_> = starts.map(|at| undecoded(bytes, at, Undecodable::Replaced)).collect();
+        assert_eq!(found, [0, 1, 2, 4, 5, 6].map(Some));
+        assert_eq!(undecoded(bytes, 2, Undecodable::Replaced), None);
+        let latin = decode(bytes);
+        let starts = latin.char_indices().map(|(at, _)| at).chain([latin.len()]);
+        let found: Vec<_> = starts.map(|at| undecoded(bytes, at, Undecodable::Latin1)).collect();
+        assert_eq!(found, [0, 1, 2, 3, 4, 5, 6].map(Some));
+    }
 
     #[test]
     fn lines_and_columns_count_characters_from_one() {
@@ -232,10 +261,13 @@ mod tests {
         let text = b"caf\xe9 x";
         assert_eq!(decode(text), "café x");
         for (character, byte) in decode(text).char_indices().zip(0..) {
-            assert_eq!(undecoded(text, character.0), Some(byte));
+            assert_eq!(undecoded(text, character.0, Undecodable::Latin1), Some(byte));
         }
-        assert_eq!(undecoded(text, 7), Some(6), "the end");
-        assert_eq!((undecoded(text, 4), undecoded(text, 8)), (None, None));
+        assert_eq!(undecoded(text, 7, Undecodable::Latin1), Some(6), "the end");
+        assert_eq!(
+            (undecoded(text, 4, Undecodable::Latin1), undecoded(text, 8, Undecodable::Latin1)),
+            (None, None)
+        );
         assert_eq!(LineIndex::new(text).position(text, 5), LineColumn { line: 1, column: 6 });
     }
 

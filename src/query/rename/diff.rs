@@ -34,7 +34,9 @@ pub(crate) fn edited(
     let mut new = Vec::with_capacity(old.len() + 16 * edits.len());
     let mut at = 0;
     for edit in edits {
-        let (Some(kept), Some(there)) = (old.get(at..edit.start), old.get(edit.start..edit.end)) else {
+        let (Some(kept), Some(there)) =
+            (old.get(at..edit.range.start as usize), old.get(edit.range.indices()))
+        else {
             return Err("The edits overlap, or lie outside of the file.".to_owned());
         };
         let latin = || there.iter().map(|&byte| char::from(byte)).eq(edit.old.chars());
@@ -44,7 +46,7 @@ pub(crate) fn edited(
         }
         new.extend_from_slice(kept);
         new.extend(encode(&edit.new)?);
-        at = edit.end;
+        at = edit.range.end as usize;
     }
     new.extend_from_slice(old.get(at..).unwrap_or_default());
     Ok(new)
@@ -54,14 +56,14 @@ pub(crate) fn edited(
 pub(crate) fn hunks(path: &str, old: &[u8], edits: &[Edit]) -> Vec<Hunk> {
     let lines = LineIndex::new(old);
     let count = lines.count() as u32 - u32::from(old.ends_with(b"\n") || old.is_empty());
-    let last_line = |edit: &Edit| lines.line(edit.end.max(edit.start + 1) as u32 - 1);
+    let last_line = |edit: &Edit| lines.line(edit.range.end.max(edit.range.start + 1) - 1);
     let mut groups: Vec<&[Edit]> = Vec::new();
     let mut start = 0;
     for at in 1..=edits.len() {
         let ends = match (edits.get(at), &edits[at - 1]) {
             (None, _) => true,
             (Some(next), last) => {
-                let (from, to) = (last_line(last), lines.line(next.start as u32));
+                let (from, to) = (last_line(last), lines.line(next.range.start));
                 to > from + 2 * CONTEXT || (at - start >= MOST_EDITS && to > from)
             }
         };
@@ -71,7 +73,7 @@ pub(crate) fn hunks(path: &str, old: &[u8], edits: &[Edit]) -> Vec<Hunk> {
         }
     }
     let bounds = |group: &[Edit]| {
-        let first = group.first().map_or(1, |edit| lines.line(edit.start as u32));
+        let first = group.first().map_or(1, |edit| lines.line(edit.range.start));
         (first, group.last().map_or(1, last_line))
     };
     let mut made = Vec::with_capacity(groups.len());
@@ -129,9 +131,9 @@ fn changed(
     let mut after = String::new();
     let mut at = start;
     for edit in edits {
-        after.push_str(&decode(old.get(at..edit.start).unwrap_or_default()));
+        after.push_str(&decode(old.get(at..edit.range.start as usize).unwrap_or_default()));
         after.push_str(&edit.new);
-        at = edit.end;
+        at = edit.range.end as usize;
     }
     after.push_str(&decode(old.get(at..end).unwrap_or_default()));
     let split = |text: &str| {
@@ -151,7 +153,8 @@ mod tests {
         let lines = LineIndex::new(text.as_bytes());
         let found = text.match_indices(old).map(|(start, _)| {
             let LineColumn { line, column } = lines.position(text.as_bytes(), start as u32);
-            Edit { start, end: start + old.len(), line, column, old: old.to_owned(), new: new.to_owned() }
+            let range = steelbank_reader::Range::of(start..start + old.len());
+            Edit { range, line, column, old: old.to_owned(), new: new.to_owned() }
         });
         found.collect()
     }

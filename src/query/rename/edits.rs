@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use steelbank_reader::lines::{self, LineColumn, LineIndex};
+use steelbank_reader::lines::{self, LineColumn, LineIndex, Undecodable};
 use steelbank_reader::{Dialect, Features, LispText, Range, upcase};
 
 use super::parts;
@@ -74,7 +74,8 @@ impl Opened {
         if self.is_utf8 {
             return Some(range);
         }
-        Some(lines::undecoded(&self.bytes, range.start)?..lines::undecoded(&self.bytes, range.end)?)
+        let at = |offset| lines::undecoded(&self.bytes, offset, Undecodable::Latin1);
+        Some(at(range.start)?..at(range.end)?)
     }
 
     fn read(&self) -> &LispText {
@@ -150,8 +151,7 @@ impl<'a> Editor<'a> {
                         continue;
                     };
                     self.files.entry(path.to_path_buf()).or_default().insert(Edit {
-                        start: start + from,
-                        end: start + to,
+                        range: Range::of(start + from..start + to),
                         line: place.line,
                         column: place.column,
                         old,
@@ -194,7 +194,13 @@ impl<'a> Editor<'a> {
                 continue;
             }
             self.hashes.insert(path.clone(), fnv_1a(&bytes));
-            self.files.entry(path.clone()).or_default().insert(Edit { start, end, line, column, old, new });
+            self.files.entry(path.clone()).or_default().insert(Edit {
+                range: Range::of(start..end),
+                line,
+                column,
+                old,
+                new,
+            });
         }
     }
 
@@ -246,8 +252,7 @@ impl<'a> Editor<'a> {
                 Some((from, to, new)) => {
                     self.hashes.insert(path.clone(), opened.hash);
                     self.files.entry(path.clone()).or_default().insert(Edit {
-                        start: span.start + from,
-                        end: span.start + to,
+                        range: Range::of(span.start + from..span.start + to),
                         line,
                         column,
                         old: lines::decode(&written[from..to]).into_owned(),
@@ -301,7 +306,7 @@ impl<'a> Editor<'a> {
         for (path, edits) in self.files {
             let mut kept: Vec<Edit> = Vec::with_capacity(edits.len());
             for edit in edits {
-                if kept.last().is_none_or(|last| last.end <= edit.start) {
+                if kept.last().is_none_or(|last| last.range.end <= edit.range.start) {
                     kept.push(edit);
                 }
             }

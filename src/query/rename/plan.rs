@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use steelbank_reader::Range;
 
 /// Which places a rename takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -16,14 +17,13 @@ pub enum Scope {
     Symbol,
 }
 
-/// One edit, in bytes of the file.
+/// One edit.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Edit {
-    /// The first byte.
-    pub start: usize,
-    /// The byte after the last.
-    pub end: usize,
+    /// In bytes of the file, which are those of its text unless that is not UTF-8.
+    #[serde(flatten)]
+    pub range: Range,
     /// The line, from 1.
     pub line: u32,
     /// The column, from 1, in characters.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use steelbank_reader::Range;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -119,7 +120,7 @@ pub(crate) struct Places {
     /// Tokens that read as the old symbol still, or as one that is renamed along: sentences.
     pub(crate) old: Vec<String>,
     /// Tokens that read as the new symbol, or as a name that is renamed along: file, and bytes.
-    pub(crate) new: Vec<(String, usize, usize)>,
+    pub(crate) new: Vec<(String, Range)>,
     /// Why the new symbol's tokens cannot be told.
     pub(crate) trouble: Option<String>,
 }
@@ -128,8 +129,8 @@ pub(crate) struct Places {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Written {
     pub(crate) path: String,
-    pub(crate) start: usize,
-    pub(crate) end: usize,
+    /// In bytes of the new file.
+    pub(crate) range: Range,
     /// As it is shown: its place in the old text.
     pub(crate) shown: String,
 }
@@ -316,14 +317,16 @@ fn compare_places(
         add(DifferenceKind::Left, message.clone());
     }
     let mut hit = vec![0_usize; written.len()];
-    for (path, start, end) in &places.new {
-        let edit =
-            written.iter().position(|edit| edit.path == *path && edit.start <= *start && *end <= edit.end);
+    for (path, token) in &places.new {
+        let edit = written.iter().position(|edit| edit.path == *path && edit.range.encloses(*token));
         match edit {
             Some(edit) => hit[edit] += 1,
             None => add(
                 DifferenceKind::Extra,
-                format!("{path} has a token at byte {start} that means the new symbol and was not edited."),
+                format!(
+                    "{path} has a token at byte {} that means the new symbol and was not edited.",
+                    token.start
+                ),
             ),
         }
     }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding};
+use steelbank_reader::lines::{LineColumn, LineIndex, PositionEncoding, Undecodable, undecoded};
 use steelbank_reader::{Dialect, Features, LispText, Range};
 
 use self::by_tap::Tapped;
@@ -435,7 +435,7 @@ impl PositionedFile {
             let offset = offset as usize;
             match self.external_format() {
                 _ if self.decoded_as_is => Some(offset),
-                "UTF-8" | "UTF8" => undamaged(bytes, offset),
+                "UTF-8" | "UTF8" => undecoded(bytes, offset, Undecodable::Replaced),
                 _ => Some(self.text.get(..offset)?.chars().count()),
             }
         };
@@ -461,20 +461,6 @@ impl PositionedFile {
         let byte = self.lines.offset(self.text.as_bytes(), position, PositionEncoding::Characters);
         byte.unwrap_or(self.text.len() as u32)
     }
-}
-
-/// The byte of damaged UTF-8 for which byte `offset` of the text stands, in which each damage is one character.
-fn undamaged(bytes: &[u8], offset: usize) -> Option<usize> {
-    let (mut decoded, mut at) = (0, 0);
-    for chunk in bytes.utf8_chunks() {
-        let valid = chunk.valid().len();
-        if offset <= decoded + valid {
-            return Some(at + offset.checked_sub(decoded)?);
-        }
-        decoded += valid + char::REPLACEMENT_CHARACTER.len_utf8();
-        at += valid + chunk.invalid().len();
-    }
-    None
 }
 
 /// The line of a character that SBCL's reader counted, and its column.
