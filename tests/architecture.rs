@@ -263,3 +263,25 @@ fn scripts_name_no_host() {
         );
     }
 }
+
+/// What the pages name can be opened: a path in backquotes that begins with one of the repository's folders.
+#[test]
+fn the_pages_name_files_that_are_there() {
+    for page in ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs/formats.md"] {
+        let text = fs::read_to_string(root().join(page)).unwrap();
+        let mut named = 0;
+        for word in text.split('`').skip(1).step_by(2) {
+            let folder = word.split('/').next().unwrap();
+            let is_path = word.contains('/')
+                && word.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c))
+                && !word.contains("NAME")
+                && root().join(folder).is_dir()
+                && !["target", ""].contains(&folder);
+            if is_path {
+                named += 1;
+                assert!(root().join(word).exists(), "{page} names {word}, which is not there");
+            }
+        }
+        assert!(named > 0 || page == "README.md", "{page} names no file");
+    }
+}

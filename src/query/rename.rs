@@ -7,6 +7,7 @@
 //! roles are in doubt, and replacing all of it leaves the program what it was.
 
 mod cautions;
+mod conflicts;
 mod derived;
 pub(crate) mod diff;
 mod edits;
@@ -49,7 +50,7 @@ use crate::project::{Context, FileVersion, Look, Project, TextState};
 use crate::source::positions::{PackageAndName, PositionedFile, Sought, Token};
 use crate::source::sbcl::SbclSources;
 use crate::source::tap::roles::Role;
-use steelbank_xref::{Access, Index, Symbol};
+use steelbank_xref::{Index, Symbol};
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -155,69 +156,6 @@ struct Tapped {
 }
 
 impl<'a> Planner<'a> {
-    fn conflict(&mut self, kind: ConflictKind, message: String) {
-        self.plan.conflicts.push(Conflict { kind, message });
-    }
-
-    /// What makes the new name impossible, as far as packages tell.
-    fn conflicts(&mut self) {
-        let index = self.sources.index;
-        let name = self.uses.sought().name.clone();
-        let Some(home) = index.symbol_package(self.symbol) else { return };
-        let home_name = index.package_name(home).into_owned();
-        if home_name.starts_with("SB-") || matches!(home_name.as_str(), "COMMON-LISP" | "KEYWORD") {
-            let message = format!("{} is SBCL's own: its package is locked.", self.plan.symbol);
-            return self.conflict(ConflictKind::Locked, message);
-        }
-        if self.new == name {
-            return self.conflict(ConflictKind::Same, format!("{name} is its name already."));
-        }
-        let new = self.new.clone();
-        for package in
-            index.packages().filter(|package| Some(*package) != index.find_package("KEYWORD", None))
-        {
-            // Where the bare name means the symbol, the bare new name must be free.
-            if index.find_symbol(&name, package).is_none_or(|(found, _)| found != self.symbol) {
-                continue;
-            }
-            let Some((taken, access)) = index.find_symbol(&new, package) else { continue };
-            let text = index.symbol_text(taken);
-            let package_name = index.package_name(package).into_owned();
-            let kind = match access {
-                Access::Inherited if text.starts_with("COMMON-LISP::") => ConflictKind::Standard,
-                Access::Inherited => ConflictKind::Inherited,
-                Access::Internal | Access::External => ConflictKind::Exists,
-            };
-            if kind == ConflictKind::Exists && !self.is_used(taken) {
-                continue;
-            }
-            let message = match kind {
-                ConflictKind::Standard => {
-                    format!("{new} is a symbol of the standard in package {package_name}: {text}.")
-                }
-                ConflictKind::Inherited => format!("In package {package_name}, {new} is inherited: {text}."),
-                _ => format!("{text} exists."),
-            };
-            self.conflict(kind, message);
-        }
-        self.plan.conflicts.dedup();
-    }
-
-    /// Whether a symbol is more than a name that was read once.
-    fn is_used(&self, symbol: Symbol) -> bool {
-        let uses = SymbolUses::new(self.sources.index, symbol, FunctionName::Plain);
-        let recorded = uses.recorded(|_, _| true);
-        let project = self.sources.project;
-        let names = || project.naming(&uses.sought().name);
-        !recorded.kinds.is_empty()
-            || names().into_iter().any(|FileVersion { path, write_date }| {
-                let file = project.positions(&path, write_date);
-                file.is_ok_and(|file| !file.tokens(uses.sought(), &|package| uses.means(package)).is_empty())
-            })
-            || (self.sources.definitions)(&uses.sought().name, &uses.sought().package)
-                .is_ok_and(|found| !found.definitions.is_empty())
-    }
-
     fn plan(&mut self) -> Result<(), super::Error> {
         let project = self.sources.project;
         let sought = self.uses.sought().clone();

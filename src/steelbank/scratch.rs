@@ -25,6 +25,8 @@
 //! happens: the pipe that its orders come from is then at its end. Its memory is limited (`RLIMIT_AS`), and there are
 //! at most [`MOST_SCRATCHES`] at a time. What a killed process has left behind in the cache, the next one to start removes.
 
+mod messages;
+
 use crate::query::Step;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -44,6 +46,7 @@ use crate::Steelbank;
 pub use crate::query::check::Overlay;
 use crate::query::control::Control;
 use crate::query::rename::{Traces, TracesRequest};
+pub(crate) use messages::{Order, Reply, Start, What};
 
 /// How many scratch images a process has at a time. Who asks for more waits.
 pub const MOST_SCRATCHES: usize = 2;
@@ -52,107 +55,6 @@ pub const MOST_SCRATCHES: usize = 2;
 const START: Duration = Duration::from_secs(30);
 /// How often somebody who waits looks whether the call was called off.
 const GLANCE: Duration = Duration::from_millis(20);
-
-/// The first line that a helper process reads: what it is to be.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Start {
-    pub(crate) what: What,
-    pub(crate) root: Option<PathBuf>,
-    /// Where fasls and sidecars go.
-    pub(crate) cache: PathBuf,
-    pub(crate) userinit: Option<PathBuf>,
-    /// The snapshot to start from, if there is one, or the one to make.
-    pub(crate) key: Option<Key>,
-    /// Where a snapshot is made.
-    pub(crate) folder: Option<PathBuf>,
-    /// For a snapshot of a part, the files that are to come after it.
-    #[serde(default)]
-    pub(crate) before: Vec<PathBuf>,
-    /// Whether it is the last try: then a system may compile something at every load.
-    pub(crate) last: bool,
-    pub(crate) dynamic_space_size: Option<usize>,
-    pub(crate) overlays: Vec<Overlay>,
-    /// Files whose text is not what is on disk, by their real paths, and the files that hold it.
-    #[serde(default)]
-    pub(crate) texts: Vec<(PathBuf, PathBuf)>,
-}
-
-/// What a helper process is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum What {
-    /// Answers calls of tools.
-    Scratch,
-    /// Has a snapshot made, and ends.
-    Snapshot,
-    /// Loads the systems of a snapshot, and saves itself.
-    Save,
-    /// Starts from the snapshot that was made, and tells whether that went well.
-    Trial,
-}
-
-/// A line that a scratch image reads later.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Order {
-    Call {
-        id: u64,
-        tool: String,
-        arguments: Value,
-    },
-    Cancel {
-        id: u64,
-    },
-    /// Loads the project and tells what that shows.
-    Examine {
-        id: u64,
-        request: TracesRequest,
-        milliseconds: u64,
-    },
-}
-
-/// A line that a helper process writes.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Reply {
-    Ready,
-    /// It cannot do what it is for: a sentence.
-    Broken(String),
-    /// The snapshot is saved.
-    Saved,
-    /// What was made is not as it should be, and another try may be better: a sentence's end.
-    Again(String),
-    News {
-        id: u64,
-        news: ScratchNews,
-    },
-    Answer {
-        id: u64,
-        answer: ScratchAnswer,
-    },
-    Traces {
-        id: u64,
-        traces: Box<Traces>,
-    },
-    /// The call has no answer: a sentence.
-    Failure {
-        id: u64,
-        message: String,
-    },
-}
-
-impl Reply {
-    /// The call that it is about.
-    fn of(&self) -> Option<u64> {
-        match self {
-            Self::News { id, .. }
-            | Self::Answer { id, .. }
-            | Self::Traces { id, .. }
-            | Self::Failure { id, .. } => Some(*id),
-            Self::Ready | Self::Broken(_) | Self::Saved | Self::Again(_) => None,
-        }
-    }
-}
 
 /// A running call's news.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -31,9 +31,12 @@ mod rename_cautions;
 mod rename_plan;
 #[path = "../renames/mod.rs"]
 mod renames;
+mod run_tests;
 mod text;
+mod text_index;
 mod text_ripgrep;
 mod tools;
+mod tools_agree;
 mod truth;
 mod trying;
 mod who_places;

@@ -1,30 +1,27 @@
 //! find_references, index_project and check_index_status on trees made for the purpose.
 
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::child::in_own_process;
+use crate::text_index::build_error;
 use steelbank::query::find_references::{Error, References, Request, Status, find_references};
-use steelbank::query::index_project::{self, State, check_index_status, index_project};
-use steelbank_text::{Control, Freshness, Progress, Role, TextError, TextIndex};
+use steelbank::query::index_project::{self, index_project};
+use steelbank_text::{Control, Freshness, Role, TextIndex};
 use tempfile::TempDir;
 
 /// A project and a cache, both gone after the test.
 pub(crate) struct World {
-    folder: TempDir,
+    pub(crate) folder: TempDir,
     pub(crate) index: TextIndex,
 }
 
 impl World {
-    fn new(files: &[(&str, &str)]) -> World {
+    pub(crate) fn new(files: &[(&str, &str)]) -> World {
         World::with(files, Freshness::Automatic)
     }
 
-    fn with(files: &[(&str, &str)], freshness: Freshness) -> World {
+    pub(crate) fn with(files: &[(&str, &str)], freshness: Freshness) -> World {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("project")).unwrap();
         let index =
@@ -34,36 +31,36 @@ impl World {
         world
     }
 
-    fn path(&self, path: &str) -> std::path::PathBuf {
+    pub(crate) fn path(&self, path: &str) -> std::path::PathBuf {
         self.folder.path().join("project").join(path)
     }
 
-    fn write(&self, path: &str, text: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, path: &str, text: impl AsRef<[u8]>) {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
     /// The same project and cache, as another process would open them.
-    fn reopened(&self, freshness: Freshness) -> TextIndex {
+    pub(crate) fn reopened(&self, freshness: Freshness) -> TextIndex {
         TextIndex::open(self.index.root(), &self.folder.path().join("cache"), freshness).unwrap()
     }
 
-    fn ask(&self, request: &Request) -> Result<References, Error> {
+    pub(crate) fn ask(&self, request: &Request) -> Result<References, Error> {
         find_references(&self.index, request, None, &Control::none())
     }
 
-    fn find(&self, pattern: &str) -> References {
+    pub(crate) fn find(&self, pattern: &str) -> References {
         self.ask(&Request { force: true, ..Request::new(pattern) }).unwrap()
     }
 
     /// Path, line and column of every reference.
-    fn places(&self, pattern: &str) -> Vec<String> {
+    pub(crate) fn places(&self, pattern: &str) -> Vec<String> {
         let found = self.find(pattern);
         found.references.iter().map(|each| format!("{}:{}:{}", each.path, each.line, each.column)).collect()
     }
 
-    fn build(&self, force: bool) -> index_project::Indexed {
+    pub(crate) fn build(&self, force: bool) -> index_project::Indexed {
         let request = index_project::Request { force, languages: Vec::new() };
         index_project(&self.index, &request, &Control::none()).unwrap()
     }
@@ -381,237 +378,6 @@ fn a_root_that_goes_and_comes_back_is_answered_for() {
             fs::remove_file(world.path("new/d.rs")).unwrap();
         }
     }
-}
-
-fn build_error(index: &TextIndex) -> Error {
-    let request = index_project::Request { force: false, languages: Vec::new() };
-    let error = index_project(index, &request, &Control::none()).unwrap_err();
-    match error {
-        index_project::Error::Text(error) => Error::Text(error),
-        other => panic!("{other}"),
-    }
-}
-
-#[test]
-fn a_question_that_waits_for_a_build_can_be_called_off() {
-    let world = World::new(&[]);
-    for file in 0..600 {
-        world.write(&format!("{file}.txt"), "needle\n");
-    }
-    let (reached, building) = std::sync::mpsc::channel();
-    let (go_on, held) = std::sync::mpsc::channel::<()>();
-    let (reached, held) = (std::sync::Mutex::new(reached), std::sync::Mutex::new(held));
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let hold = |_: Progress| {
-                let _ = reached.lock().unwrap().send(());
-                let _ = held.lock().unwrap().recv_timeout(Duration::from_secs(30));
-            };
-            let control = Control { cancelled: &|| false, progress: &hold };
-            world.index.build(true, &[], &control).unwrap();
-        });
-        building.recv().unwrap();
-        let asked = AtomicUsize::new(0);
-        let control =
-            Control { cancelled: &|| asked.fetch_add(1, Ordering::Relaxed) > 10, progress: &|_| {} };
-        let error = find_references(&world.index, &Request::new("needle"), None, &control).unwrap_err();
-        assert!(matches!(error, Error::Text(TextError::Cancelled)), "{error}");
-        drop(go_on);
-    });
-}
-
-#[test]
-fn without_automatic_indexing_the_errors_are_the_contracts() {
-    let world = World::with(&[("a.rs", "fn first() {}\n")], Freshness::Manual);
-    let status = || check_index_status(&world.index, &Control::none()).unwrap();
-    let error = world.ask(&Request::new("first")).unwrap_err();
-    assert!(error.to_string().starts_with("Index not found for "), "{error}");
-    assert_eq!(status().status, State::Missing);
-    assert_eq!(status().action_required.as_deref(), Some("Call index_project."));
-    assert_eq!(world.build(false).files_indexed, 1);
-    assert_eq!((status().status, status().files_modified), (State::Fresh, None));
-    assert_eq!(world.places("first"), ["a.rs:1:4"]);
-    world.write("a.rs", "\nfn first() {}\n");
-    world.write("b.rs", "first();\n");
-    let error = world.ask(&Request::new("first")).unwrap_err();
-    assert!(error.to_string().contains("is stale: 2 of its files were changed"), "{error}");
-    assert_eq!((status().status, status().files_modified), (State::Stale, Some(2)));
-    assert!(status().reason.unwrap().starts_with("2 files were changed"));
-    let indexed = world.build(false);
-    assert_eq!((indexed.files_indexed, indexed.files_updated), (2, 2));
-    assert_eq!(world.places("first"), ["a.rs:2:4", "b.rs:1:1"]);
-    assert_eq!(world.build(false).files_updated, 0);
-    assert_eq!(world.build(true).files_updated, 2);
-}
-
-#[test]
-fn only_some_languages_are_indexed_if_asked() {
-    let world = World::new(&[("a.rs", "name\n"), ("b.py", "name\n"), ("c.txt", "name\n")]);
-    let request =
-        index_project::Request { force: false, languages: vec!["Python".to_owned(), "rs".to_owned()] };
-    let indexed = index_project(&world.index, &request, &Control::none()).unwrap();
-    assert_eq!((indexed.files_indexed, indexed.files_skipped), (2, 1));
-    assert_eq!(indexed.skipped.get("language"), Some(&1));
-    world.write("d.txt", "name\n");
-    assert_eq!(world.places("name"), ["a.rs:1:1", "b.py:1:1"]);
-    assert_eq!(world.build(false).files_indexed, 4);
-    assert_eq!(world.places("name").len(), 4);
-    let request = index_project::Request { languages: vec!["cobol".to_owned()], ..request };
-    let error = index_project(&world.index, &request, &Control::none()).unwrap_err().to_string();
-    assert!(error.starts_with("There is no language \"cobol\". The languages are"), "{error}");
-}
-
-#[test]
-fn what_is_no_text_is_left_out_and_said_so() {
-    let world = World::new(&[("a.txt", "needle\n"), ("hidden/.x", "needle\n"), ("ignored.txt", "needle\n")]);
-    world.write(".gitignore", "ignored.txt\n");
-    world.write("binary.dat", b"needle\0needle");
-    world.write("huge.txt", "needle\n".repeat(3 << 20));
-    let indexed = world.build(false);
-    assert_eq!((indexed.files_indexed, indexed.files_skipped), (1, 2));
-    let skipped: Vec<_> =
-        indexed.skipped_files.iter().map(|file| (file.path.as_str(), file.reason.name())).collect();
-    assert_eq!(skipped, [("binary.dat", "binary"), ("huge.txt", "huge")]);
-    assert_eq!(world.places("needle"), ["a.txt:1:1"]);
-}
-
-#[test]
-fn nothing_outside_the_root_is_read() {
-    let world = World::new(&[("real/a.txt", "needle\n")]);
-    let outside = world.folder.path().join("outside.txt");
-    fs::write(&outside, "needle outside\n").unwrap();
-    symlink(&outside, world.path("link.txt")).unwrap();
-    symlink(world.folder.path(), world.path("up")).unwrap();
-    symlink(world.path("real"), world.path("real/loop")).unwrap();
-    symlink("nowhere", world.path("dangling")).unwrap();
-    rustix::fs::mkfifoat(rustix::fs::CWD, world.path("pipe"), rustix::fs::Mode::RWXU).unwrap();
-    assert_eq!(world.places("needle"), ["real/a.txt:1:1"]);
-    // A file that was indexed becomes a link to somewhere else.
-    fs::remove_file(world.path("real/a.txt")).unwrap();
-    symlink(&outside, world.path("real/a.txt")).unwrap();
-    assert_eq!(world.places("needle"), [""; 0]);
-    // So does a folder.
-    fs::remove_file(world.path("real/a.txt")).unwrap();
-    world.write("real/a.txt", "needle\n");
-    assert_eq!(world.places("needle"), ["real/a.txt:1:1"]);
-    fs::rename(world.path("real"), world.folder.path().join("elsewhere")).unwrap();
-    symlink(world.folder.path().join("elsewhere"), world.path("real")).unwrap();
-    assert_eq!(world.places("needle"), [""; 0]);
-}
-
-#[test]
-fn odd_files_break_nothing() {
-    let world = World::new(&[("a.txt", "needle\n")]);
-    let odd = world.path("").join(Path::new(std::ffi::OsStr::from_bytes(b"od\xffd.txt")));
-    fs::write(odd, "needle\n").unwrap();
-    world.write("latin.txt", b"caf\xe9 needle \xe9t\xe9\n");
-    world.write("utf8.txt", "\u{feff}é needle\n");
-    world.write("closed.txt", "needle\n");
-    fs::set_permissions(world.path("closed.txt"), fs::Permissions::from_mode(0o000)).unwrap();
-    // Root may read everything.
-    let readable = fs::File::open(world.path("closed.txt")).is_ok();
-    let mut expect = vec!["a.txt:1:1", "latin.txt:1:6", "od\u{fffd}d.txt:1:1", "utf8.txt:1:4"];
-    if readable {
-        expect.insert(1, "closed.txt:1:1");
-    }
-    assert_eq!(world.places("needle"), expect);
-    assert_eq!(world.find("needle").references[if readable { 2 } else { 1 }].preview, "café needle été");
-    let indexed = world.build(true);
-    assert_eq!(indexed.skipped.get("unreadable"), if readable { None } else { Some(&1) });
-}
-
-#[test]
-fn a_damaged_index_is_built_anew() {
-    let world = World::new(&[("a.rs", "fn first() {}\n"), ("b.rs", "first(second)\n")]);
-    assert_eq!(world.places("first"), ["a.rs:1:4", "b.rs:1:1"]);
-    let files: Vec<_> =
-        fs::read_dir(world.index.folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    let names = files.iter().filter(|path| !path.ends_with("lock"));
-    for (round, path) in names.cycle().take(12).enumerate() {
-        let Ok(mut bytes) = fs::read(path) else { continue };
-        match round % 3 {
-            0 => bytes.truncate(bytes.len() / 2),
-            1 => bytes.iter_mut().step_by(7).for_each(|byte| *byte ^= 0x55),
-            _ => bytes.clear(),
-        }
-        fs::write(path, bytes).unwrap();
-        let fresh =
-            World { folder: tempfile::tempdir().unwrap(), index: world.reopened(Freshness::Automatic) };
-        assert_eq!(fresh.places("first"), ["a.rs:1:4", "b.rs:1:1"], "round {round}: {path:?}");
-        assert_eq!(world.places("second"), ["b.rs:1:7"]);
-    }
-    fs::remove_dir_all(world.index.folder()).unwrap();
-    assert_eq!(world.places("first"), ["a.rs:1:4", "b.rs:1:1"]);
-}
-
-#[test]
-fn processes_share_an_index() {
-    let world = World::new(&[("a.rs", "fn first() {}\n")]);
-    world.build(false);
-    let done = AtomicBool::new(false);
-    let asked = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                let other = world.reopened(Freshness::Automatic);
-                while !done.load(Ordering::SeqCst) || asked.load(Ordering::SeqCst) < 10 {
-                    let found =
-                        find_references(&other, &Request::new("first"), None, &Control::none()).unwrap();
-                    assert_eq!(found.definition.unwrap().path, "a.rs");
-                    asked.fetch_add(1, Ordering::SeqCst);
-                }
-            });
-        }
-        for round in 0..25 {
-            world.write(&format!("{round}.rs"), "first();\n");
-            assert_eq!(world.find("first").total_references, round + 2);
-        }
-        done.store(true, Ordering::SeqCst);
-    });
-    assert_eq!(world.find("first").total_references, 26);
-}
-
-#[test]
-fn work_can_be_called_off_and_tells_how_far_it_is() {
-    let world = World::new(&[]);
-    for file in 0..600 {
-        world.write(&format!("{file}.txt"), "needle\n");
-    }
-    let cancelled = Control { cancelled: &|| true, progress: &|_| {} };
-    let error = find_references(&world.index, &Request::new("needle"), None, &cancelled).unwrap_err();
-    assert!(matches!(error, Error::Text(TextError::Cancelled)));
-    let news = std::sync::Mutex::new(Vec::new());
-    let progress = |progress: Progress| {
-        if let Progress::Indexing { done, total } = progress {
-            news.lock().unwrap().push((done, total));
-        }
-    };
-    let told = Control { cancelled: &|| false, progress: &progress };
-    let found = find_references(&world.index, &Request::new("needle"), None, &told).unwrap();
-    assert_eq!(found.total_references, 600);
-    let news = news.into_inner().unwrap();
-    assert!(news.len() > 2 && news.is_sorted() && news.last() == Some(&(600, 600)), "{news:?}");
-}
-
-#[test]
-fn a_root_that_is_no_folder_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("file"), "").unwrap();
-    for name in ["file", "nowhere"] {
-        let error =
-            TextIndex::open(&folder.path().join(name), folder.path(), Freshness::Automatic).unwrap_err();
-        assert!(error.to_string().starts_with("the project root "), "{error}");
-    }
-}
-
-#[test]
-fn a_cache_that_cannot_be_written_is_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("cache"), "").unwrap();
-    let index = TextIndex::open(folder.path(), &folder.path().join("cache"), Freshness::Automatic).unwrap();
-    let error =
-        find_references(&index, &Request::new("needle"), None, &Control::none()).unwrap_err().to_string();
-    assert!(error.contains("cannot be written under"), "{error}");
 }
 
 #[test]

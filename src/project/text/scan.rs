@@ -1,0 +1,465 @@
+//! The scan of one text for names and package definitions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use steelbank_reader::lines::decode;
+use steelbank_reader::{
+    Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range, Token, TokenKind, upcase,
+};
+
+use super::{Context, FileTokens, PackageText, TextToken};
+
+/// The names and package definitions of `text`, the decoded text of a file.
+pub(super) fn scan(text: &[u8]) -> FileTokens {
+    let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
+    let mut scan = Scan { text, lisp: &lisp, known: HashMap::new(), tokens: FileTokens::default() };
+    scan.packages();
+    scan.tokens();
+    scan.tokens
+}
+
+struct Scan<'a> {
+    text: &'a [u8],
+    lisp: &'a LispText,
+    /// One string for each package's name.
+    known: HashMap<String, Arc<str>>,
+    tokens: FileTokens,
+}
+
+/// The operators that define packages.
+fn defines_package(operator: &str) -> bool {
+    matches!(operator, "DEFPACKAGE" | "DEFINE-PACKAGE" | "DEFPACKAGE-PLUS-1" | "DEFPACKAGE*" | "DEFPACKAGE+")
+}
+
+/// The operators whose constant arguments name symbols.
+fn looks_up(operator: &str) -> bool {
+    matches!(
+        operator,
+        "SYMBOL-CALL"
+            | "FIND-SYMBOL"
+            | "FIND-SYMBOL*"
+            | "INTERN"
+            | "INTERN*"
+            | "FIND-OR-INTERN"
+            | "ENSURE-SYMBOL"
+            | "EXPORT"
+            | "IMPORT"
+            | "UNEXPORT"
+            | "SHADOW"
+            | "SHADOWING-IMPORT"
+            | "UNINTERN"
+    )
+}
+
+/// What in an operator's constant strings names symbols.
+fn reads(operator: &str) -> Option<InString> {
+    match operator {
+        "READ-FROM-STRING" | "SAFE-READ-FROM-STRING" | "EVAL-INPUT" | "EVAL-STRING" => Some(InString::All),
+        "FORMAT" | "FORMATTER" | "ERROR" | "WARN" | "CERROR" | "SIGNAL" => Some(InString::Directives),
+        _ => None,
+    }
+}
+
+/// Which words of a string name symbols.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InString {
+    /// All: it is code.
+    All,
+    /// Those of `~/name/`.
+    Directives,
+    /// Those of `${name}` and `@{name}`.
+    Interpolated,
+}
+
+impl<'a> Scan<'a> {
+    fn shared(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.known.get(name) {
+            return Arc::clone(known);
+        }
+        let shared: Arc<str> = Arc::from(name);
+        self.known.insert(name.to_owned(), Arc::clone(&shared));
+        shared
+    }
+
+    /// The name of the operator of the form `id`.
+    fn operator(&self, id: FormId) -> Option<String> {
+        let head = self.lisp.head(self.lisp.form(id)?)?;
+        (head.kind == TokenKind::Symbol).then(|| head.symbol(self.text).name.into_owned())
+    }
+
+    fn designated(&self, datum: Datum) -> Option<String> {
+        match datum {
+            Datum::Token(index) => self.lisp.tokens().get(index)?.designated(self.text),
+            // A quoted name.
+            Datum::Form(id) => match self.lisp.elements(id).next()? {
+                inner @ Datum::Token(_) => self.designated(inner),
+                Datum::Form(_) => None,
+            },
+        }
+    }
+
+    /// Reads all forms that define packages, wherever they stand.
+    fn packages(&mut self) {
+        for index in 0..self.lisp.forms().len() {
+            let id = FormId::new(index);
+            if self.operator(id).is_some_and(|operator| defines_package(&operator)) {
+                let mut elements = self.lisp.elements(id).skip(1);
+                let Some(name) = elements.next().and_then(|datum| self.designated(datum)) else { continue };
+                let mut package = PackageText { names: vec![name], ..PackageText::default() };
+                for clause in elements {
+                    match clause {
+                        Datum::Form(clause) => self.clause(clause, &mut package),
+                        Datum::Token(_) => package.is_open = true,
+                    }
+                }
+                self.tokens.packages.push(package);
+            }
+        }
+    }
+
+    fn clause(&self, clause: FormId, package: &mut PackageText) {
+        let Some(kind) = self.operator(clause) else {
+            package.is_open = true;
+            return;
+        };
+        let rest = || self.lisp.elements(clause).skip(1);
+        let mut names = rest().filter_map(|datum| self.designated(datum));
+        match kind.as_str() {
+            "NICKNAMES" => package.names.extend(names),
+            "USE" | "USE-REEXPORT" | "MIX" | "MIX-REEXPORT" | "REEXPORT" => package.uses.extend(names),
+            "SHADOW" => package.shadows.extend(names),
+            "IMPORT-FROM" | "SHADOWING-IMPORT-FROM" => {
+                if let Some(from) = names.next() {
+                    package.imports.extend(names.map(|name| (name, from.clone())));
+                }
+            }
+            "LOCAL-NICKNAMES" => {
+                for pair in rest() {
+                    let Datum::Form(pair) = pair else { continue };
+                    let mut pair = self.lisp.elements(pair).filter_map(|datum| self.designated(datum));
+                    if let (Some(nickname), Some(name)) = (pair.next(), pair.next()) {
+                        package.local_nicknames.push((nickname, name));
+                    }
+                }
+            }
+            "EXPORT" | "INTERN" | "DOCUMENTATION" | "SIZE" | "LOCK" | "UNEXPORT" => {}
+            _ => package.is_open = true,
+        }
+    }
+
+    fn tokens(&mut self) {
+        let lisp = self.lisp;
+        for token in lisp.tokens() {
+            match token.kind {
+                TokenKind::Symbol => self.symbol(token),
+                TokenKind::String => self.string(token),
+                TokenKind::Comment => self.words(token, &Context::Comment, None),
+                TokenKind::Number | TokenKind::Character => {}
+            }
+        }
+    }
+
+    fn current(&mut self, token: &Token) -> Option<Arc<str>> {
+        let top = self.lisp.toplevel_from(token.span.start).or(self.lisp.toplevel().last());
+        top.and_then(|top| top.package.clone())
+    }
+
+    fn symbol(&mut self, token: &Token) {
+        let symbol = token.symbol(self.text);
+        let name = symbol.name.into_owned();
+        let prefix = symbol.package.map(|package| self.shared(&package));
+        let package = self.current(token);
+        let context = match token.marker {
+            Marker::None | Marker::External | Marker::Internal => Context::Code,
+            Marker::Keyword | Marker::Uninterned => match self.designator(token) {
+                Some(context) => context,
+                None => Context::Code,
+            },
+        };
+        let entry = TextToken {
+            span: token.span,
+            name_start: token.name_start,
+            marker: token.marker,
+            prefix,
+            package,
+            context,
+            active: token.active,
+            defines: self.is_defined(token),
+            calls: self.is_operator(token),
+            names: self.is_quoted(token) || self.is_specializer(token),
+        };
+        self.add(&name, entry);
+    }
+
+    fn is_operator(&self, token: &Token) -> bool {
+        let form = token.form.and_then(|id| self.lisp.form(id));
+        form.is_some_and(|form| match form.kind {
+            FormKind::Function => true,
+            FormKind::List => self.lisp.head(form).is_some_and(|head| head.span == token.span),
+            _ => false,
+        })
+    }
+
+    fn is_quoted(&self, token: &Token) -> bool {
+        let form = token.form.and_then(|id| self.lisp.form(id));
+        form.is_some_and(|form| form.kind == FormKind::Quote)
+    }
+
+    /// Whether `token` stands as in `(defmethod name ((parameter token)))`.
+    fn is_specializer(&self, token: &Token) -> bool {
+        let Some(id) = token.form else { return false };
+        let span = |datum| self.lisp.span(datum);
+        let mut elements = self.lisp.elements(id);
+        let second = elements.nth(1).is_some_and(|datum| span(datum) == token.span);
+        let lambda_list = self.lisp.form(id).and_then(|form| form.parent);
+        let method = lambda_list.and_then(|list| self.lisp.form(list)?.parent);
+        second
+            && elements.next().is_none()
+            && method.and_then(|id| self.operator(id)).is_some_and(|operator| operator == "DEFMETHOD")
+            && lambda_list.is_some_and(|list| {
+                let lists = method.into_iter().flat_map(|method| self.lisp.elements(method)).skip(2);
+                lists.into_iter().find(|datum| matches!(datum, Datum::Form(_))) == Some(Datum::Form(list))
+            })
+    }
+
+    /// Whether `token` is what a form `(def… name)` or `(def… (setf name))` defines.
+    fn is_defined(&self, token: &Token) -> bool {
+        let by = |id: FormId, span: Range| {
+            self.operator(id).is_some_and(|operator| operator.starts_with("DEF"))
+                && self.lisp.elements(id).nth(1).is_some_and(|datum| self.lisp.span(datum) == span)
+        };
+        let Some(id) = token.form else { return false };
+        by(id, token.span)
+            || self.lisp.form(id).is_some_and(|form| {
+                form.parent.is_some_and(|parent| by(parent, form.span))
+                    && self.operator(id).is_some_and(|operator| operator == "SETF")
+            })
+            // (defstruct (name …) …)
+            || self.lisp.form(id).is_some_and(|form| {
+                form.parent.is_some_and(|parent| by(parent, form.span))
+                    && self.lisp.head(form).is_some_and(|head| head.span == token.span)
+            })
+    }
+
+    fn string(&mut self, token: &Token) {
+        let context = self.designator(token);
+        if let (Some(context @ (Context::Package { .. } | Context::Lookup(_))), Some(name)) =
+            (context.clone(), token.designated(self.text))
+        {
+            let package = self.current(token);
+            let name_start = token.span.start + 1;
+            let entry = TextToken {
+                span: token.span,
+                name_start,
+                marker: Marker::None,
+                prefix: None,
+                package,
+                context,
+                active: token.active,
+                defines: false,
+                calls: false,
+                names: false,
+            };
+            return self.add(&name, entry);
+        }
+        let before = self.text.get(..token.span.start as usize).unwrap_or_default();
+        let read = match before.ends_with(b"#?") {
+            true => Some(InString::Interpolated),
+            false => self.read_by(token).or(self.is_qualified_name(token).then_some(InString::All)),
+        };
+        self.words(token, &Context::Prose, read);
+    }
+
+    /// Whether a string holds a symbol with its package and nothing else: whoever writes that has it read.
+    fn is_qualified_name(&self, token: &Token) -> bool {
+        let inside = self.text.get(token.span.indices()).and_then(|text| text.strip_prefix(b"\""));
+        let Some(inside) = inside.and_then(|text| text.strip_suffix(b"\"")) else { return false };
+        let colons = |text: &[u8]| text.iter().take_while(|&&byte| byte == b':').count();
+        let (prefix, rest) = inside.split_at(memchr::memchr(b':', inside).unwrap_or(0));
+        let name = &rest[colons(rest)..];
+        let is_part = |&byte: &u8| is_part_of_name(byte) && byte != b':';
+        !prefix.is_empty() && colons(rest) <= 2 && !name.is_empty() && prefix.iter().chain(name).all(is_part)
+    }
+
+    /// Which words of a string the operator around it reads.
+    fn read_by(&self, token: &Token) -> Option<InString> {
+        let inner = token.form?;
+        let around = [Some(inner), self.lisp.form(inner)?.parent];
+        around.into_iter().flatten().find_map(|id| reads(&self.operator(id)?))
+    }
+
+    /// What a keyword, uninterned symbol or string designates, where the forms around it say so.
+    fn designator(&mut self, token: &Token) -> Option<Context> {
+        let lisp = self.lisp;
+        let inner = token.form?;
+        let mut at = Some(inner);
+        let mut clause: Option<FormId> = None;
+        let mut steps = 0;
+        while let Some(id) = at {
+            let form = lisp.form(id)?;
+            if let Some(operator) = self.operator(id) {
+                if defines_package(&operator) {
+                    return self.in_package_definition(id, clause, token);
+                }
+                let is_clause = lisp.head(form).is_some_and(|head| head.marker == Marker::Keyword);
+                if steps < 3 && !is_clause && looks_up(&operator) {
+                    return Some(Context::Lookup(self.package_beside(id, token)));
+                }
+            }
+            clause = Some(id);
+            at = form.parent;
+            steps += 1;
+        }
+        None
+    }
+
+    fn in_package_definition(
+        &mut self,
+        definition: FormId,
+        clause: Option<FormId>,
+        token: &Token,
+    ) -> Option<Context> {
+        let name = self.lisp.elements(definition).nth(1).and_then(|datum| self.designated(datum))?;
+        let package = self.shared(&name);
+        let clause = clause?;
+        let kind = self.operator(clause)?;
+        let first = self.lisp.elements(clause).nth(1);
+        let is_first = first.is_some_and(|datum| self.lisp.span(datum) == token.span);
+        match kind.as_str() {
+            "IMPORT-FROM" | "SHADOWING-IMPORT-FROM" if !is_first => {
+                let from = first.and_then(|datum| self.designated(datum))?;
+                let from = self.shared(&from);
+                Some(Context::Package { package, from: Some(from) })
+            }
+            "EXPORT" | "INTERN" | "SHADOW" | "UNEXPORT" => Some(Context::Package { package, from: None }),
+            _ => None,
+        }
+    }
+
+    /// The package that an argument beside `token` names: the one before it for SYMBOL-CALL, else the one after.
+    fn package_beside(&mut self, form: FormId, token: &Token) -> Option<Arc<str>> {
+        let arguments: Vec<Datum> = self.lisp.elements(form).skip(1).collect();
+        let at = arguments.iter().position(|&datum| self.lisp.span(datum).contains(token.span.start))?;
+        let operator = self.operator(form)?;
+        let beside = if operator == "SYMBOL-CALL" { at.checked_sub(1)? } else { at + 1 };
+        let name = self.designated(*arguments.get(beside)?)?;
+        Some(self.shared(&name))
+    }
+
+    /// Adds the words of a string or comment.
+    fn words(&mut self, token: &Token, context: &Context, read: Option<InString>) {
+        let (start, end) = (token.span.start as usize, token.span.end as usize);
+        let Some(inside) = self.text.get(start..end) else { return };
+        let package = self.current(token);
+        let mut at = 0;
+        while at < inside.len() {
+            if !is_part_of_name(inside[at]) {
+                at += 1;
+                continue;
+            }
+            let length = inside[at..].iter().take_while(|&&byte| is_part_of_name(byte)).count();
+            let word = at..at + length;
+            at += length;
+            let text = &inside[word.clone()];
+            let is_read = match read {
+                Some(InString::All) => true,
+                Some(InString::Interpolated) => is_interpolated(&inside[..word.start]),
+                Some(InString::Directives) | None => false,
+            };
+            let context = if is_read { &Context::Read } else { context };
+            self.word(text, start + word.start, token, context, package.as_ref());
+            // ~/name/, and a/b in prose.
+            if text.contains(&b'/') {
+                let mut from = 0;
+                for piece in text.split(|&byte| byte == b'/') {
+                    let directive = read == Some(InString::Directives) && is_directive(&text[..from]);
+                    let context = if directive { &Context::Read } else { context };
+                    // The name in ~/name/ is looked up in CL-USER, whatever is current.
+                    let package =
+                        if directive { Some(self.shared("COMMON-LISP-USER")) } else { package.clone() };
+                    self.word(piece, start + word.start + from, token, context, package.as_ref());
+                    from += piece.len() + 1;
+                }
+            }
+        }
+    }
+
+    fn word(
+        &mut self,
+        word: &[u8],
+        start: usize,
+        token: &Token,
+        context: &Context,
+        package: Option<&Arc<str>>,
+    ) {
+        // Punctuation of prose around a name.
+        let front = word.iter().take_while(|&&byte| b"~@".contains(&byte)).count();
+        let back = word.iter().rev().take_while(|&&byte| b".:?!,".contains(&byte)).count();
+        if front + back >= word.len() {
+            return;
+        }
+        let (word, start) = (&word[front..word.len() - back], start + front);
+        let colon = word.iter().position(|&byte| byte == b':');
+        let colons = colon.map_or(0, |at| word[at..].iter().take_while(|&&byte| byte == b':').count());
+        let name_at = colon.map_or(0, |at| at + colons);
+        let name: String = decode(&word[name_at..]).chars().map(upcase).collect();
+        if name.is_empty() || name.bytes().all(|byte| !byte.is_ascii_alphabetic() && byte < 0x80) {
+            return;
+        }
+        let marker = match (colon, colons) {
+            (None, _) => Marker::None,
+            (Some(0), _) => Marker::Keyword,
+            (Some(_), 1) => Marker::External,
+            (Some(_), _) => Marker::Internal,
+        };
+        let prefix = colon.filter(|&at| at > 0).map(|at| {
+            let prefix: String = decode(&word[..at]).chars().map(upcase).collect();
+            self.shared(&prefix)
+        });
+        let span = Range::new(start as u32, (start + word.len()) as u32);
+        let entry = TextToken {
+            span,
+            name_start: (start + name_at) as u32,
+            marker,
+            prefix,
+            package: package.cloned(),
+            context: context.clone(),
+            active: token.active,
+            defines: false,
+            calls: false,
+            names: false,
+        };
+        self.add(&name, entry);
+    }
+
+    fn add(&mut self, name: &str, token: TextToken) {
+        let entry = self.tokens.names.entry(Box::from(name)).or_insert_with(|| {
+            self.tokens.size += name.len() + 64;
+            Vec::new()
+        });
+        if entry.last().is_none_or(|last| last.span != token.span) {
+            self.tokens.size += size_of::<TextToken>();
+            entry.push(token);
+        }
+    }
+}
+
+/// Whether a word may have `byte` in it.
+fn is_part_of_name(byte: u8) -> bool {
+    byte >= 0x80 || byte.is_ascii_alphanumeric() || b"!$%&*+-./:<=>?@^_~[]".contains(&byte)
+}
+
+/// Whether what stands before is `…${` or `…@{` with no closing brace.
+fn is_interpolated(before: &[u8]) -> bool {
+    let Some(open) = before.iter().rposition(|&byte| byte == b'{') else { return false };
+    let opens = open > 0 && matches!(before[open - 1], b'$' | b'@');
+    opens && !before[open..].contains(&b'}')
+}
+
+/// Whether what stands before a name is `…~/`, with what FORMAT allows between.
+fn is_directive(before: &[u8]) -> bool {
+    let Some(before) = before.strip_suffix(b"/") else { return false };
+    let modifiers = before.iter().rev().take_while(|&&byte| b":@0123456789,".contains(&byte)).count();
+    before[..before.len() - modifiers].ends_with(b"~")
+}

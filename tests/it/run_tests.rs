@@ -1,0 +1,217 @@
+//! run-tests: each test of a framework by itself.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::project::folder;
+use crate::tools::{World, with_libraries};
+
+/// The tests of one system in several frameworks, with the status that each must have.
+const TESTED: [(&str, &str); 6] = [
+    (
+        "tested.asd",
+        "(defsystem \"tested\" :components ((:file \"main\")))
+(defsystem \"tested/tests\" :depends-on (\"tested\" \"fiveam\") :components ((:file \"five\")))
+(defsystem \"rts\" :depends-on (\"tested\" \"rt\") :components ((:file \"rts\")))
+(defsystem \"fias\" :depends-on (\"tested\" \"fiasco\") :components ((:file \"fias\")))
+(defsystem \"pt\" :depends-on (\"tested\" \"ptester\") :components ((:file \"pt\"))
+  :perform (test-op (o c) (symbol-call :tested '#:run-pt)))
+(defsystem \"plain\" :components () :perform (test-op (o c) (format t \"said by plain\")))
+(defsystem \"broken\" :components ((:file \"nowhere\")))
+",
+    ),
+    (
+        "main.lisp",
+        "(defpackage #:tested (:use #:cl))\n(in-package #:tested)\n(defun twice (x) (* 2 x))\n(defun thrice (x) (* 3 x))\n",
+    ),
+    (
+        "five.lisp",
+        "(defpackage #:tested-five (:use #:cl))
+(in-package #:tested-five)
+(5am:def-suite all)
+(5am:in-suite all)
+
+(5am:test good
+  (5am:is (= 4 (tested::twice 2)))
+  (5am:is-true t))
+(5am:test bad
+  (5am:is (= 4 (tested::thrice 1))))
+(5am:test boom (error \"boom\"))
+(5am:test (hangs) (loop))
+(5am:test leaves (sb-ext:exit))
+(5am:test fills (let ((list '())) (loop (push (make-array 100000) list))))
+(5am:test deep (labels ((f (n) (1+ (f (1+ n))))) (f 0)))
+(5am:test skipped (5am:skip \"not now\"))
+(5am:test changes (setf *package* (find-package :keyword)) (5am:is-true t))
+(5am:test last-one (5am:is (equal '(1 2) (list 1 2))))
+(defmacro def-odd (name) `(5am:test ,name (5am:is-true t)))
+(defmacro def-made (&rest names)
+  `(progn ,@(loop for name in names collect `(5am:test ,(intern (format nil \"MADE-~a\" name)) (5am:is-true t)))))
+(def-odd odd-one)
+(def-made alpha
+  beta)
+",
+    ),
+    (
+        "rts.lisp",
+        "(defpackage #:tested-rts (:use #:cl))\n(in-package #:tested-rts)\n(rt:deftest right (values 1 2) 1 2)\n(rt:deftest wrong\n  (tested::twice 1) 3)\n(rt:deftest fails (error \"no\") 1)\n",
+    ),
+    (
+        "fias.lisp",
+        "(fiasco:define-test-package #:tested-fias)\n(in-package #:tested-fias)\n(deftest right () (is (= 2 (tested::twice 1))))\n(deftest wrong ()\n  (is (= 3 (tested::twice 1))))\n(deftest fails () (error \"no\"))\n",
+    ),
+    (
+        "pt.lisp",
+        "(in-package #:tested)\n(defun run-pt ()\n  (ptester:with-tests (:name \"pt\")\n    (ptester:test 2 (twice 1))\n    (ptester:test 3 (twice 1))\n    (ptester:test-error (error \"x\"))))\n",
+    ),
+];
+
+#[test]
+fn tests_are_run_one_by_one() {
+    let fixtures = crate::fixtures::fixtures();
+    let registry = format!("{0}/lisp//:{0}/frameworks//", fixtures.display());
+    let environment = [("CL_SOURCE_REGISTRY", std::ffi::OsStr::new(&registry))];
+    crate::child::in_own_process_with("run_tests::tests_are_run_one_by_one", &environment, tested);
+}
+
+fn tested() {
+    let root = folder("tested");
+    for (name, text) in TESTED {
+        std::fs::write(root.join(name), text).unwrap();
+    }
+    let git = |arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command.arg("-C").arg(&root).args(["-c", "user.name=x", "-c", "user.email=x@x"]).args(arguments);
+        assert!(command.output().unwrap().status.success(), "{arguments:?}");
+    };
+    git(&["init", "-q"]);
+    git(&["add", "-A"]);
+    git(&["commit", "-q", "-m", "x"]);
+    let world = World::at(root.clone(), &[]);
+    let results = |answer: &Value| -> Vec<(String, String)> {
+        let text = |test: &Value, key: &str| test[key].as_str().unwrap().to_owned();
+        let mut all: Vec<(String, String)> = answer["tests"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|test| (text(test, "name"), text(test, "status")))
+            .collect();
+        all.sort();
+        all
+    };
+    let expected = |all: &[(&str, &str)]| -> Vec<(String, String)> {
+        all.iter().map(|(name, status)| ((*name).to_owned(), (*status).to_owned())).collect()
+    };
+    let test = |answer: &Value, name: &str| {
+        answer["tests"].as_array().unwrap().iter().find(|test| test["name"] == name).unwrap().clone()
+    };
+    let answer = world.ask("run-tests", json!({ "system": "tested", "test_timeout_seconds": 10 }));
+    assert_eq!(
+        results(&answer),
+        expected(&[
+            ("TESTED-FIVE::BAD", "failed"),
+            ("TESTED-FIVE::BOOM", "error"),
+            ("TESTED-FIVE::CHANGES", "passed"),
+            ("TESTED-FIVE::DEEP", "error"),
+            ("TESTED-FIVE::FILLS", "error"),
+            ("TESTED-FIVE::GOOD", "passed"),
+            ("TESTED-FIVE::HANGS", "timed-out"),
+            ("TESTED-FIVE::LAST-ONE", "passed"),
+            ("TESTED-FIVE::LEAVES", "error"),
+            ("TESTED-FIVE::MADE-ALPHA", "passed"),
+            ("TESTED-FIVE::MADE-BETA", "passed"),
+            ("TESTED-FIVE::ODD-ONE", "passed"),
+            ("TESTED-FIVE::SKIPPED", "skipped"),
+        ]),
+        "{answer:#}"
+    );
+    let bad = test(&answer, "TESTED-FIVE::BAD");
+    assert_eq!(bad["place"], "five.lisp:9:1");
+    let assertion = &bad["assertions"][0];
+    assert_eq!((&assertion["expected"], &assertion["actual"]), (&json!("4"), &json!("3")), "{bad}");
+    assert_eq!(test(&answer, "TESTED-FIVE::HANGS")["place"], "five.lisp:12:1");
+    assert_eq!(test(&answer, "TESTED-FIVE::GOOD")["passed"], 2);
+    // Those that macros make have the place of the form that makes them.
+    for (name, line) in [("ODD-ONE", 22), ("MADE-ALPHA", 23), ("MADE-BETA", 23)] {
+        let place = test(&answer, &format!("TESTED-FIVE::{name}"))["place"].clone();
+        assert_eq!(place, format!("five.lisp:{line}:1"), "{name}");
+    }
+    assert_eq!(answer["counts"]["passed"], 6);
+    // Chosen by name, and by what has changed.
+    for name in ["good", "tested-five::good"] {
+        let answer = world.ask("run-tests", json!({ "system": "tested", "tests": [name] }));
+        assert_eq!(results(&answer), expected(&[("TESTED-FIVE::GOOD", "passed")]));
+    }
+    let text = TESTED[1].1.replace("(* 3 x)", "(* x 3)");
+    std::fs::write(root.join("main.lisp"), text).unwrap();
+    let answer = world.ask("run-tests", json!({ "system": "tested", "only_affected_by": "diff" }));
+    assert_eq!(results(&answer), expected(&[("TESTED-FIVE::BAD", "failed")]), "{answer:#}");
+    // The other frameworks.
+    let answer = world.ask("run-tests", json!({ "system": "rts" }));
+    assert_eq!(
+        results(&answer),
+        expected(&[
+            ("TESTED-RTS::FAILS", "failed"),
+            ("TESTED-RTS::RIGHT", "passed"),
+            ("TESTED-RTS::WRONG", "failed")
+        ])
+    );
+    let wrong = test(&answer, "TESTED-RTS::WRONG");
+    assert_eq!(
+        (&wrong["place"], &wrong["assertions"][0]["expected"]),
+        (&json!("rts.lisp:4:1"), &json!("3")),
+        "{wrong}"
+    );
+    assert_eq!(wrong["assertions"][0]["message"], "Actual value: 2");
+    let answer = world.ask("run-tests", json!({ "system": "fias" }));
+    assert_eq!(
+        results(&answer),
+        expected(&[
+            ("TESTED-FIAS::FAILS", "error"),
+            ("TESTED-FIAS::RIGHT", "passed"),
+            ("TESTED-FIAS::WRONG", "failed")
+        ]),
+        "{answer:#}"
+    );
+    let wrong = test(&answer, "TESTED-FIAS::WRONG");
+    let assertion = &wrong["assertions"][0];
+    assert_eq!((&assertion["expected"], &assertion["actual"]), (&json!("3"), &json!("2")), "{wrong}");
+    let answer = world.ask("run-tests", json!({ "system": "pt" }));
+    let op = &answer["tests"][0];
+    assert_eq!((&op["status"], &op["passed"]), (&json!("failed"), &json!(2)), "{answer:#}");
+    assert_eq!(
+        (&op["assertions"][0]["expected"], &op["assertions"][0]["actual"]),
+        (&json!("3"), &json!("2"))
+    );
+    // No framework at all, and what does not load.
+    let answer = world.ask("run-tests", json!({ "system": "plain" }));
+    assert_eq!(results(&answer), expected(&[("test-op of plain", "done")]));
+    assert!(answer["tests"][0]["output"].as_str().unwrap().contains("said by plain"), "{answer}");
+    let answer = world.ask("run-tests", json!({ "system": "broken" }));
+    assert!(answer["not_loaded"].as_str().unwrap().contains("broken"), "{answer}");
+    assert_eq!(world.ask("evaluate", json!({ "code": "(+ 1 2)" }))["values"], json!([{ "text": "3" }]));
+}
+
+/// Libraries of Debian with tests in FiveAM, RT and ptester: all pass, as upstream says.
+#[test]
+fn tests_of_libraries_pass() {
+    with_libraries("run_tests::tests_of_libraries_pass", || {
+        let world = World::of("cl-split-sequence", &[]);
+        for (system, least) in [("split-sequence", 100), ("alexandria", 200), ("anaphora", 50)] {
+            let answer = world.ask("run-tests", json!({ "system": system }));
+            let count = answer["counts"]["passed"].as_u64().unwrap_or_default();
+            assert!(
+                count >= least && answer["counts"].as_object().unwrap().len() == 1,
+                "{system}: {}",
+                answer["counts"]
+            );
+        }
+        let puri = world.ask("run-tests", json!({ "system": "puri" }));
+        assert_eq!(
+            (&puri["tests"][0]["status"], &puri["tests"][0]["passed"]),
+            (&json!("passed"), &json!(128)),
+            "{puri}"
+        );
+    });
+}
