@@ -356,7 +356,10 @@ impl<'a> Planner<'a> {
                 counted(made, "definition is", "definitions are")
             )
         } else if unsure > 0 {
-            format!("What {} with the symbol mean is not certain.", counted(unsure, "line", "lines"))
+            match unsure {
+                1 => "What 1 line with the symbol means is not certain.".to_owned(),
+                unsure => format!("What {unsure} lines with the symbol mean is not certain."),
+            }
         } else if warned("from parts of names") {
             "Macros make some of its uses from parts of names.".to_owned()
         } else if warned("structure") {

@@ -236,6 +236,9 @@ impl Steelbank {
                 let form = EvaluateRequest::new(gone.interned());
                 let _ = self.evaluate_request(&form, &control.until(deadline));
             }
+            // A fasl does not have what code was read for while the file was compiled only.
+            let form = EvaluateRequest::new(places.new_symbol().interned());
+            let _ = self.evaluate_request(&form, &control.until(deadline));
             traces.places = Some(self.places(places, &control.until(deadline)));
         }
         Ok(traces)
@@ -438,6 +441,16 @@ impl GoneSymbol {
             string(&self.package),
             exporters.join(" ")
         )
+    }
+}
+
+impl PlacesRequest {
+    /// The new symbol, to be interned where it is not: it is exported by whoever exports it.
+    fn new_symbol(&self) -> GoneSymbol {
+        let read = Designator::parse(&self.new).ok();
+        let (package, name) = read.map(|read| (read.package, read.name)).unwrap_or_default();
+        let package = package.unwrap_or_default();
+        GoneSymbol { printed: self.new.clone(), name, package, exported_by: Vec::new() }
     }
 }
 

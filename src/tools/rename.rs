@@ -14,7 +14,8 @@ use super::trial::scratch_failure;
 use super::{About, Answer, Call, Effect, Failure, Outcome, Permission, Progress, Session, Tool};
 use crate::query::control::ALLOWED;
 use crate::query::rename::{
-    self, Applied, Caution, Conflict, Derived, Doubt, Hunk, RenameError, Request, Scope, Verified,
+    self, Applied, Caution, CautionKind, Conflict, Derived, Doubt, Hunk, RenameError, Request, Scope,
+    Verified,
 };
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -241,9 +242,18 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fa
     let next = match &applied {
         _ if !possible => "It cannot be renamed so. Nothing was written.".to_owned(),
         _ if differs => {
-            "Nothing was written. Look at what differs; another scope may do, or load-system what has \
-            the places that were not seen."
-                .to_owned()
+            let makers = verified.iter().flat_map(|verified| makers_that_differ(&plan, verified));
+            let makers: Vec<&str> = makers.collect();
+            match makers.as_slice() {
+                [] => "Nothing was written. Look at what differs; another scope may do, or load-system what has \
+                    the places that were not seen."
+                    .to_owned(),
+                makers => format!(
+                    "Nothing was written. Code at {} makes the old name from parts, and goes on to: edit by hand what it is made \
+                    from, together with these places.",
+                    makers.join(", ")
+                ),
+            }
         }
         Some(applied) => {
             let load = match &verified {
@@ -267,6 +277,16 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fa
     let mut answered = page(plan, hunks, applied, next, given.cursor.as_deref(), call.budget())?;
     answered.verified = verified;
     Answer::new(text::rename(&answered), &Found::yes(answered), outcome)
+}
+
+/// The places of which the plan said that the name may be made there from parts, and in whose files something differs.
+fn makers_that_differ<'a>(plan: &'a rename::Answer, verified: &'a Verified) -> impl Iterator<Item = &'a str> {
+    let makers = plan.cautions.iter().filter(|caution| caution.kind == CautionKind::UseMade);
+    let places = makers.flat_map(|caution| caution.names.iter());
+    places.map(String::as_str).filter(|place| {
+        let file = place.rsplit_once(':').map(|(file, _)| file);
+        file.is_some_and(|file| verified.differences.iter().any(|found| found.message.contains(file)))
+    })
 }
 
 /// The part of the answer that fits and begins at `cursor`.

@@ -249,3 +249,35 @@ fn tests_tell(bank: &Steelbank) {
     assert!(!verified.same, "{verified:?}");
     assert!(verified.differences.iter().all(|found| found.kind == DifferenceKind::Test), "{verified:?}");
 }
+
+/// A fasl does not have a macro of `(eval-when (:compile-toplevel) …)`, nor its symbol; and read-time code makes names from parts.
+#[test]
+fn what_the_image_does_not_have_is_verified_and_what_is_made_is_told() {
+    let folder = Folder::new("rename-compiled");
+    let root = folder.0.join("project");
+    fs::create_dir_all(&root).unwrap();
+    fs::write(root.join("rn.asd"), "(defsystem \"rn\" :components ((:file \"main\")))\n").unwrap();
+    let main = "(defpackage #:rn (:use #:cl))
+(in-package #:rn)
+(eval-when (:compile-toplevel)
+(defmacro block-of (regs i) `(aref ,regs ,i)))
+(defun user (regs) (setf (block-of regs 1) (block-of regs 0)))
+(eval-when (:compile-toplevel :load-toplevel :execute)
+  (defun put-name (kind) (intern (format nil \"PUT-~a\" kind) :rn)))
+(defun put-byte (x) (list x))
+(defun puts (x) #.`(progn (,(put-name :byte) x)))
+";
+    fs::write(root.join("main.lisp"), main).unwrap();
+    let root = root.canonicalize().unwrap();
+    let read = || fs::read_to_string(root.join("main.lisp")).unwrap();
+    let (said, exit) = command(&root, &folder.0.join("cache"), &["rn::put-byte", "store-byte", "--apply"]);
+    assert!(exit == Some(3) && read() == main, "{said}");
+    assert!(
+        said.contains("Code at main.lisp:9 makes the old name from parts, and goes on to: edit by hand"),
+        "{said}"
+    );
+    fs::remove_dir_all(folder.0.join("cache")).unwrap();
+    let (said, exit) = command(&root, &folder.0.join("cache"), &["rn::block-of", "part-of", "--apply"]);
+    assert!(exit == Some(0) && said.contains("are the same but for the name"), "{said}");
+    assert_eq!(read(), main.replace("block-of", "part-of"));
+}
