@@ -16,13 +16,29 @@ pub struct StructureAnswer {
     /// The file, if it was one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub path: Option<String>,
-    /// Whether every list, string, bar and comment is closed and nothing closes too much.
-    pub balanced: bool,
+    /// Whether every list, string, bar and comment is closed and nothing closes too much. Absent if a syntax of the text's
+    /// own hides it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub balanced: Option<bool>,
     /// How many lists are open at the end.
     pub open: usize,
     /// What is wrong first.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub problem: Option<StructureProblem>,
+    /// Where the text changes its readtable or uses cl-interpol's strings: what follows is judged as the standard syntax
+    /// would read it, and may be right although there is a problem.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub own_syntax: Option<OwnSyntax>,
+}
+
+/// Where a text leaves the standard syntax.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct OwnSyntax {
+    /// The line, from 1.
+    pub line: u32,
+    /// That line's text.
+    pub text: String,
 }
 
 /// What is wrong with a text's structure.
@@ -96,7 +112,19 @@ pub fn check_structure(text: &[u8], path: Option<&str>) -> StructureAnswer {
             mend_column: mend.column,
         }
     });
-    StructureAnswer { path: path.map(str::to_owned), balanced: found.balanced, open: found.open, problem }
+    let own_syntax = found.own_syntax.map(|at| {
+        let line = lines.line(at);
+        OwnSyntax { line, text: shortened(&decode(lines.bytes(text, line))) }
+    });
+    let own_line = own_syntax.as_ref().map(|own| own.line);
+    // Up to where the standard syntax ends, what is wrong is wrong.
+    let before =
+        problem.as_ref().is_some_and(|problem| own_line.is_none_or(|own| problem.shows_at_line < own));
+    let balanced = match found.balanced {
+        true => Some(true),
+        false => (own_syntax.is_none() || before).then_some(false),
+    };
+    StructureAnswer { path: path.map(str::to_owned), balanced, open: found.open, problem, own_syntax }
 }
 
 /// At most 200 characters of a line.

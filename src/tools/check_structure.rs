@@ -41,7 +41,9 @@ fn check(session: &Session, given: Arguments, _: &Call) -> Result<Answer, Failur
         }
     };
     let what = answer.path.as_deref().unwrap_or("The text");
-    let text = match &answer.problem {
+    let own = answer.own_syntax.as_ref().map(|own| (own.line, own.text.trim()));
+    let mut text = match &answer.problem {
+        None if answer.balanced.is_none() => String::new(),
         None => format!("{what} is balanced."),
         Some(problem) => {
             let wrong = match problem.kind {
@@ -66,5 +68,21 @@ fn check(session: &Session, given: Arguments, _: &Call) -> Result<Answer, Failur
             )
         }
     };
+    if let Some((line, form)) = own {
+        let told = match (&answer.problem, answer.balanced) {
+            (_, Some(false)) => String::new(),
+            (None, Some(_)) => {
+                format!("\nThat is so by the standard syntax; from line {line} on it has its own: {form}")
+            }
+            (None, None) => format!(
+                "Whether {what} is balanced cannot be judged: from line {line} on it has a syntax of its own, and by the \
+                 standard one it is not: {form}"
+            ),
+            (Some(_), None) => format!(
+                "\nThat may be no fault: from line {line} on {what} has a syntax of its own, which cannot be judged: {form}"
+            ),
+        };
+        text.push_str(&told);
+    }
     Answer::new(text, &answer, Outcome::Answered)
 }

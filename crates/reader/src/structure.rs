@@ -42,6 +42,9 @@ pub struct Structure {
     /// What is wrong first. In a balanced text: a top-level form that stands inside of another, so that one misses a
     /// parenthesis and another has one too many.
     pub problem: Option<Problem>,
+    /// The byte from which on the text is not of the standard syntax, if it says so: what follows is judged as if it were,
+    /// but for what another reader's strings would make a problem of, which is left out.
+    pub own_syntax: Option<u32>,
 }
 
 /// A list that is open.
@@ -53,9 +56,69 @@ struct Open {
 /// Checks the structure of `text`.
 pub fn check_structure(text: &[u8], dialect: Dialect) -> Structure {
     let lisp = LispText::read(text, dialect, &Features::sbcl());
+    let own = if dialect == Dialect::CommonLisp { own_syntax(text, &lisp) } else { OwnSyntax::default() };
+    let mut structure = judged(text, dialect, &lisp);
+    structure.own_syntax = own.from;
+    let misread =
+        own.strings.is_some_and(|from| structure.problem.as_ref().is_none_or(|found| found.shows >= from));
+    if misread && !structure.balanced {
+        structure.problem = None;
+        structure.open = 0;
+    }
+    structure
+}
+
+/// Where a text leaves the standard syntax.
+#[derive(Default)]
+struct OwnSyntax {
+    /// The first form that changes the readtable, or the first string of cl-interpol.
+    from: Option<u32>,
+    /// The first string of cl-interpol, whose delimiters are its own.
+    strings: Option<u32>,
+}
+
+/// Looks for forms such as `(in-readtable …)` and `(enable-interpol-syntax)`, and for `#?`.
+fn own_syntax(text: &[u8], lisp: &LispText) -> OwnSyntax {
+    let mut own = OwnSyntax::default();
+    let mut symbols = lisp.tokens().iter().peekable();
+    while let Some(token) = symbols.next() {
+        let Some(raw) = text.get(token.span.indices()) else { continue };
+        if token.kind != TokenKind::Symbol {
+            continue;
+        }
+        let name = raw.rsplit(|&byte| byte == b':').next().unwrap_or_default().to_ascii_lowercase();
+        let operator = text[..token.span.start as usize].ends_with(b"(");
+        let given = symbols.peek().and_then(|next| text.get(next.span.indices()));
+        let standard =
+            given.is_some_and(|given| matches!(given.to_ascii_lowercase().as_slice(), b":standard" | b"nil"));
+        let changes = (name == b"in-readtable" && !standard)
+            || matches!(
+                name.as_slice(),
+                b"use-syntax" | b"set-macro-character" | b"set-dispatch-macro-character"
+            )
+            || (name.starts_with(b"enable-") && (name.ends_with(b"syntax") || name.ends_with(b"-macros")));
+        if operator && changes {
+            own.from = Some(token.span.start);
+            break;
+        }
+    }
+    own.strings = memchr::memmem::find_iter(text, b"#?").map(|at| at as u32).find(|&at| {
+        let inside =
+            |token: &&Token| token.kind != TokenKind::Symbol && token.span.start < at && at < token.span.end;
+        !lisp.tokens().iter().any(|token| inside(&token)) && !text[..at as usize].ends_with(b"\\")
+    });
+    own.from = match (own.from, own.strings) {
+        (Some(from), Some(strings)) => Some(from.min(strings)),
+        (from, strings) => from.or(strings),
+    };
+    own
+}
+
+/// Judges `text` by the standard syntax.
+fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Structure {
     // Suspect strings first: everything after an odd quote is read inside out.
-    if let Some(problem) = unclosed_token(text, &lisp) {
-        return Structure { balanced: false, open: 0, problem: Some(problem) };
+    if let Some(problem) = unclosed_token(text, lisp) {
+        return Structure { balanced: false, open: 0, problem: Some(problem), own_syntax: None };
     }
     let mut columns = AscendingColumns::new(text);
     let mut open: Vec<Open> = Vec::new();
@@ -136,7 +199,7 @@ pub fn check_structure(text: &[u8], dialect: Dialect) -> Structure {
         (false, Some(found)) if open.is_empty() == (found.kind == ProblemKind::ExtraClose) => Some(found),
         (false, _) => first.or_else(unclosed),
     };
-    Structure { balanced: balanced && problem.is_none(), open: open.len(), problem }
+    Structure { balanced: balanced && problem.is_none(), open: open.len(), problem, own_syntax: None }
 }
 
 /// Compares the indentation of a line of code, which begins at `offset`, with the lists that are open there.
@@ -320,6 +383,31 @@ mod tests {
         let found = check(text);
         assert!(!found.balanced && found.open == 0);
         assert_eq!(found.problem.unwrap().start, 0);
+    }
+
+    #[test]
+    fn another_readtable_is_told_and_its_strings_are_no_problem() {
+        for text in [
+            "(f)\n(g #?|a \" ( b|)\n(defun h ())\n",
+            "(enable-interpol-syntax)\n(f #?{x ) \" |})\n",
+            "(f #?\"a ${(g \"b |\")}\")\n",
+        ] {
+            let found = check(text);
+            assert!(found.problem.is_none() && found.own_syntax.is_some(), "{text}: {found:?}");
+        }
+        let found = check(
+            "(in-package :a)\n(named-readtables:in-readtable :b)\n(defun f ()\n  (g)\n\n(defun h ())\n",
+        );
+        assert_eq!(found.own_syntax, Some(17));
+        assert_eq!(found.problem.map(|problem| problem.start), Some(51));
+        // What stands before is judged as ever.
+        assert!(check("(defun f (\n\n(defun g ())\n(h #?|a|)\n").problem.is_some());
+        for plain in
+            ["(in-readtable :standard)\n(a", "; #?\n(a", "\"#?\" (a", "(list 'in-readtable", "#\\?(a"]
+        {
+            let found = check(plain);
+            assert!(found.own_syntax.is_none() && found.problem.is_some(), "{plain}: {found:?}");
+        }
     }
 
     #[test]

@@ -105,6 +105,12 @@ impl<'a> Editor<'a> {
         }
     }
 
+    /// Whether the place of `doubt` is edited.
+    pub(super) fn edits_at(&self, doubt: &Doubt) -> bool {
+        let mut here = self.files.iter().filter(|(path, _)| self.project.shown(path) == doubt.path);
+        here.any(|(_, edits)| edits.iter().any(|edit| (edit.line, edit.column) == (doubt.line, doubt.column)))
+    }
+
     /// Adds the edits of another name's editor.
     pub(super) fn absorb(&mut self, other: Editor<'a>) {
         for (path, edits) in other.files {
