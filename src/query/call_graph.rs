@@ -97,8 +97,10 @@ impl CallGraphRequest {
             let Some(symbol) = node.symbol.filter(|_| depth < self.depth) else { continue };
             let callers = asked.entry(symbol.clone()).or_insert_with(|| {
                 let used = users.of(&symbol.0, &symbol.1);
-                let mut nodes: Vec<Node> =
-                    used.into_iter().filter(Users::is_call).map(|used| used.user).collect();
+                let calls = used.into_iter().filter(|used| Users::is_call(used, &symbol.1));
+                let mut nodes: Vec<Node> = calls.map(|used| used.user).collect();
+                // What stands in code that is made while the file is read has no line of its own.
+                nodes.extend(users.recorded(&symbol.0, &symbol.1));
                 nodes.sort();
                 nodes.dedup();
                 nodes
@@ -119,6 +121,7 @@ impl CallGraphRequest {
 
     fn callees(&self, context: &Context<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
         let calls = callees(&context.index);
+        let users = Users::new(context);
         // What a name runs: its own function, its methods, and what is local to them.
         let mut by_symbol: HashMap<(String, String), Vec<&String>> = HashMap::new();
         for caller in calls.keys() {
@@ -135,8 +138,17 @@ impl CallGraphRequest {
             for caller in by_symbol.get(&symbol).into_iter().flatten() {
                 called.extend(calls.get(*caller).into_iter().flatten());
             }
-            for name in called {
-                let callee = Node { name: name.clone(), symbol: principal(name) };
+            let recorded =
+                called.into_iter().map(|name| Node { name: name.clone(), symbol: principal(name) });
+            let templates = users.called_by_templates(&symbol.0, &symbol.1);
+            let templates = templates.into_iter().filter_map(|(package, name)| {
+                let package = context.index.find_package(&package, None)?;
+                let (found, _) = context.index.find_symbol(&name, package)?;
+                let name = context.index.symbol_text(found);
+                Some(Node { symbol: principal(&name), name })
+            });
+            let called: BTreeSet<Node> = recorded.chain(templates).collect();
+            for callee in called {
                 let Some((to, is_new)) = graph.node(&callee, depth + 1) else { continue };
                 graph.edges.insert((at, to));
                 if is_new {
@@ -233,6 +245,7 @@ impl Graph {
                 let kind = match () {
                     () if node.name.starts_with("(METHOD") => LispKind::Method,
                     () if node.name.starts_with("(SETF") => LispKind::Setf,
+                    () if node.name.starts_with("(TYPE-EXPANDER") => LispKind::Type,
                     () if node.name.starts_with("top level") => LispKind::TopLevel,
                     () if node.name.starts_with("(COMPILER-MACRO") => LispKind::CompilerMacro,
                     () => LispKind::Definition,

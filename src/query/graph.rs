@@ -13,6 +13,7 @@ use super::designator::Designator;
 use super::nearest::is_sbcls;
 use super::outline::{Known, definitions_in, is_live};
 use super::use_counts::{Counted, Counter};
+use crate::project::FileVersion;
 
 /// A definition in the graph.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,9 +73,13 @@ impl<'a> Users<'a> {
         });
         let defined = around.map(|known| known.definition.kind);
         let user = match (&line.caller, around) {
-            (Some(caller), _) => Node { name: caller.clone(), symbol: principal(caller) },
+            (Some(caller), _) => Node { name: place_function(caller), symbol: principal(caller) },
             (None, Some(known)) => Node {
-                name: known.shown(),
+                name: match known.definition.kind {
+                    DefinitionKind::Setf if !known.definition.setf => format!("(SETF {})", known.shown()),
+                    DefinitionKind::CompilerMacro => format!("(COMPILER-MACRO {})", known.shown()),
+                    _ => known.shown(),
+                },
                 symbol: known.home.clone().map(|home| (home, known.definition.name.clone())),
             },
             (None, None) => {
@@ -85,10 +90,75 @@ impl<'a> Users<'a> {
         UsedBy { user, line, defined }
     }
 
-    /// Whether a use is a call, or the expansion of a macro.
-    pub(super) fn is_call(used: &UsedBy) -> bool {
-        matches!(used.line.use_type, UseType::Call | UseType::Macro | UseType::Function)
+    /// The functions of which the compiler has recorded that they call or expand the symbol.
+    pub(super) fn recorded(&self, package: &str, name: &str) -> Vec<Node> {
+        let index = &self.context.index;
+        let home = index.find_package(package, None);
+        let Some((symbol, _)) = home.and_then(|home| index.find_symbol(name, home)) else {
+            return Vec::new();
+        };
+        let kinds = [Kind::Calls, Kind::Macroexpands].into_iter();
+        let found = kinds.flat_map(|kind| index.who(kind, symbol, |role| role.denotes_function()));
+        let nodes = found.map(|found| {
+            let caller = found.function.into_owned();
+            Node { symbol: principal(&caller), name: place_function(&caller) }
+        });
+        nodes.collect()
     }
+
+    /// Whether a use of `name` is a call, the expansion of a macro, or a call in what a macro or a `defsetf` expands into.
+    pub(super) fn is_call(used: &UsedBy, name: &str) -> bool {
+        match used.line.use_type {
+            UseType::Call | UseType::Macro | UseType::Function => true,
+            UseType::Template => used.defined.is_some_and(makes_code) && used.line.calls_in_text(name),
+            _ => false,
+        }
+    }
+
+    /// What the templates of the macro, or of the place, call: home packages and names.
+    pub(super) fn called_by_templates(&self, package: &str, name: &str) -> BTreeSet<(String, String)> {
+        let project = self.context.project;
+        let mut called = BTreeSet::new();
+        for FileVersion { path, write_date } in project.naming(name) {
+            let shown = project.shown(&path);
+            for known in self.definitions(&shown).iter() {
+                let (definition, home) = (&known.definition, known.home.as_deref());
+                if !makes_code(definition.kind) || definition.name != name || home != Some(package) {
+                    continue;
+                }
+                let Ok(file) = project.positions(&path, write_date) else { continue };
+                let forms = self.counter.forms(&shown);
+                let form = forms.as_ref().as_ref().and_then(|forms| forms.at(definition.start));
+                let symbols = form.map_or_else(Vec::new, |(form, _)| file.symbols_in(form as u32));
+                for (package, name) in symbols.into_iter().filter(|(package, _)| !is_sbcls(package)) {
+                    let lines = self.counter.lines(name, package);
+                    let here = |line: &Counted| {
+                        line.path == shown
+                            && line.use_type == UseType::Template
+                            && line
+                                .line
+                                .is_some_and(|line| (definition.start..=definition.end).contains(&line))
+                            && line.calls_in_text(name)
+                    };
+                    if lines.iter().any(here) {
+                        called.insert((package.to_owned(), name.to_owned()));
+                    }
+                }
+            }
+        }
+        called
+    }
+}
+
+/// Whether a definition's templates become code where it is used.
+fn makes_code(kind: DefinitionKind) -> bool {
+    matches!(kind, DefinitionKind::Macro | DefinitionKind::Setf | DefinitionKind::CompilerMacro)
+}
+
+/// The printed name of a caller; what expands a place is named as the place is.
+fn place_function(caller: &str) -> String {
+    let place = ["(%DEFSETF ", "(SETF-EXPANDER "].iter().find_map(|before| caller.strip_prefix(before));
+    place.map_or_else(|| caller.to_owned(), |place| format!("(SETF {place}"))
 }
 
 /// The symbol in a printed function name: that of `(METHOD P::F (P::C))` is F, of `(FLET G :IN P::F)` too.

@@ -61,6 +61,23 @@ pub(super) struct Counted {
     pub(super) in_tests: bool,
 }
 
+impl Counted {
+    /// Whether `name` begins a list on the line, or is quoted as a function.
+    pub(super) fn calls_in_text(&self, name: &str) -> bool {
+        let text = self.context.as_deref().unwrap_or_default().to_lowercase();
+        let name = name.to_lowercase();
+        let is_part = |character: char| character.is_alphanumeric() || "*%+-/<>=!?&$_.".contains(character);
+        text.match_indices(&name).any(|(at, _)| {
+            let after = text[at + name.len()..].chars().next();
+            let before = text[..at].trim_end_matches(|character| is_part(character) || character == ':');
+            let prefix = &text[before.len()..at];
+            !after.is_some_and(is_part)
+                && (prefix.is_empty() || prefix.ends_with(':'))
+                && (before.ends_with('(') || before.ends_with("#'"))
+        })
+    }
+}
+
 impl<'a> Counter<'a> {
     pub(super) fn new(context: &'a Context<'a>) -> Self {
         Self { context, files: RefCell::default() }
@@ -144,6 +161,29 @@ mod tests {
         }
         for path in ["src/latest.lisp", "attest/a.lisp", "main.lisp", "contest.lisp"] {
             assert!(!is_test_path(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn calls_are_told_from_other_words_of_a_line() {
+        let line = |context: &str| Counted {
+            path: String::new(),
+            line: None,
+            column: None,
+            use_type: UseType::Template,
+            caller: None,
+            context: Some(context.to_owned()),
+            form: None,
+            package: None,
+            is_declaration: false,
+            is_quoted: false,
+            in_tests: false,
+        };
+        for called in ["`(F 1)", "`(list (p::f))", "(mapcar #'f x)"] {
+            assert!(line(called).calls_in_text("F"), "{called}");
+        }
+        for other in ["`(list f)", "(f-g 1)", "(g-f 1)", "(let ((x f)))"] {
+            assert!(!line(other).calls_in_text("F"), "{other}");
         }
     }
 

@@ -88,6 +88,44 @@ impl Cursor {
     }
 }
 
+impl Cursor {
+    fn written(&self) -> String {
+        format!("{}:{}:{}", self.list, self.entries, self.lines)
+    }
+
+    /// Whether `answer` goes on there.
+    fn is_of(&self, answer: &Answer) -> bool {
+        let list = answer.structured.get(&self.list).and_then(Value::as_array);
+        let entries = match (self.list.as_str(), list) {
+            ("", _) => (self.entries == 0).then_some(false),
+            (_, Some(list)) => (self.entries == usize::MAX || self.entries < list.len())
+                .then_some(self.entries != usize::MAX),
+            (_, None) => None,
+        };
+        let lines = match self.lines {
+            usize::MAX => Some(false),
+            lines => (lines < answer.text.lines().count()).then_some(true),
+        };
+        // Something must follow.
+        matches!((entries, lines), (Some(entries), Some(lines)) if entries || lines)
+    }
+}
+
+/// As [`cut`], at `cursor`.
+///
+/// # Errors
+/// Nothing of this answer follows there.
+pub(super) fn continued(answer: &mut Answer, cursor: Cursor, budget: usize) -> Result<(), Failure> {
+    if !cursor.is_of(answer) {
+        let given = cursor.written();
+        return Err(Failure::Arguments(format!(
+            "The cursor {given:?} is past the end, or of another answer. Ask again without it."
+        )));
+    }
+    cut(answer, Some(cursor), budget, true);
+    Ok(())
+}
+
 /// Continues `answer` at `cursor` and makes it fit into `budget` characters: its longest list is cut between entries, its
 /// text between lines. What is cut says so; with `continues` it says how to go on.
 pub(super) fn cut(answer: &mut Answer, cursor: Option<Cursor>, budget: usize, continues: bool) {
@@ -130,7 +168,7 @@ pub(super) fn cut(answer: &mut Answer, cursor: Option<Cursor>, budget: usize, co
         answer.text = text;
     }
     if more || lines.is_some() {
-        let cursor = format!("{}:{}:{}", next.list, next.entries, next.lines);
+        let cursor = next.written();
         let how = match continues {
             true => {
                 format!("more is left out; ask again with \"cursor\": {cursor:?}, or narrow the question.")
@@ -227,11 +265,12 @@ fn cut_text(text: &str, skip: usize, budget: usize, room: usize) -> (Option<Stri
         return (None, None);
     }
     let lines: Vec<&str> = text.lines().collect();
-    let first = if skip == 0 { 0 } else { skip.max(1) };
+    let first = if skip == 0 { 0 } else { skip.max(1).min(lines.len()) };
     let mut kept: Vec<&str> =
         if skip == 0 { Vec::new() } else { lines.first().copied().into_iter().collect() };
     let mut size: usize = kept.iter().map(|line| line.chars().count() + 1).sum();
     let (mut end, mut whole) = (first, first);
+    // The text may have ended before a list did.
     while end < lines.len() {
         size += lines[end].chars().count() + 1;
         if size > room {
@@ -298,6 +337,47 @@ mod tests {
         cut(&mut whole, None, usize::MAX, true);
         assert_eq!(whole, answer());
         assert!(Cursor::read("x").unwrap_err().to_string().contains("\"x\""));
+    }
+
+    #[test]
+    fn a_text_that_ends_before_its_list_ends_it_not() {
+        let mut page = answer();
+        page.text = "Entries: 1000".to_owned();
+        cut(&mut page, None, 10_000, true);
+        let cursor = page.structured["cursor"].as_str().unwrap().to_owned();
+        let mut next = answer();
+        next.text = "Entries: 1000".to_owned();
+        continued(&mut next, Cursor::read(&cursor).unwrap(), 10_000).unwrap();
+        let first = page.structured["entries"].as_array().unwrap().len();
+        assert_eq!(next.structured["entries"][0]["name"], format!("entry {first:05}"));
+        assert!(next.text.starts_with("Entries: 1000\n"), "{}", next.text);
+    }
+
+    #[test]
+    fn a_cursor_past_the_end_or_damaged_is_an_error() {
+        let lines = answer().text.lines().count();
+        let (all, none) = (usize::MAX, "few");
+        let wrong = [
+            "0:0:99999".to_owned(),
+            format!("{none}:2:{all}"),
+            format!("entries:1000:{all}"),
+            format!("entries:{all}:{all}"),
+            format!("entries:{all}:{lines}"),
+            format!(":0:{all}"),
+            format!(":1:{all}"),
+            "nowhere:1:1".to_owned(),
+            "entries:-1:1".to_owned(),
+            "entries:1:1:1".to_owned(),
+            String::new(),
+        ];
+        for cursor in wrong {
+            let read = Cursor::read(&cursor);
+            assert!(read.and_then(|read| continued(&mut answer(), read, 10_000)).is_err(), "{cursor}");
+        }
+        for cursor in [format!("entries:999:{all}"), format!("few:1:{all}"), ":0:1".to_owned()] {
+            let read = Cursor::read(&cursor);
+            assert!(read.and_then(|read| continued(&mut answer(), read, 10_000)).is_ok(), "{cursor}");
+        }
     }
 
     #[test]

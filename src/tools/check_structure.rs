@@ -70,7 +70,7 @@ fn check(session: &Session, given: Arguments, _: &Call) -> Result<Answer, Failur
     };
     if let Some((line, form)) = own {
         let told = match (&answer.problem, answer.balanced) {
-            (_, Some(false)) => String::new(),
+            (Some(_), Some(_)) | (None, Some(false)) => String::new(),
             (None, Some(_)) => {
                 format!("\nThat is so by the standard syntax; from line {line} on it has its own: {form}")
             }

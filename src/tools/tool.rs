@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::call::{Answer, Call, Failure};
+use super::call::{Answer, Call, Failure, Outcome};
 use super::remedy::with_remedy;
 use super::session::{Permission, Session};
 use super::words::cut;
@@ -216,8 +216,10 @@ impl Tool {
             Ok(mut answer) => {
                 let limited = call.budget() != usize::MAX;
                 if cursor.is_some() || (limited && !budget::fits(&answer, call.budget())) {
-                    if !self.turns_pages {
-                        budget::cut(&mut answer, cursor, call.budget(), self.schemas().continues);
+                    match cursor.filter(|_| answer.outcome != Outcome::NotFound) {
+                        Some(cursor) => budget::continued(&mut answer, cursor, call.budget())?,
+                        None if self.turns_pages => (),
+                        None => budget::cut(&mut answer, None, call.budget(), self.schemas().continues),
                     }
                     if limited {
                         budget::bound(&mut answer, call.budget());

@@ -144,6 +144,11 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Structure {
         if is_code && line_start {
             line_start = false;
             if !closes {
+                // What is odd in a form that is closed before the next one begins is a matter of taste.
+                let begins = open.is_empty() && byte == b'(' && columns.of(offset) == 1;
+                contradiction = contradiction.filter(|found| {
+                    !begins || found.kind != ProblemKind::Unclosed || is_definition(text, found.shows)
+                });
                 judge(offset, columns.of(offset), byte, &open, end, closed_top, &mut contradiction);
             }
         }
@@ -375,6 +380,18 @@ mod tests {
             (ProblemKind::ExtraClose, ")\n    ".into(), "(defun f (x)\n  (when x)\n    (list x)))\n".into())
         );
         assert_eq!(mended("(a))\n(b)"), (ProblemKind::ExtraClose, ")\n(b)".into(), "(a)\n(b)".into()));
+    }
+
+    #[test]
+    fn odd_indentation_of_a_form_that_is_closed_is_not_blamed() {
+        let odd = "(defmacro m ((stream name &rest args\n              &key (a 1)\n         b)\n  &body body)\n  body)\n\n";
+        assert!(check(odd).balanced);
+        let (kind, start, _) = mended(&format!("{odd}(defun f (x)\n  (list x)\n\n(defun g ())\n"));
+        assert_eq!((kind, start.as_str()), (ProblemKind::Unclosed, "(defun"));
+        assert_eq!(
+            check(&format!("{odd}(defun f (x)\n  (list x)\n\n(defun g ())\n")).problem.unwrap().start,
+            odd.len() as u32
+        );
     }
 
     #[test]
