@@ -143,12 +143,14 @@ version of its file of that time. How many there are."
   "Take the definition MARK out of the image. True if that could be done."
   (let ((name (mark-name mark)))
     (handler-case
-        (ecase (mark-kind mark)
-          ((:function :macro :generic-function) (fmakunbound name))
-          (:compiler-macro (setf (compiler-macro-function name) nil))
-          (:method (remove-method (sb-mop:method-generic-function name) name))
-          (:variable (makunbound name))
-          ((:class :structure :condition) (setf (find-class name) nil)))
+        ;; Its file, which is in the package, was free to define it.
+        (sb-ext:without-package-locks
+          (ecase (mark-kind mark)
+            ((:function :macro :generic-function) (fmakunbound name))
+            (:compiler-macro (setf (compiler-macro-function name) nil))
+            (:method (remove-method (sb-mop:method-generic-function name) name))
+            (:variable (makunbound name))
+            ((:class :structure :condition) (setf (find-class name) nil))))
       (:no-error (&rest values) (declare (ignore values)) t)
       (error () nil))))
 

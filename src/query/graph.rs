@@ -155,8 +155,11 @@ fn makes_code(kind: DefinitionKind) -> bool {
     matches!(kind, DefinitionKind::Macro | DefinitionKind::Setf | DefinitionKind::CompilerMacro)
 }
 
-/// The printed name of a caller; what expands a place is named as the place is.
+/// The printed name of a caller; what expands a place or a macro form is named as what it expands.
 fn place_function(caller: &str) -> String {
+    if let Some(name) = caller.strip_prefix("(MACRO-FUNCTION ").and_then(|name| name.strip_suffix(')')) {
+        return name.to_owned();
+    }
     let place = ["(%DEFSETF ", "(SETF-EXPANDER "].iter().find_map(|before| caller.strip_prefix(before));
     place.map_or_else(|| caller.to_owned(), |place| format!("(SETF {place}"))
 }

@@ -62,7 +62,11 @@ fn reload(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fa
     if !answer.left.is_empty() {
         shown.push_str("\nThe image has definitions that their files do not have any more:");
         for left in &answer.left {
-            let removed = if left.removed { " (removed)" } else { "" };
+            let removed = match (left.removed, given.remove) {
+                (true, _) => " (removed)",
+                (false, true) => " (it cannot be removed: restart-lisp makes a clean image)",
+                (false, false) => "",
+            };
             let _ = write!(shown, "\n  {}: {} {}{removed}", left.path, left.kind, left.name);
         }
         if !given.remove {

@@ -35,6 +35,7 @@ mod run_tests;
 mod text;
 mod text_index;
 mod text_ripgrep;
+mod three_libraries;
 mod tools;
 mod tools_agree;
 mod truth;

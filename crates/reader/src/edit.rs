@@ -415,7 +415,7 @@ fn deleted(text: &[u8], span: Range) -> Range {
     if !alone {
         return span;
     }
-    let mut end = end + to_end;
+    let (mut line, mut end) = (line, end + to_end);
     let blank_before = line == 0 || text[..line].ends_with(b"\n\n") || text[..line].ends_with(b"\r\n\r\n");
     if blank_before {
         let rest = &text[end..];
@@ -423,6 +423,9 @@ fn deleted(text: &[u8], span: Range) -> Range {
             end += 1;
         } else if rest.starts_with(b"\r\n") {
             end += 2;
+        } else if rest.is_empty() && line > 0 {
+            // A file does not end with an empty line.
+            line -= if text[..line].ends_with(b"\r\n") { 2 } else { 1 };
         }
     }
     Range::new(line as u32, end as u32)
@@ -520,6 +523,7 @@ mod tests {
             edited("(a)\n\n(defun b ())\n\n(c)\n", "b", Operation::Delete, "").unwrap(),
             "(a)\n\n(c)\n"
         );
+        assert_eq!(edited("(a)\n\n(defun b ())\n", "b", Operation::Delete, "").unwrap(), "(a)\n");
     }
 
     #[test]

@@ -1,0 +1,383 @@
+//! Tools on three libraries that nobody here wrote, each against what SBCL itself says about the same image.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::fixtures::lisp_libraries;
+use crate::project::folder;
+use crate::renames::copy;
+use crate::tools::{World, with_libraries};
+
+const LIBRARIES: [&str; 4] = ["alexandria", "cl-interpol", "cl-ppcre", "yason"];
+const PACKAGES: [&str; 3] = ["ALEXANDRIA", "CL-PPCRE", "YASON"];
+
+#[test]
+fn tools_agree_with_sbcl_on_three_libraries() {
+    with_libraries("three_libraries::tools_agree_with_sbcl_on_three_libraries", || {
+        let root = folder("three-libraries");
+        for library in LIBRARIES {
+            copy(&lisp_libraries().join(library), &root.join(library));
+        }
+        let world = World::at(root, &["alexandria", "cl-ppcre", "yason", "cl-interpol"]);
+        let checks: [(&str, fn(&World)); 9] = [
+            ("descriptions_agree", descriptions_agree),
+            ("definitions_agree", definitions_agree),
+            ("callees_agree", callees_agree),
+            ("impact_agrees", impact_agrees),
+            ("systems_agree", systems_agree),
+            ("structure_agrees", structure_agrees),
+            ("notes_agree", notes_agree),
+            ("edits_take_each_other_back", edits_take_each_other_back),
+            ("reloads_agree", reloads_agree),
+        ];
+        // Each is told, not only the first that fails.
+        let failed: Vec<&str> = checks
+            .iter()
+            .filter(|(_, check)| {
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(&world))).is_err()
+            })
+            .map(|(name, _)| *name)
+            .collect();
+        assert_eq!(failed, [""; 0]);
+    });
+}
+
+fn names(value: &Value) -> BTreeSet<String> {
+    let name = |each: &Value| each.as_str().or(each["name"].as_str()).unwrap().to_owned();
+    value.as_array().into_iter().flatten().map(name).collect()
+}
+
+/// The external functions, macros and classes of a package: lines of `form`, with SYMBOL bound, that is not NIL.
+fn of_externals(world: &World, package: &str, form: &str) -> Vec<(String, String)> {
+    let lines = world.lines(&format!(
+        "(let ((*print-pretty* nil) (*package* (find-package :keyword)) (all '()))
+           (do-external-symbols (symbol {package:?}) (push symbol all))
+           (dolist (symbol (sort all #'string<))
+             (let ((found {form}))
+               (when found
+                 (format t \"~a::~a~c~a~%\" (package-name (symbol-package symbol)) (symbol-name symbol) #\\Tab
+                         (substitute #\\Space #\\Newline (princ-to-string found)))))))"
+    ));
+    lines
+        .iter()
+        .map(|line| line.split_once('\t').unwrap())
+        .map(|(a, b)| (a.to_owned(), b.to_owned()))
+        .collect()
+}
+
+/// Lambda lists' lengths, kinds, documentation, superclasses and slots are those of the objects.
+fn descriptions_agree(world: &World) {
+    let mut compared = 0;
+    for package in PACKAGES {
+        let functions = of_externals(
+            world,
+            package,
+            "(and (fboundp symbol)
+                  (list (cond ((macro-function symbol) \"macro\") ((typep (fdefinition symbol) 'generic-function) \"generic-function\") (t \"function\"))
+                        (length (sb-introspect:function-lambda-list (or (macro-function symbol) (fdefinition symbol))))
+                        (length (documentation symbol 'function))))",
+        );
+        for (name, expected) in functions {
+            let function = &world.ask("describe-symbol", json!({ "name": name }))["description"]["function"];
+            let arglist = function["arglist"].as_str().unwrap();
+            let count = world.lines(&format!(
+                "(let ((*package* (find-package {package:?}))) (format t \"~a~%\" (length (read-from-string {arglist:?}))))"
+            ));
+            let documentation = function["documentation"].as_str().map_or(0, |text| text.chars().count());
+            let said = format!("({} {} {documentation})", function["kind"].as_str().unwrap(), count[0]);
+            assert_eq!(said, expected, "{name}");
+            compared += 1;
+        }
+        let classes = of_externals(
+            world,
+            package,
+            "(let ((class (find-class symbol nil)))
+               (when (typep class '(or standard-class sb-pcl::condition-class structure-class))
+                 (sb-mop:finalize-inheritance class)
+                 (list (length (sb-mop:class-precedence-list class))
+                       (if (typep class 'sb-pcl::condition-class)
+                           (length (remove-duplicates
+                                    (loop for each in (sb-mop:class-precedence-list class)
+                                          when (typep each 'sb-pcl::condition-class)
+                                            append (mapcar #'sb-mop:slot-definition-name (sb-mop:class-direct-slots each)))))
+                           (length (sb-mop:class-slots class)))
+                       (length (sb-mop:class-direct-subclasses class)))))",
+        );
+        for (name, expected) in classes {
+            let class = &world.ask("describe-symbol", json!({ "name": name }))["description"]["class"];
+            let count = |key: &str| class[key].as_array().map_or(0, Vec::len);
+            let said = format!("({} {} {})", count("precedence"), count("slots"), count("subclasses"));
+            assert_eq!(said, expected, "{name}: {class:#}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 200, "{compared}");
+}
+
+/// As many definitions, of the same files, as sb-introspect finds; each place is a form that names it.
+fn definitions_agree(world: &World) {
+    let mut compared = 0;
+    for package in PACKAGES {
+        let sources = of_externals(
+            world,
+            package,
+            "(let ((all '()))
+               ;; What YASON exports of CL is SBCL's.
+               (dolist (kind (and (not (eq (symbol-package symbol) (find-package :cl))) '(:function :macro :generic-function :method :class :condition :structure :variable :constant :type :setf-expander :compiler-macro)))
+                 (dolist (source (sb-introspect:find-definition-sources-by-name symbol kind))
+                   (let ((file (sb-introspect:definition-source-pathname source)))
+                     (when file (pushnew (file-namestring file) all :test #'equal)))))
+               (sort all #'string<))",
+        );
+        for (name, expected) in sources {
+            let answer = world.ask("find-definition", json!({ "name": name }));
+            let mut files = BTreeSet::new();
+            for definition in answer["definitions"].as_array().unwrap() {
+                let at = definition["at"].as_str().unwrap_or_else(|| panic!("{answer:#}"));
+                if let Some(file) = at.strip_prefix("SYS:") {
+                    // SBCL's own, without a line: its sources need not be there.
+                    files.insert(file.rsplit(';').next().unwrap().to_owned());
+                    continue;
+                }
+                let mut parts = at.rsplitn(3, ':');
+                let (_, line, path) = (parts.next(), parts.next().unwrap(), parts.next().unwrap());
+                files.insert(path.rsplit('/').next().unwrap().to_owned());
+                let text = fs::read_to_string(world.root.join(path)).unwrap();
+                let line = text.lines().nth(line.parse::<usize>().unwrap() - 1);
+                let line = line.unwrap_or_else(|| panic!("{name}: {definition}")).to_lowercase();
+                let bare = name.rsplit("::").next().unwrap().to_lowercase();
+                assert!(line.contains(&bare) || definition["evidence"] == "via", "{name}: {definition}");
+            }
+            let said: Vec<String> = files.into_iter().collect();
+            assert_eq!(format!("({})", said.join(" ")), expected, "{name}: {answer:#}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 250, "{compared}");
+}
+
+/// What SBCL finds in a function's constants to be called, call-graph has.
+fn callees_agree(world: &World) {
+    let mut edges = 0;
+    for package in PACKAGES {
+        let functions = of_externals(
+            world,
+            package,
+            "(and (fboundp symbol) (not (macro-function symbol)) (typep (fdefinition symbol) '(and function (not generic-function)))
+                  (let ((names '()))
+                    (dolist (callee (ignore-errors (sb-introspect:find-function-callees (fdefinition symbol))))
+                      (let ((name (sb-kernel:%fun-name callee)))
+                        ;; Compiler macros of cl-ppcre make scanners at load time: a constant, called by no function.
+                        (when (and (symbolp name) (symbol-package name) (not (member name (list symbol 'cl-ppcre:create-scanner)))
+                                   (member (package-name (symbol-package name)) '(\"ALEXANDRIA\" \"CL-PPCRE\" \"YASON\") :test #'equal))
+                          (pushnew (format nil \"~a::~a\" (package-name (symbol-package name)) name) names :test #'equal))))
+                    names))",
+        );
+        for (name, expected) in functions {
+            let graph = world
+                .ask("call-graph", json!({ "name": name, "direction": "callees", "depth": 1, "limit": 400 }));
+            let said = names(&graph["nodes"]);
+            for callee in expected.trim_matches(['(', ')']).split(' ') {
+                assert!(said.contains(callee), "{name} calls {callee}: {said:?}");
+                edges += 1;
+            }
+        }
+    }
+    assert!(edges > 30, "{edges}");
+    // By hand: alexandria's macros.lisp and hash-tables.lisp; the template of a long DEFSETF, and of a macro.
+    let callers = names(
+        &world.ask("call-graph", json!({ "name": "alexandria::generate-switch-body", "depth": 1 }))["nodes"],
+    );
+    for user in ["ALEXANDRIA::SWITCH", "ALEXANDRIA::ESWITCH", "ALEXANDRIA::CSWITCH"] {
+        assert!(callers.contains(user), "{callers:?}");
+    }
+}
+
+/// Subclasses and methods are those of the classes; the users of a macro are who expands it.
+fn impact_agrees(world: &World) {
+    for (name, least) in
+        [("cl-ppcre::regex", 8), ("cl-ppcre:ppcre-error", 2), ("yason::json-output-stream", 0)]
+    {
+        let expected = world.lines(&format!(
+            "(labels ((below (class) (dolist (sub (sb-mop:class-direct-subclasses class))
+                        (format t \"~a::~a~%\" (package-name (symbol-package (class-name sub))) (class-name sub)) (below sub))))
+               (below (find-class '{name})))"
+        ));
+        let answer = world.ask("impact", json!({ "names": [name], "limit": 1000 }));
+        let said = names(&answer["subclasses"]);
+        assert_eq!(said, expected.into_iter().collect(), "{name}: {answer:#}");
+        assert!(said.len() >= least, "{said:?}");
+    }
+    for name in ["alexandria:with-gensyms", "cl-ppcre:do-scans", "yason:with-output"] {
+        let expected = world.lines(&format!(
+            "(let ((all '())) (dolist (found (sb-introspect:who-macroexpands '{name}))
+               (let ((name (car found))) (when (and (symbolp name) (symbol-package name))
+                 (pushnew (format nil \"~a::~a\" (package-name (symbol-package name)) name) all :test #'equal))))
+               (dolist (name all) (format t \"~a~%\" name)))"
+        ));
+        let answer = world.ask("impact", json!({ "names": [name], "depth": 1, "limit": 1000 }));
+        let said = names(&answer["users"]);
+        for user in &expected {
+            assert!(said.contains(user), "{name}: {user} {said:?}");
+        }
+        assert!(!said.is_empty() || expected.is_empty(), "{name}");
+    }
+}
+
+/// The systems of the project are those that ASDF has registered from its files.
+fn systems_agree(world: &World) {
+    let answer = world.ask("list-systems", json!({}));
+    let said = names(&answer["systems"]);
+    let registered = world.lines(&format!(
+        "(dolist (name (asdf:registered-systems))
+           (let* ((system (asdf:registered-system name)) (file (asdf:system-source-file system)))
+             (when (and file (uiop:string-prefix-p {:?} (sb-ext:native-namestring file)))
+               (format t \"~a ~a~%\" name (if (asdf:component-loaded-p system) \"true\" \"false\")))))",
+        format!("{}/", world.root.display())
+    ));
+    assert!(registered.len() >= LIBRARIES.len(), "{registered:?}");
+    for line in registered {
+        let (name, loaded) = line.rsplit_once(' ').unwrap();
+        assert!(said.contains(name), "{name}: {said:?}");
+        let system = answer["systems"].as_array().unwrap().iter().find(|each| each["name"] == name).unwrap();
+        assert_eq!(system["loaded"].to_string(), loaded, "{name}");
+    }
+}
+
+/// What SBCL's reader has read to its end is balanced, but for cl-interpol's own syntax; with a parenthesis less it is not.
+fn structure_agrees(world: &World) {
+    let (mut files, mut broken) = (0, 0);
+    for (path, _) in world.bank.project().loaded() {
+        let Ok(below) = path.strip_prefix(&world.root) else { continue };
+        let answer = world.ask("check-structure", json!({ "path": below.display().to_string() }));
+        assert!(answer["balanced"] == true || answer["own_syntax"].is_object(), "{answer}");
+        assert_eq!(answer["problem"], Value::Null, "{answer}");
+        files += 1;
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        if answer["own_syntax"].is_object() || !text.contains("\n(defun ") {
+            continue;
+        }
+        // The definition loses its last parenthesis.
+        let start = text.find("\n(defun ").unwrap() + 1;
+        let Some(next) = text[start..].find("\n\n(") else { continue };
+        let end = start + next;
+        if !text[..end].ends_with(')') {
+            continue;
+        }
+        let shorter = format!("{}{}", &text[..end - 1], &text[end..]);
+        let answer = world.ask("check-structure", json!({ "text": shorter }));
+        assert_eq!(answer["balanced"], false, "{}", below.display());
+        let line = answer["problem"]["line"].as_u64().unwrap() as usize;
+        let lines = |end: usize| text[..end].lines().count();
+        assert!((lines(start)..=lines(end) + 1).contains(&line), "{}: {answer}", below.display());
+        broken += 1;
+    }
+    assert!(files > 30 && broken > 10, "{files} {broken}");
+}
+
+/// As many notes for a definition as SBCL gives when it compiles that definition's form.
+fn notes_agree(world: &World) {
+    for (name, file) in [
+        ("alexandria:shuffle", "alexandria/alexandria-1/sequences.lisp"),
+        ("yason::skip-whitespace", "yason/parse.lisp"),
+        ("cl-ppcre::create-bmh-matcher", "cl-ppcre/scanner.lisp"),
+    ] {
+        let answer = world.ask("compiler-notes", json!({ "name": name }));
+        assert!(answer["definitions"][0]["place"].as_str().unwrap().starts_with(file), "{answer}");
+        let (package, bare) = name.split_once(':').unwrap();
+        let expected = world.lines(&format!(
+            "(let ((*package* (find-package (string-upcase {package:?}))) (count 0) (eof '#:eof))
+               (with-open-file (in {:?})
+                 (loop for form = (read in nil eof) until (eq form eof)
+                       when (and (consp form) (eq (first form) 'defun) (symbolp (second form)) (string-equal (second form) {:?}))
+                         do (handler-bind ((sb-ext:compiler-note (lambda (c) (declare (ignore c)) (incf count)))
+                                           (warning #'muffle-warning))
+                              (let ((*error-output* (make-broadcast-stream)))
+                                (compile nil `(lambda () ,form))))))
+               (format t \"~a~%\" count))",
+            world.root.join(file),
+            bare.trim_start_matches(':')
+        ));
+        let said = answer["notes"].as_array().map_or(0, Vec::len);
+        assert_eq!(said.to_string(), expected[0], "{name}: {answer:#}");
+    }
+}
+
+/// A definition written over by its own text changes nothing; what is inserted and deleted is gone; SBCL reads what is left.
+fn edits_take_each_other_back(world: &World) {
+    let mut edited = 0;
+    for path in ["alexandria/alexandria-1/lists.lisp", "cl-ppcre/util.lisp", "yason/parse.lisp"] {
+        let file = world.root.join(path);
+        let before = fs::read_to_string(&file).unwrap();
+        let outline = world.ask("outline", json!({ "path": path, "kinds": ["function"], "limit": 1000 }));
+        let lines: Vec<&str> = before.lines().collect();
+        for definition in outline["definitions"].as_array().unwrap() {
+            let at = definition["place"].as_str().unwrap();
+            let mut parts = at.rsplitn(3, ':');
+            let start: usize = parts.nth(1).unwrap().parse().unwrap();
+            let bare = definition["name"].as_str().unwrap().rsplit("::").next().unwrap().to_lowercase();
+            let opening = format!("(defun {bare} ");
+            if !lines[start - 1].starts_with(&opening) {
+                continue;
+            }
+            // Up to the next form that begins a line, less comments and blank lines before it.
+            let mut end = (start..lines.len())
+                .find(|&at| lines[at].starts_with('(') || lines[at].starts_with("#"))
+                .unwrap_or(lines.len());
+            while lines[end - 1].is_empty() || lines[end - 1].starts_with(';') {
+                end -= 1;
+            }
+            let own = lines[start - 1..end].join("\n");
+            let selected = format!("(defun {bare})");
+            let ask = |operation: &str, definition: &str, text: Option<&str>| {
+                let mut arguments = json!({ "path": path, "definition": definition, "operation": operation });
+                if let Some(text) = text {
+                    arguments["text"] = json!(text);
+                }
+                world.ask("edit-definition", arguments)
+            };
+            ask("replace", &selected, Some(&own));
+            assert_eq!(fs::read_to_string(&file).unwrap(), before, "{path} {bare}");
+            ask("insert-after", &selected, Some("(defun steelbank-was-here (x)\n  (list x))"));
+            let with = fs::read_to_string(&file).unwrap();
+            assert!(with.contains("(defun steelbank-was-here (x)"), "{path} {bare}");
+            ask("delete", "(defun steelbank-was-here)", None);
+            // The last line gets its end.
+            assert_eq!(fs::read_to_string(&file).unwrap().trim_end(), before.trim_end(), "{path} {bare}");
+            fs::write(&file, &before).unwrap();
+            edited += 1;
+        }
+    }
+    assert!(edited > 20, "{edited}");
+}
+
+/// A function written into a file of each library is in the image after reload, and gone when the file is as it was.
+fn reloads_agree(world: &World) {
+    for (path, package) in [
+        ("alexandria/alexandria-1/lists.lisp", "ALEXANDRIA"),
+        ("cl-ppcre/util.lisp", "CL-PPCRE"),
+        ("yason/encode.lisp", "YASON"),
+    ] {
+        let file = world.root.join(path);
+        let before = fs::read_to_string(&file).unwrap();
+        let is_there = || {
+            let form = format!(
+                "(let ((symbol (find-symbol \"STEELBANK-NEW\" {package:?}))) (format t \"~a~%\" (and symbol (fboundp symbol) t)))"
+            );
+            world.lines(&form)[0] == "T"
+        };
+        fs::write(&file, format!("{before}\n(defun steelbank-new (x)\n  (list x))\n")).unwrap();
+        let answer = world.ask("reload", json!({}));
+        assert!(is_there(), "{path}: {answer:#}");
+        fs::write(&file, &before).unwrap();
+        let listed = world.ask("reload", json!({}));
+        assert!(listed.to_string().contains("STEELBANK-NEW") && is_there(), "{path}: {listed:#}");
+        let removed = world.ask("reload", json!({ "remove": true }));
+        assert!(!is_there(), "{path}: {removed:#}");
+        // A file alone is compiled and loaded as SBCL would.
+        let loaded = world.ask("load-file", json!({ "path": path }));
+        assert_eq!(loaded["status"], "loaded", "{loaded:#}");
+    }
+}
