@@ -13,6 +13,9 @@ use crate::tools::{World, with_libraries};
 const LIBRARIES: [&str; 4] = ["alexandria", "cl-interpol", "cl-ppcre", "yason"];
 const PACKAGES: [&str; 3] = ["ALEXANDRIA", "CL-PPCRE", "YASON"];
 
+/// What is compared, and by what.
+type Check = (&'static str, fn(&World));
+
 #[test]
 fn tools_agree_with_sbcl_on_three_libraries() {
     with_libraries("three_libraries::tools_agree_with_sbcl_on_three_libraries", || {
@@ -21,7 +24,7 @@ fn tools_agree_with_sbcl_on_three_libraries() {
             copy(&lisp_libraries().join(library), &root.join(library));
         }
         let world = World::at(root, &["alexandria", "cl-ppcre", "yason", "cl-interpol"]);
-        let checks: [(&str, fn(&World)); 9] = [
+        let checks: [Check; 9] = [
             ("descriptions_agree", descriptions_agree),
             ("definitions_agree", definitions_agree),
             ("callees_agree", callees_agree),

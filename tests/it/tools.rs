@@ -244,7 +244,7 @@ fn graphs_agree_with_the_who_tools(world: &World, names: &[&str]) {
         }
         for (format, begins) in [("dot", "digraph"), ("mermaid", "graph LR"), ("svg", "<?xml")] {
             let drawn =
-                world.ask("call-graph", json!({ "name": name, "depth": 2, "limit": 20, "format": format }));
+                world.ask("call-graph", json!({ "name": name, "depth": 2, "limit": 12, "format": format }));
             assert!(drawn["drawing"].as_str().unwrap().starts_with(begins), "{drawn}");
         }
     }
