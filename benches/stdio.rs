@@ -6,9 +6,14 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
 
 use divan::Bencher;
 use serde_json::{Value, json};
+use steelbank::Steelbank;
+use steelbank::query::who::{Places, WhoRequest};
+use steelbank::tools::{Call, Session};
+use steelbank_xref::Kind;
 
 const ECHO: &str = "STEELBANK_BENCH_ECHO";
 
@@ -232,6 +237,56 @@ fn in_flight(bencher: Bencher<'_, '_>, question: &str) {
         .counter(divan::counter::ItemsCount::new(TOGETHER))
         .bench_local(|| server.ask_together(&requests, TOGETHER));
     server.end();
+}
+
+/// Variables of which not two have the same uses.
+const VARIABLES: [&str; 8] = [
+    "*print-base*",
+    "*print-pretty*",
+    "*print-readably*",
+    "*package*",
+    "*read-base*",
+    "*readtable*",
+    "*print-length*",
+    "*print-escape*",
+];
+
+/// 32 different questions in flight, so that no answer serves another.
+#[divan::bench]
+fn different_in_flight(bencher: Bencher<'_, '_>) {
+    let mut server = Lines::server();
+    let asked = |tool| VARIABLES.map(|name| call(tool, &arguments(&format!("cl:{name}"))));
+    let tools = ["who-references", "who-binds", "who-sets", "who-calls"];
+    let requests = tools.map(|tool| asked(tool).concat()).concat();
+    bencher
+        .counter(divan::counter::ItemsCount::new(TOGETHER))
+        .bench_local(|| server.ask_together(&requests, TOGETHER));
+    server.end();
+}
+
+/// What one who-references costs on its way: `ping`, the server's line in and out; the question alone, in this process; and the
+/// tool, which checks arguments and writes text and JSON beside it.
+#[divan::bench(args = ["ping", "question", "tool"])]
+fn stages(bencher: Bencher<'_, '_>, stage: &str) {
+    if stage == "ping" {
+        let mut server = Lines::server();
+        let ping = format!("{}\n", json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" }));
+        bencher.bench_local(|| server.ask(&ping).len());
+        return server.end();
+    }
+    // A process has one SBCL.
+    static BANK: OnceLock<Steelbank> = OnceLock::new();
+    let bank = BANK.get_or_init(|| Steelbank::builder().start().unwrap());
+    bank.lisp().wait_until_ready().unwrap();
+    bank.project().watch();
+    let session = Session::new(bank.clone());
+    let tool = session.tools().get("who-references").unwrap();
+    let Value::Object(given) = arguments("cl:*print-base*") else { return };
+    let question = WhoRequest::new(Kind::References, "cl:*print-base*").places(Places::Lines);
+    match stage {
+        "question" => bencher.bench_local(|| bank.who(&question).unwrap().count),
+        _ => bencher.bench_local(|| tool.call(&session, given.clone(), &Call::default()).unwrap().text.len()),
+    }
 }
 
 /// 32 times code-find-references of three lines in flight, in a project of so many folders.
