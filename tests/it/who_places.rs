@@ -102,6 +102,9 @@ fn sbcls_own_functions_have_the_line_of_their_form() {
     );
 }
 
+/// A function's name, and the file and form number of each of its places.
+type FunctionPlaces = (String, BTreeSet<(Option<String>, Option<u32>)>);
+
 /// Answers read the index when they are looked at; here its uses are grouped by hand.
 #[test]
 fn the_functions_of_an_answer_are_those_of_the_index() {
@@ -109,7 +112,7 @@ fn the_functions_of_an_answer_are_those_of_the_index() {
     let mut compared = 0;
     for symbol in index.symbols().step_by(20) {
         for kind in Kind::ALL {
-            let mut expected: Vec<(String, BTreeSet<(Option<String>, Option<u32>)>)> = Vec::new();
+            let mut expected: Vec<FunctionPlaces> = Vec::new();
             for found in index.who(kind, symbol, Role::denotes_function) {
                 let place = (found.file.map(String::from), found.form);
                 match expected.last_mut() {
