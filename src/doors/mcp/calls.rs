@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::message::Id;
 use crate::query::control::Cancellation;
@@ -192,6 +194,19 @@ impl Calls {
             self.emptied.wait_for(&mut table, look);
         }
     }
+}
+
+/// The request that a notification calls off.
+pub(super) fn cancelled(params: Option<&RawValue>) -> Option<Id> {
+    // The id as it was written, which rmcp's `CancelledNotificationParam` does not keep.
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Cancelled<'a> {
+        #[serde(borrow)]
+        request_id: &'a RawValue,
+    }
+    let cancelled = params.and_then(|params| serde_json::from_str::<Cancelled<'_>>(params.get()).ok())?;
+    Id::new(cancelled.request_id)
 }
 
 /// What a thread of a pool does. False if the thread has been replaced meanwhile.

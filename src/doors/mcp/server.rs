@@ -6,42 +6,33 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
-use std::sync::mpsc::Receiver;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-#[expect(deprecated, reason = "2026-07-28 has no roots; the versions that have sessions do")]
-use rmcp::model::ListRootsResult;
-use rmcp::model::{
-    DiscoverResult, ErrorCode, ErrorData, Implementation, InitializeResult, ProtocolVersion,
-    ServerCapabilities, ToolsCapability,
-};
-use serde::{Deserialize, Serialize};
+use rmcp::model::{ErrorCode, ErrorData};
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
-use super::calls::{Calls, Pool};
+use super::about::{discovery, hello, lasting};
+use super::calls::{Calls, Pool, cancelled};
 use super::input::{Input, Taken};
-use super::instructions::INSTRUCTIONS;
 use super::lead::Lead;
 use super::listing::listing;
 use super::message::{self, Id, Message};
 use super::output::Output;
-use super::protocol::{Meta, Protocol, Terms, VERSIONS};
+use super::protocol::{Meta, Protocol, Terms};
+use super::restart::Again;
+use super::roots::{ask_for_roots, folders};
 use super::stdio;
-use crate::recovery::{Cause, Handover};
-use crate::tools::{
-    Answer, Call, Effect, Failure, Object, Outcome, Progress, Session, Tool, quoted, write_json,
-};
+use crate::recovery::Cause;
+use crate::tools::{Session, quoted};
 
 /// How long the leader may be busy before another leads.
 const PATIENCE: Duration = Duration::from_millis(5);
 /// How long calls may go on when a client has closed its end, and may yet be reading.
-const GRACE: Duration = Duration::from_millis(800);
+pub(super) const GRACE: Duration = Duration::from_millis(800);
 
 /// Why the server ended otherwise than by its client's leaving.
 #[derive(Debug, thiserror::Error)]
@@ -82,16 +73,6 @@ pub fn serve_on(
     session: Session,
 ) -> Result<(), ServeError> {
     serve_again(input.into(), output.into(), session, None)
-}
-
-/// How a server goes on in another image of the program, and went on in this one.
-pub struct Again {
-    /// Why another image is wanted, from [`crate::recovery::Recovery::arm`].
-    pub causes: Receiver<Cause>,
-    /// What the image before this one handed over.
-    pub handover: Option<Handover>,
-    /// Executes the program again with what it is to take over. It returns only if that cannot be.
-    pub execute: Box<dyn Fn(Handover) -> io::Error + Send>,
 }
 
 /// Like [`serve_on`], and when Lisp has died or is to be clean the program is executed again in place, with the same client.
@@ -151,31 +132,31 @@ pub fn serve_again(
     Ok(())
 }
 
-struct Server {
-    session: Session,
+pub(super) struct Server {
+    pub(super) session: Session,
     /// What `tools/list` answers, for both lifecycles. Rendered once.
     tools: OnceLock<[Vec<u8>; 2]>,
-    input: Input,
-    output: Output,
-    protocol: Mutex<Protocol>,
-    calls: Calls,
+    pub(super) input: Input,
+    pub(super) output: Output,
+    pub(super) protocol: Mutex<Protocol>,
+    pub(super) calls: Calls,
     /// Threads for questions that may wait for Lisp, or walk a tree.
-    waiting: Arc<Pool>,
+    pub(super) waiting: Arc<Pool>,
     /// Threads for what runs code: however many loads wait, questions find a thread.
-    running: Arc<Pool>,
+    pub(super) running: Arc<Pool>,
     lead: Lead,
-    end: End,
+    pub(super) end: End,
 }
 
 /// That the server has nothing more to read, or nobody to write to.
 #[derive(Default)]
-struct End {
+pub(super) struct End {
     reached: Mutex<bool>,
     changed: Condvar,
 }
 
 impl End {
-    fn reach(&self) {
+    pub(super) fn reach(&self) {
         *self.reached.lock() = true;
         self.changed.notify_all();
     }
@@ -186,16 +167,6 @@ impl End {
             self.changed.wait(&mut reached);
         }
     }
-}
-
-#[derive(Deserialize)]
-pub(super) struct CallParams<'a> {
-    #[serde(borrow)]
-    pub(super) name: Cow<'a, str>,
-    #[serde(borrow, default)]
-    pub(super) arguments: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) _meta: Option<&'a RawValue>,
 }
 
 impl Server {
@@ -252,75 +223,6 @@ impl Server {
         // Without one, the next long call is waited for.
         let _ = another.spawn(move || server.stand_by());
         self.lead(mine);
-    }
-
-    /// Ends what runs, and executes the program again with what was not begun, and with the questions that have no answer.
-    fn start_again(&self, cause: &Cause, execute: &dyn Fn(Handover) -> io::Error) {
-        let recovery = self.session.recovery();
-        let Some(mut handover) = recovery.decide(cause, crate::recovery::now()) else {
-            return self.answer_left();
-        };
-        let unread = self.input.halt();
-        let reads = || !self.output.is_gone();
-        // Whoever waited for a dead Lisp is being told so; questions to the index end by themselves. A Lisp that lives may have
-        // long work.
-        let brief = !matches!(cause, Cause::Died(_));
-        self.calls.wait_for_answers(brief, Instant::now() + GRACE, reads);
-        let (mut line, mut again) = (Vec::new(), Vec::new());
-        for call in self.calls.take_unanswered() {
-            match call.line {
-                Some(asked) => {
-                    handover.unread.extend_from_slice(&asked);
-                    handover.unread.push(b'\n');
-                    again.push((call.id, call.failed));
-                }
-                None => message::write_error(&mut line, Some(&call.id), &lost()),
-            }
-            call.cancellation.cancel();
-        }
-        handover.unread.extend_from_slice(&unread);
-        self.output.add(&line);
-        self.calls.wait_until_none(None, reads);
-        self.output.drain(None);
-        if self.output.is_gone() {
-            return;
-        }
-        handover.input = self.input.stream().as_raw_fd();
-        handover.output = self.output.stream().as_raw_fd();
-        handover.protocol = serde_json::to_string(&*self.protocol.lock()).unwrap_or_default();
-        handover.project = self.session.project_folder();
-        execute(handover);
-        // It goes on without Lisp.
-        recovery.give_up();
-        let mut line = Vec::new();
-        for (id, failed) in again {
-            match failed {
-                Some(failed) => line.extend_from_slice(&failed),
-                None => message::write_error(&mut line, Some(&id), &lost()),
-            }
-        }
-        self.output.send(&line);
-        self.answer_left();
-        self.input.resume();
-    }
-
-    /// Answers the questions that Lisp died over, and that nobody will ask again.
-    fn answer_left(&self) {
-        let failed = self.calls.take_left().into_iter().filter_map(|call| call.failed);
-        self.output.send(&failed.flatten().collect::<Vec<u8>>());
-    }
-
-    /// Leaves a question that Lisp died over to the image that comes. False if none comes.
-    fn leave_to_next(&self, serial: u64, failed: &[u8]) -> bool {
-        if !self.session.comes_back() {
-            return false;
-        }
-        self.calls.leave_unanswered(serial, failed);
-        // It may have been decided meanwhile that none comes.
-        if !self.session.comes_back() {
-            self.answer_left();
-        }
-        true
     }
 
     /// What is left to do once the client has left, or seems to have.
@@ -424,250 +326,5 @@ impl Server {
         if let Some(folder) = folders(result).find(|folder| folder.is_dir()) {
             self.session.name_project(folder);
         }
-    }
-
-    fn call(
-        self: &Arc<Self>,
-        line: &[u8],
-        id: &Id,
-        params: Option<&RawValue>,
-        answer: &mut Vec<u8>,
-    ) -> Result<(), ErrorData> {
-        let read = params.and_then(|params| serde_json::from_str::<CallParams<'_>>(params.get()).ok());
-        let meta = Meta::read(read.as_ref().and_then(|params| params._meta));
-        let terms = self.protocol.lock().admit("tools/call", &meta)?;
-        let wrong = |why: &'static str| ErrorData::invalid_params(why, None);
-        let Some(params) = read else {
-            return Err(wrong("tools/call needs \"name\" to be a string: the name of a tool."));
-        };
-        let arguments = match params.arguments.map(RawValue::get) {
-            None | Some("null") => Object::new(),
-            Some(json) => serde_json::from_str::<Object>(json)
-                .map_err(|_| wrong("tools/call needs \"arguments\" to be an object."))?,
-        };
-        let tool =
-            self.session.tools().get(&params.name).map_err(|why| ErrorData::invalid_params(why, None))?;
-        let call = match meta.progress_token.map(RawValue::to_owned) {
-            None => Call::default(),
-            Some(token) => {
-                let server = Arc::clone(self);
-                Call::new(move |progress| server.output.offer(&news(&token, &progress)))
-            }
-        };
-        if tool.is_at_once() && !self.output.is_full() {
-            let serial = self.calls.note(id.clone(), call.cancellation(), None, true);
-            let outcome = carry_out(tool, &self.session, arguments, &call);
-            if self.calls.answer(serial) {
-                write_outcome(answer, id, terms, outcome);
-            }
-            self.calls.end(serial);
-            return Ok(());
-        }
-        let effect = tool.about().effect;
-        let pool = match effect {
-            Effect::Runs => &self.running,
-            Effect::Reads | Effect::Writes => &self.waiting,
-        };
-        let asks = effect == Effect::Reads;
-        let again = asks.then(|| line.to_vec());
-        let serial = self.calls.note(id.clone(), call.cancellation(), again, tool.ends_soon());
-        let (server, of, id) = (Arc::clone(self), Arc::clone(pool), id.clone());
-        let submitted = pool.submit(Box::new(move || {
-            if !server.calls.begin(serial, &of) {
-                return true;
-            }
-            let outcome = carry_out(tool, &server.session, arguments, &call);
-            let failed = matches!(outcome, Ok(Err(Failure::Engine(_))));
-            let mut line = Vec::new();
-            write_outcome(&mut line, &id, terms, outcome);
-            if failed && asks && server.leave_to_next(serial, &line) {
-                return true;
-            }
-            if !server.calls.answer(serial) {
-                return false;
-            }
-            server.output.send(&line);
-            server.calls.end(serial);
-            if server.output.is_gone() {
-                server.end.reach();
-            }
-            true
-        }));
-        submitted.map_err(|error| {
-            self.calls.end(serial);
-            ErrorData::internal_error(format!("The system gives no thread for this call: {error}."), None)
-        })
-    }
-}
-
-/// The answer to what ran code when Lisp was started again.
-fn lost() -> ErrorData {
-    let why = "Lisp was started again while this ran. What was done of it is lost: ask again.";
-    ErrorData::internal_error(why, None)
-}
-
-/// What `initialize` answers.
-pub(super) fn hello(version: ProtocolVersion) -> InitializeResult {
-    InitializeResult::new(capabilities())
-        .with_protocol_version(version)
-        .with_server_info(about())
-        .with_instructions(INSTRUCTIONS)
-}
-
-/// What `server/discover` answers.
-pub(super) fn discovery() -> DiscoverResult {
-    DiscoverResult::from_server_info(VERSIONS.to_vec(), hello(ProtocolVersion::default()))
-}
-
-fn capabilities() -> ServerCapabilities {
-    let mut capabilities = ServerCapabilities::default();
-    capabilities.tools = Some(ToolsCapability::default());
-    capabilities
-}
-
-fn about() -> Implementation {
-    Implementation::new("steelbank", env!("CARGO_PKG_VERSION"))
-        .with_title("Steelbank")
-        .with_description(env!("CARGO_PKG_DESCRIPTION"))
-}
-
-/// The result `value` as 2026-07-28 wants those that may be kept: complete, private, and old at once.
-pub(super) fn lasting(value: Value) -> Vec<u8> {
-    let mut result = json!({ "resultType": "complete", "ttlMs": 0, "cacheScope": "private" });
-    if let (Value::Object(result), Value::Object(value)) = (&mut result, value) {
-        result.extend(value);
-    }
-    serde_json::to_vec(&result).unwrap_or_default()
-}
-
-/// Calls the tool; what unwinds is no answer, but ends nothing else.
-fn carry_out(
-    tool: &Tool,
-    session: &Session,
-    arguments: Object,
-    call: &Call,
-) -> Result<Result<Answer, Failure>, ErrorData> {
-    std::panic::catch_unwind(AssertUnwindSafe(|| tool.call(session, arguments, call))).map_err(|_| {
-        let why = format!("{} failed inside: this is a bug of steelbank's.", tool.name());
-        ErrorData::internal_error(why, None)
-    })
-}
-
-pub(super) fn write_outcome(
-    line: &mut Vec<u8>,
-    id: &Id,
-    terms: Terms,
-    outcome: Result<Result<Answer, Failure>, ErrorData>,
-) {
-    let outcome = match outcome {
-        Ok(outcome) => outcome,
-        Err(refusal) => return message::write_error(line, Some(id), &refusal),
-    };
-    message::write_result(line, id, |line| {
-        line.push(b'{');
-        if terms.inline {
-            line.extend_from_slice(b"\"resultType\":\"complete\",");
-        }
-        line.extend_from_slice(b"\"content\":[");
-        let mut text = |text: &str, first: bool| {
-            line.extend_from_slice(if first { b"" } else { b"," });
-            line.extend_from_slice(b"{\"type\":\"text\",\"text\":");
-            write_json::string(text, |piece| line.extend_from_slice(piece.as_bytes()));
-            line.push(b'}');
-        };
-        let is_error = match &outcome {
-            Ok(answer) => {
-                text(&answer.text, true);
-                answer.notes.iter().for_each(|note| text(note, false));
-                line.extend_from_slice(b"],\"structuredContent\":");
-                line.extend_from_slice(answer.structured.json().as_bytes());
-                matches!(answer.outcome, Outcome::Failed | Outcome::NotFoundError)
-            }
-            Err(failure) => {
-                text(&failure.to_string(), true);
-                line.push(b']');
-                true
-            }
-        };
-        line.extend_from_slice(if is_error { b",\"isError\":true}" } else { b",\"isError\":false}" });
-    });
-}
-
-/// The request that a notification calls off.
-pub(super) fn cancelled(params: Option<&RawValue>) -> Option<Id> {
-    // The id as it was written, which rmcp's `CancelledNotificationParam` does not keep.
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Cancelled<'a> {
-        #[serde(borrow)]
-        request_id: &'a RawValue,
-    }
-    let cancelled = params.and_then(|params| serde_json::from_str::<Cancelled<'_>>(params.get()).ok())?;
-    Id::new(cancelled.request_id)
-}
-
-/// Appends our request for the client's roots.
-pub(super) fn ask_for_roots(line: &mut Vec<u8>, id: &Id) {
-    message::write_call(line, Some(id), "roots/list", &json!({}));
-}
-
-/// The folders that a client's roots are.
-#[expect(deprecated, reason = "2026-07-28 has no roots; the versions that have sessions do")]
-pub(super) fn folders(result: Option<&RawValue>) -> impl Iterator<Item = PathBuf> {
-    let roots = result.and_then(|result| serde_json::from_str::<ListRootsResult>(result.get()).ok());
-    roots.into_iter().flat_map(|roots| roots.roots).filter_map(|root| path_of(&root.uri))
-}
-
-/// The line that tells of a call's progress.
-pub(super) fn news(token: &RawValue, progress: &Progress) -> Vec<u8> {
-    // The token as it was written, and counts: rmcp's `ProgressNotificationParam` has floats, `3.0` for `3`.
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct News<'a> {
-        progress_token: &'a RawValue,
-        progress: u64,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        total: Option<u64>,
-        message: &'a str,
-    }
-    let message = match &progress.path {
-        Some(path) => &format!("{} {path}", progress.what),
-        None => &progress.what.to_string(),
-    };
-    let params = News { progress_token: token, progress: progress.done, total: progress.total, message };
-    let mut line = Vec::new();
-    message::write_call(&mut line, None, "notifications/progress", &params);
-    line
-}
-
-/// The path of a file's address.
-fn path_of(uri: &str) -> Option<PathBuf> {
-    use std::os::unix::ffi::OsStringExt;
-    let path = uri.strip_prefix("file://")?;
-    let path = path.strip_prefix("localhost").unwrap_or(path);
-    let mut bytes = Vec::new();
-    let mut rest = path.bytes();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
-            }
-            byte => bytes.push(byte),
-        }
-    }
-    bytes.starts_with(b"/").then(|| PathBuf::from(std::ffi::OsString::from_vec(bytes)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn roots_are_files_addresses() {
-        assert_eq!(path_of("file:///a%20b/%C3%A9"), Some(PathBuf::from("/a b/é")));
-        assert_eq!(path_of("file://localhost/a"), Some(PathBuf::from("/a")));
-        assert_eq!(path_of("https://example/a"), None);
-        assert_eq!(path_of("file:///a%2"), None);
     }
 }

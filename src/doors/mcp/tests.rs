@@ -12,10 +12,12 @@ use rmcp::model::{
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::call::{self, CallParams};
 use super::listing::listing;
 use super::message::{self, Id, Message};
+use super::progress::progress_line;
 use super::protocol::{Meta, Protocol, Terms, VERSIONS};
-use super::server::{self, CallParams};
+use super::{about, calls, roots};
 use crate::tools::{Answer, Failure, Outcome, Progress, Tools};
 
 fn raw(value: &Value) -> Box<RawValue> {
@@ -44,7 +46,7 @@ fn result(body: impl FnOnce(&mut Vec<u8>)) -> ServerResult {
 
 #[test]
 fn rmcp_reads_the_beginning() {
-    let hello = server::hello(ProtocolVersion::V_2025_06_18);
+    let hello = about::hello(ProtocolVersion::V_2025_06_18);
     let ServerResult::InitializeResult(read) = result(|line| message::write(line, &hello)) else { panic!() };
     assert_eq!(read, hello);
     let expected = json!({
@@ -60,7 +62,7 @@ fn rmcp_reads_the_beginning() {
     });
     assert_eq!(json!(hello), expected);
 
-    let discovery = server::discovery();
+    let discovery = about::discovery();
     let ServerResult::DiscoverResult(read) = result(|line| message::write(line, &discovery)) else {
         panic!()
     };
@@ -80,7 +82,7 @@ fn rmcp_reads_the_beginning() {
 #[test]
 fn rmcp_reads_the_list_of_tools() {
     let listing = listing(Tools::all());
-    for body in [listing.to_string().into_bytes(), server::lasting(listing.clone())] {
+    for body in [listing.to_string().into_bytes(), about::lasting(listing.clone())] {
         let ServerResult::ListToolsResult(read) = result(|line| line.extend_from_slice(&body)) else {
             panic!()
         };
@@ -113,7 +115,7 @@ fn rmcp_reads_a_tools_answer() {
         ] {
             let has_structure = outcome.is_ok();
             let mut line = Vec::new();
-            server::write_outcome(&mut line, &Id::string("r"), Terms { inline }, Ok(outcome));
+            call::write_outcome(&mut line, &Id::string("r"), Terms { inline }, Ok(outcome));
             let JsonRpcMessage::Response(response) = read(&line) else { panic!() };
             let ServerResult::CallToolResult(read) = response.result else { panic!() };
             let read_texts: Vec<_> =
@@ -148,7 +150,7 @@ fn rmcp_reads_errors_and_empty_results() {
 fn rmcp_reads_progress_and_the_request_for_roots() {
     let progress =
         Progress { what: crate::query::Step::Compile, path: Some("a.lisp".into()), done: 3, total: Some(7) };
-    let JsonRpcMessage::Notification(told) = read(&server::news(&raw(&json!("t")), &progress)) else {
+    let JsonRpcMessage::Notification(told) = read(&progress_line(&raw(&json!("t")), &progress)) else {
         panic!()
     };
     let ServerNotification::ProgressNotification(told) = told.notification else { panic!() };
@@ -157,7 +159,7 @@ fn rmcp_reads_progress_and_the_request_for_roots() {
     assert_eq!(told.params.message.as_deref(), Some("compile a.lisp"));
 
     let mut line = Vec::new();
-    server::ask_for_roots(&mut line, &Id::string("roots"));
+    roots::ask_for_roots(&mut line, &Id::string("roots"));
     let JsonRpcMessage::Request(asked) = read(&line) else { panic!() };
     assert_eq!(asked.id, NumberOrString::String("roots".into()));
     assert!(matches!(asked.request, ServerRequest::ListRootsRequest(_)));
@@ -233,7 +235,7 @@ fn rmcps_client_calls_off_and_pings() {
         let line = notification(CancelledNotification::new(params));
         let Ok(Message::Notification { method, params }) = message::read(&line) else { panic!() };
         assert_eq!(method, "notifications/cancelled");
-        assert_eq!(server::cancelled(params), Some(of));
+        assert_eq!(calls::cancelled(params), Some(of));
     }
 }
 
@@ -249,12 +251,12 @@ fn rmcps_client_tells_its_roots() {
     let line = written(JsonRpcMessage::Response(response));
     let Ok(Message::Response { id, result }) = message::read(&line) else { panic!() };
     assert_eq!(id, Id::string("r"));
-    assert!(server::folders(result).eq(["/a b".into()] as [std::path::PathBuf; 1]));
+    assert!(roots::folders(result).eq(["/a b".into()] as [std::path::PathBuf; 1]));
 
     let line = written(JsonRpcMessage::Error(JsonRpcError::new(
         Some(NumberOrString::String("r".into())),
         ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "roots/list", None),
     )));
     let Ok(Message::Response { result, .. }) = message::read(&line) else { panic!() };
-    assert_eq!(server::folders(result).count(), 0);
+    assert_eq!(roots::folders(result).count(), 0);
 }

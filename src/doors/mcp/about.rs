@@ -1,0 +1,43 @@
+//! What the server says of itself.
+
+use rmcp::model::{
+    DiscoverResult, Implementation, InitializeResult, ProtocolVersion, ServerCapabilities, ToolsCapability,
+};
+use serde_json::{Value, json};
+
+use super::instructions::INSTRUCTIONS;
+use super::protocol::VERSIONS;
+
+/// What `initialize` answers.
+pub(super) fn hello(version: ProtocolVersion) -> InitializeResult {
+    InitializeResult::new(capabilities())
+        .with_protocol_version(version)
+        .with_server_info(about())
+        .with_instructions(INSTRUCTIONS)
+}
+
+/// What `server/discover` answers.
+pub(super) fn discovery() -> DiscoverResult {
+    DiscoverResult::from_server_info(VERSIONS.to_vec(), hello(ProtocolVersion::default()))
+}
+
+fn capabilities() -> ServerCapabilities {
+    let mut capabilities = ServerCapabilities::default();
+    capabilities.tools = Some(ToolsCapability::default());
+    capabilities
+}
+
+fn about() -> Implementation {
+    Implementation::new("steelbank", env!("CARGO_PKG_VERSION"))
+        .with_title("Steelbank")
+        .with_description(env!("CARGO_PKG_DESCRIPTION"))
+}
+
+/// The result `value` as 2026-07-28 wants those that may be kept: complete, private, and old at once.
+pub(super) fn lasting(value: Value) -> Vec<u8> {
+    let mut result = json!({ "resultType": "complete", "ttlMs": 0, "cacheScope": "private" });
+    if let (Value::Object(result), Value::Object(value)) = (&mut result, value) {
+        result.extend(value);
+    }
+    serde_json::to_vec(&result).unwrap_or_default()
+}

@@ -1,0 +1,154 @@
+//! A call of a tool: what a request asks for, who carries it out, and the line that answers it.
+
+use std::borrow::Cow;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use rmcp::model::ErrorData;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::message::{self, Id};
+use super::progress::progress_line;
+use super::protocol::{Meta, Terms};
+use super::server::Server;
+use crate::tools::{Answer, Call, Effect, Failure, Object, Outcome, Session, Tool, write_json};
+
+#[derive(Deserialize)]
+pub(super) struct CallParams<'a> {
+    #[serde(borrow)]
+    pub(super) name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub(super) arguments: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) _meta: Option<&'a RawValue>,
+}
+
+impl Server {
+    /// Answers `tools/call`: at once into `answer`, or from a thread of a pool.
+    pub(super) fn call(
+        self: &Arc<Self>,
+        line: &[u8],
+        id: &Id,
+        params: Option<&RawValue>,
+        answer: &mut Vec<u8>,
+    ) -> Result<(), ErrorData> {
+        let read = params.and_then(|params| serde_json::from_str::<CallParams<'_>>(params.get()).ok());
+        let meta = Meta::read(read.as_ref().and_then(|params| params._meta));
+        let terms = self.protocol.lock().admit("tools/call", &meta)?;
+        let wrong = |why: &'static str| ErrorData::invalid_params(why, None);
+        let Some(params) = read else {
+            return Err(wrong("tools/call needs \"name\" to be a string: the name of a tool."));
+        };
+        let arguments = match params.arguments.map(RawValue::get) {
+            None | Some("null") => Object::new(),
+            Some(json) => serde_json::from_str::<Object>(json)
+                .map_err(|_| wrong("tools/call needs \"arguments\" to be an object."))?,
+        };
+        let tool =
+            self.session.tools().get(&params.name).map_err(|why| ErrorData::invalid_params(why, None))?;
+        let call = match meta.progress_token.map(RawValue::to_owned) {
+            None => Call::default(),
+            Some(token) => {
+                let server = Arc::clone(self);
+                Call::new(move |progress| server.output.offer(&progress_line(&token, &progress)))
+            }
+        };
+        if tool.is_at_once() && !self.output.is_full() {
+            let serial = self.calls.note(id.clone(), call.cancellation(), None, true);
+            let outcome = carry_out(tool, &self.session, arguments, &call);
+            if self.calls.answer(serial) {
+                write_outcome(answer, id, terms, outcome);
+            }
+            self.calls.end(serial);
+            return Ok(());
+        }
+        let effect = tool.about().effect;
+        let pool = match effect {
+            Effect::Runs => &self.running,
+            Effect::Reads | Effect::Writes => &self.waiting,
+        };
+        let asks = effect == Effect::Reads;
+        let again = asks.then(|| line.to_vec());
+        let serial = self.calls.note(id.clone(), call.cancellation(), again, tool.ends_soon());
+        let (server, of, id) = (Arc::clone(self), Arc::clone(pool), id.clone());
+        let submitted = pool.submit(Box::new(move || {
+            if !server.calls.begin(serial, &of) {
+                return true;
+            }
+            let outcome = carry_out(tool, &server.session, arguments, &call);
+            let failed = matches!(outcome, Ok(Err(Failure::Engine(_))));
+            let mut line = Vec::new();
+            write_outcome(&mut line, &id, terms, outcome);
+            if failed && asks && server.leave_to_next(serial, &line) {
+                return true;
+            }
+            if !server.calls.answer(serial) {
+                return false;
+            }
+            server.output.send(&line);
+            server.calls.end(serial);
+            if server.output.is_gone() {
+                server.end.reach();
+            }
+            true
+        }));
+        submitted.map_err(|error| {
+            self.calls.end(serial);
+            ErrorData::internal_error(format!("The system gives no thread for this call: {error}."), None)
+        })
+    }
+}
+
+/// Calls the tool; what unwinds is no answer, but ends nothing else.
+fn carry_out(
+    tool: &Tool,
+    session: &Session,
+    arguments: Object,
+    call: &Call,
+) -> Result<Result<Answer, Failure>, ErrorData> {
+    std::panic::catch_unwind(AssertUnwindSafe(|| tool.call(session, arguments, call))).map_err(|_| {
+        let why = format!("{} failed inside: this is a bug of steelbank's.", tool.name());
+        ErrorData::internal_error(why, None)
+    })
+}
+
+pub(super) fn write_outcome(
+    line: &mut Vec<u8>,
+    id: &Id,
+    terms: Terms,
+    outcome: Result<Result<Answer, Failure>, ErrorData>,
+) {
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(refusal) => return message::write_error(line, Some(id), &refusal),
+    };
+    message::write_result(line, id, |line| {
+        line.push(b'{');
+        if terms.inline {
+            line.extend_from_slice(b"\"resultType\":\"complete\",");
+        }
+        line.extend_from_slice(b"\"content\":[");
+        let mut text = |text: &str, first: bool| {
+            line.extend_from_slice(if first { b"" } else { b"," });
+            line.extend_from_slice(b"{\"type\":\"text\",\"text\":");
+            write_json::string(text, |piece| line.extend_from_slice(piece.as_bytes()));
+            line.push(b'}');
+        };
+        let is_error = match &outcome {
+            Ok(answer) => {
+                text(&answer.text, true);
+                answer.notes.iter().for_each(|note| text(note, false));
+                line.extend_from_slice(b"],\"structuredContent\":");
+                line.extend_from_slice(answer.structured.json().as_bytes());
+                matches!(answer.outcome, Outcome::Failed | Outcome::NotFoundError)
+            }
+            Err(failure) => {
+                text(&failure.to_string(), true);
+                line.push(b']');
+                true
+            }
+        };
+        line.extend_from_slice(if is_error { b",\"isError\":true}" } else { b",\"isError\":false}" });
+    });
+}

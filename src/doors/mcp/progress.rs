@@ -1,0 +1,29 @@
+//! Notifications of a call's progress.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::message;
+use crate::tools::Progress;
+
+/// The line that tells of a call's progress.
+pub(super) fn progress_line(token: &RawValue, progress: &Progress) -> Vec<u8> {
+    // The token as it was written, and counts: rmcp's `ProgressNotificationParam` has floats, `3.0` for `3`.
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct News<'a> {
+        progress_token: &'a RawValue,
+        progress: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        total: Option<u64>,
+        message: &'a str,
+    }
+    let message = match &progress.path {
+        Some(path) => &format!("{} {path}", progress.what),
+        None => &progress.what.to_string(),
+    };
+    let params = News { progress_token: token, progress: progress.done, total: progress.total, message };
+    let mut line = Vec::new();
+    message::write_call(&mut line, None, "notifications/progress", &params);
+    line
+}

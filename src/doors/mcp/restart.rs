@@ -1,0 +1,99 @@
+//! The program executed again in place, with the same client: what it takes along, and what becomes of the calls.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::Receiver;
+use std::time::Instant;
+
+use rmcp::model::ErrorData;
+
+use super::message;
+use super::server::{GRACE, Server};
+use crate::recovery::{Cause, Handover};
+
+/// How a server goes on in another image of the program, and went on in this one.
+pub struct Again {
+    /// Why another image is wanted, from [`crate::recovery::Recovery::arm`].
+    pub causes: Receiver<Cause>,
+    /// What the image before this one handed over.
+    pub handover: Option<Handover>,
+    /// Executes the program again with what it is to take over. It returns only if that cannot be.
+    pub execute: Box<dyn Fn(Handover) -> io::Error + Send>,
+}
+
+impl Server {
+    /// Ends what runs, and executes the program again with what was not begun, and with the questions that have no answer.
+    pub(super) fn start_again(&self, cause: &Cause, execute: &dyn Fn(Handover) -> io::Error) {
+        let recovery = self.session.recovery();
+        let Some(mut handover) = recovery.decide(cause, crate::recovery::now()) else {
+            return self.answer_left();
+        };
+        let unread = self.input.halt();
+        let reads = || !self.output.is_gone();
+        // Whoever waited for a dead Lisp is being told so; questions to the index end by themselves. A Lisp that lives may have
+        // long work.
+        let brief = !matches!(cause, Cause::Died(_));
+        self.calls.wait_for_answers(brief, Instant::now() + GRACE, reads);
+        let (mut line, mut again) = (Vec::new(), Vec::new());
+        for call in self.calls.take_unanswered() {
+            match call.line {
+                Some(asked) => {
+                    handover.unread.extend_from_slice(&asked);
+                    handover.unread.push(b'\n');
+                    again.push((call.id, call.failed));
+                }
+                None => message::write_error(&mut line, Some(&call.id), &lost()),
+            }
+            call.cancellation.cancel();
+        }
+        handover.unread.extend_from_slice(&unread);
+        self.output.add(&line);
+        self.calls.wait_until_none(None, reads);
+        self.output.drain(None);
+        if self.output.is_gone() {
+            return;
+        }
+        handover.input = self.input.stream().as_raw_fd();
+        handover.output = self.output.stream().as_raw_fd();
+        handover.protocol = serde_json::to_string(&*self.protocol.lock()).unwrap_or_default();
+        handover.project = self.session.project_folder();
+        execute(handover);
+        // It goes on without Lisp.
+        recovery.give_up();
+        let mut line = Vec::new();
+        for (id, failed) in again {
+            match failed {
+                Some(failed) => line.extend_from_slice(&failed),
+                None => message::write_error(&mut line, Some(&id), &lost()),
+            }
+        }
+        self.output.send(&line);
+        self.answer_left();
+        self.input.resume();
+    }
+
+    /// Answers the questions that Lisp died over, and that nobody will ask again.
+    fn answer_left(&self) {
+        let failed = self.calls.take_left().into_iter().filter_map(|call| call.failed);
+        self.output.send(&failed.flatten().collect::<Vec<u8>>());
+    }
+
+    /// Leaves a question that Lisp died over to the image that comes. False if none comes.
+    pub(super) fn leave_to_next(&self, serial: u64, failed: &[u8]) -> bool {
+        if !self.session.comes_back() {
+            return false;
+        }
+        self.calls.leave_unanswered(serial, failed);
+        // It may have been decided meanwhile that none comes.
+        if !self.session.comes_back() {
+            self.answer_left();
+        }
+        true
+    }
+}
+
+/// The answer to what ran code when Lisp was started again.
+fn lost() -> ErrorData {
+    let why = "Lisp was started again while this ran. What was done of it is lost: ask again.";
+    ErrorData::internal_error(why, None)
+}

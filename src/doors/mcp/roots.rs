@@ -1,0 +1,54 @@
+//! The client's roots: the request for them, and the folders that they are.
+
+use std::path::PathBuf;
+
+#[expect(deprecated, reason = "2026-07-28 has no roots; the versions that have sessions do")]
+use rmcp::model::ListRootsResult;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::message::{self, Id};
+
+/// Appends our request for the client's roots.
+pub(super) fn ask_for_roots(line: &mut Vec<u8>, id: &Id) {
+    message::write_call(line, Some(id), "roots/list", &json!({}));
+}
+
+/// The folders that a client's roots are.
+#[expect(deprecated, reason = "2026-07-28 has no roots; the versions that have sessions do")]
+pub(super) fn folders(result: Option<&RawValue>) -> impl Iterator<Item = PathBuf> {
+    let roots = result.and_then(|result| serde_json::from_str::<ListRootsResult>(result.get()).ok());
+    roots.into_iter().flat_map(|roots| roots.roots).filter_map(|root| path_of(&root.uri))
+}
+
+/// The path of a file's address.
+fn path_of(uri: &str) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStringExt;
+    let path = uri.strip_prefix("file://")?;
+    let path = path.strip_prefix("localhost").unwrap_or(path);
+    let mut bytes = Vec::new();
+    let mut rest = path.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+            }
+            byte => bytes.push(byte),
+        }
+    }
+    bytes.starts_with(b"/").then(|| PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_are_files_addresses() {
+        assert_eq!(path_of("file:///a%20b/%C3%A9"), Some(PathBuf::from("/a b/é")));
+        assert_eq!(path_of("file://localhost/a"), Some(PathBuf::from("/a")));
+        assert_eq!(path_of("https://example/a"), None);
+        assert_eq!(path_of("file:///a%2"), None);
+    }
+}
