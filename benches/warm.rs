@@ -1,0 +1,180 @@
+//! What a project of many systems costs whose files are compiled already, beside plain SBCL: the load, the first question after it,
+//! and the memory that the process then holds. Run with `cargo bench --bench warm`; `-- PAIRS` says how often.
+//!
+//! Each side is a process of its own with the same SBCL and heap; both are started at the same time, and have loaded the project
+//! once before into their caches. No snapshot is made or used. The figures are medians.
+
+// Clippy takes only functions marked #[test] for tests.
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, missing_docs)]
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use steelbank::engine::DEFAULT_HEAP_MEGABYTES;
+use steelbank::query::control::Control;
+use steelbank::query::load_system::LoadStatus;
+use steelbank::query::who::{Places, WhoRequest};
+use steelbank::{ProjectSettings, Steelbank};
+use steelbank_xref::Kind;
+
+#[allow(dead_code)]
+#[path = "../tests/it/fixtures.rs"]
+mod fixtures;
+
+/// The folder of the project, for the process that is to load it through us.
+const CHILD: &str = "STEELBANK_BENCH_WARM";
+
+const SYSTEMS: [&str; 27] = [
+    "alexandria",
+    "anaphora",
+    "babel",
+    "bordeaux-threads",
+    "chunga",
+    "cffi",
+    "cl-fad",
+    "flexi-streams",
+    "cl-interpol",
+    "cl-ppcre",
+    "split-sequence",
+    "trivial-gray-streams",
+    "cl-unicode",
+    "cl-who",
+    "closer-mop",
+    "fiveam",
+    "ironclad",
+    "iterate",
+    "local-time",
+    "named-readtables",
+    "nibbles",
+    "parse-number",
+    "puri",
+    "trivial-backtrace",
+    "trivial-features",
+    "usocket",
+    "yason",
+];
+
+/// What one process took: in the order that [`FIGURES`] names.
+type Cost = [f64; 5];
+
+const FIGURES: [&str; 5] =
+    ["load, wall, ms", "load, processor, ms", "first question, ms", "second question, ms", "resident, MiB"];
+
+fn main() {
+    if let Some(folder) = std::env::var_os(CHILD) {
+        return through_us(Path::new(&folder));
+    }
+    let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with("--"));
+    let pairs: usize = arguments.next().map_or(7, |pairs| pairs.parse().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let listed = SYSTEMS.map(|system| format!("\"{system}\"")).join(" ");
+    fs::write(root.join("warm.asd"), format!("(defsystem \"warm\" :depends-on ({listed}))\n")).unwrap();
+    let pair = || -> [Cost; 2] {
+        std::thread::scope(|scope| {
+            let plain = scope.spawn(|| run(plain_sbcl(&root)));
+            let ours = run(ours(&root));
+            [plain.join().unwrap(), ours]
+        })
+    };
+    pair();
+    let costs: Vec<[Cost; 2]> = (0..pairs).map(|_| pair()).collect();
+    println!("{} systems, {pairs} pairs", SYSTEMS.len());
+    println!("{:<22} {:>10} {:>10} {:>7}", "", "plain", "steelbank", "ratio");
+    for (number, figure) in FIGURES.iter().enumerate() {
+        let median = |side: usize| {
+            let mut values: Vec<f64> = costs.iter().map(|pair| pair[side][number]).collect();
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
+        let (plain, ours) = (median(0), median(1));
+        println!("{figure:<22} {plain:>10.2} {ours:>10.2} {:>7.3}", ours / plain);
+    }
+}
+
+fn run(mut command: Command) -> Cost {
+    let libraries = fixtures::lisp_libraries();
+    let output = command.env("CL_SOURCE_REGISTRY", format!("{}//", libraries.display())).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let figures = text.lines().find_map(|line| line.strip_prefix("cost "));
+    let Some(figures) = figures else {
+        panic!("the project does not load:\n{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let figures: Vec<f64> = figures.split(' ').map(|figure| figure.parse().unwrap()).collect();
+    figures.try_into().unwrap()
+}
+
+/// The SBCL that bootstrap built, as its users run it, with our heap; its question is sb-introspect's.
+fn plain_sbcl(root: &Path) -> Command {
+    let tree = Path::new(steelbank_image::SBCL);
+    let mut command = Command::new(tree.join("src/runtime/sbcl"));
+    command
+        .arg("--core")
+        .arg(tree.join("output/sbcl.core"))
+        .args(["--noinform", "--dynamic-space-size", &format!("{DEFAULT_HEAP_MEGABYTES}MB")])
+        .args(["--no-sysinit", "--no-userinit"])
+        .args(["--non-interactive", "--eval", "(require :asdf)", "--eval", "(require :sb-introspect)", "--eval"])
+        .arg(format!(
+            "(let ((wall (get-internal-real-time)) (processor (get-internal-run-time)))
+               (flet ((ms (then now) (* 1000.0 (/ (- now then) internal-time-units-per-second)))
+                      (resident ()
+                        (with-open-file (status \"/proc/self/status\")
+                          (loop for line = (read-line status)
+                                when (eql 0 (search \"VmRSS:\" line))
+                                  return (/ (parse-integer line :start 6 :junk-allowed t) 1024.0)))))
+                 (asdf:load-asd {:?})
+                 (handler-bind ((warning #'muffle-warning)) (asdf:load-system \"warm\"))
+                 (let* ((loaded (get-internal-real-time)) (used (get-internal-run-time))
+                        (first (progn (sb-introspect:who-calls (find-symbol \"SCAN\" \"CL-PPCRE\")) (get-internal-real-time)))
+                        (second (progn (sb-introspect:who-calls (find-symbol \"SCAN\" \"CL-PPCRE\")) (get-internal-real-time))))
+                   (format t \"~&cost ~F ~F ~F ~F ~F~%\" (ms wall loaded) (ms processor used)
+                           (ms loaded first) (ms first second) (resident)))))",
+            root.join("warm.asd").display().to_string()
+        ))
+        .env("SBCL_HOME", tree.join("obj/sbcl-home"))
+        .env("XDG_CACHE_HOME", root.join("plain"));
+    command
+}
+
+fn ours(root: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.env(CHILD, root);
+    command
+}
+
+/// In the child: loads the project, asks twice, and prints what that took.
+fn through_us(root: &Path) {
+    let settings = ProjectSettings::in_folder(root).cache(root.join("ours"));
+    let bank = Steelbank::builder().project(settings).start().unwrap();
+    let milliseconds = |from: Instant| from.elapsed().as_secs_f64() * 1000.0;
+    let (begun, before) = (Instant::now(), processor());
+    let answer = bank.load_system("warm", false, &Control::new(Duration::from_secs(900)), None).unwrap();
+    let (wall, processor) = (milliseconds(begun), processor() - before);
+    assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
+    let ask = || {
+        let begun = Instant::now();
+        let request = WhoRequest::new(Kind::Calls, "scan").package("CL-PPCRE").places(Places::Lines);
+        let answer = bank.who(&request).unwrap();
+        assert!(answer.count > 5, "{answer:?}");
+        milliseconds(begun)
+    };
+    let (first, second) = (ask(), ask());
+    println!("cost {wall} {processor} {first} {second} {}", resident());
+}
+
+/// The processor time of this process, of all its threads, in milliseconds; the kernel counts it in hundredths of a second.
+fn processor() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let after_name = stat.rsplit(") ").next().unwrap();
+    let ticks = |field: usize| after_name.split(' ').nth(field).unwrap().parse::<f64>().unwrap();
+    (ticks(11) + ticks(12)) * 10.0
+}
+
+/// The memory of this process that is in the machine's, in MiB.
+fn resident() -> f64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().split(' ').next().unwrap().parse::<f64>().unwrap() / 1024.0
+}
