@@ -2,6 +2,7 @@
 
 pub(crate) mod baked;
 mod live;
+mod sidecar_names;
 mod standings;
 pub(crate) mod systems;
 mod text;
@@ -28,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::source::positions::{PositionedFile, SidecarState};
 use crate::source::tap::sidecar::{fnv_1a, sidecar_name};
+use sidecar_names::{FileNames, SidecarNames};
 
 /// A user's project, or what is needed to load files without one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,7 +151,8 @@ struct Names {
 }
 
 impl Names {
-    fn set(&mut self, path: &Path, names: Vec<Arc<str>>) {
+    fn set(&mut self, path: &Path, FileNames { names, toplevel }: FileNames) {
+        self.toplevel.insert(path.to_path_buf(), toplevel);
         for name in self.named.remove(path).into_iter().flatten() {
             if let Some(files) = self.naming.get_mut(&name) {
                 files.remove(path);
@@ -234,6 +237,9 @@ impl Stamp {
         }
     }
 }
+
+/// Where in the cache of a scratch image the sidecars of the cache below it are.
+const LOWER_SIDECARS: &str = "lower/taps";
 
 /// How much memory the kept positions may take, in bytes.
 const MOST_BYTES: usize = 256 << 20;
@@ -400,24 +406,41 @@ impl Project {
         self.names.lock().gaps.iter().map(|(path, &state)| (path.clone(), state)).collect()
     }
 
-    /// Reads the sidecars of the files that were loaded since this was last called. The first question does it if
-    /// nobody did before.
+    /// Learns the names in the files that were loaded since this was last called: from what the cache keeps of their sidecars, else
+    /// from these. The first question does it if nobody did before.
     pub(crate) fn read_new_files(&self) {
         let loaded = self.loaded.read();
         let mut names = self.names.lock();
-        for path in std::mem::take(&mut names.pending) {
+        let pending = std::mem::take(&mut names.pending);
+        let folder = self.sidecars().filter(|_| !pending.is_empty());
+        let mut kept = folder.as_deref().map(SidecarNames::read).unwrap_or_default();
+        if let (Some(_), Some(settings)) = (&folder, &self.settings) {
+            kept.extend(SidecarNames::read(&settings.cache.join(LOWER_SIDECARS)));
+        }
+        for path in pending {
             let Some(&written) = loaded.get(&path) else { continue };
+            let sidecar = self.sidecar(&path, written);
+            if let Some(known) = sidecar.as_deref().and_then(|sidecar| kept.get(sidecar)) {
+                names.gaps.remove(&path);
+                names.set(&path, known);
+                continue;
+            }
+            let stamp = sidecar.as_ref().and_then(|sidecar| Some(Stamp::of(&sidecar.metadata().ok()?)));
             let file = self.positions(&path, written);
-            match file.as_ref().map(|file| file.sidecar_state()) {
-                Ok(SidecarState::Complete) => names.gaps.remove(&path),
-                Ok(state) => names.gaps.insert(path.clone(), state),
-                Err(_) => names.gaps.insert(path.clone(), SidecarState::Missing),
-            };
-            let toplevel =
-                file.as_ref().map(|file| file.toplevel_names().into_iter().map(Arc::from).collect());
-            names.toplevel.insert(path.clone(), toplevel.unwrap_or_default());
-            let named = file.map_or_else(|_| Vec::new(), |file| file.names().map(Arc::from).collect());
-            names.set(&path, named);
+            let state = file.as_ref().map_or(SidecarState::Missing, |file| file.sidecar_state());
+            let known = file.map(|file| FileNames::of(&file)).unwrap_or_default();
+            if state == SidecarState::Complete {
+                names.gaps.remove(&path);
+                if let (Some(sidecar), Some(stamp)) = (&sidecar, stamp) {
+                    kept.set(sidecar, stamp, &known);
+                }
+            } else {
+                names.gaps.insert(path.clone(), state);
+            }
+            names.set(&path, known);
+        }
+        if let Some(folder) = folder {
+            kept.write(&folder);
         }
     }
 
@@ -509,7 +532,7 @@ impl Project {
             return Some(sidecar);
         }
         // A scratch image's cache lies over the one that it was started from.
-        Some(self.settings.as_ref()?.cache.join("lower/taps").join(name))
+        Some(self.settings.as_ref()?.cache.join(LOWER_SIDECARS).join(name))
     }
 
     /// From now on reads the file of each of `overlays`, a real path, from the path beside it.
