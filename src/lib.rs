@@ -42,6 +42,7 @@
 //! * `server` (default, brings `text`): the `steelbank` program, with its command line and its MCP server.
 
 #![deny(unsafe_code)]
+#![warn(missing_debug_implementations)]
 #![cfg_attr(
     not(feature = "server"),
     allow(

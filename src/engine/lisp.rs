@@ -164,6 +164,12 @@ pub struct OnLisp<'a> {
     shared: &'static Shared,
 }
 
+impl std::fmt::Debug for OnLisp<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OnLisp").finish_non_exhaustive()
+    }
+}
+
 /// Lisp's entry points, on a thread that may call them: it does not leave it.
 #[derive(Clone, Copy)]
 pub(super) struct Entry<'a> {

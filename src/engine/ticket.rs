@@ -236,6 +236,12 @@ pub struct Interrupt {
     queue: &'static Queue,
 }
 
+impl std::fmt::Debug for Interrupt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Interrupt").finish_non_exhaustive()
+    }
+}
+
 impl Interrupt {
     /// Stops the job: takes it out of the queue, or interrupts it where it runs. The waiting caller gets
     /// [`LispError::Cancelled`]. A job that has ended is left alone.

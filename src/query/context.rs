@@ -31,6 +31,12 @@ pub struct Context<'a> {
     pub text: Option<&'a steelbank_text::TextIndex>,
 }
 
+impl std::fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").field("lisp", &self.lisp).finish_non_exhaustive()
+    }
+}
+
 impl Context<'_> {
     /// Asks the image a question that the Lisp half knows by `name`, on the lane of short questions.
     ///

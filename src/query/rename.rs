@@ -103,6 +103,12 @@ pub struct Sources<'a> {
     pub definitions: &'a Definitions<'a>,
 }
 
+impl std::fmt::Debug for Sources<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sources").finish_non_exhaustive()
+    }
+}
+
 /// Plans a rename.
 ///
 /// # Errors

@@ -33,6 +33,15 @@ pub struct Call {
     listener: Arc<dyn Fn(Progress) + Send + Sync>,
 }
 
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Call")
+            .field("cancellation", &self.cancellation)
+            .field("budget", &self.budget)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Default for Call {
     fn default() -> Self {
         Self::new(|_| ())

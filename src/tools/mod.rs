@@ -115,6 +115,12 @@ pub struct Tools {
     list: Vec<&'static Tool>,
 }
 
+impl std::fmt::Debug for Tools {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.list.iter().map(|tool| tool.name())).finish()
+    }
+}
+
 static LISTED: LazyLock<Vec<Tool>> = LazyLock::new(|| {
     let mut list: Vec<Tool> = LIST.iter().map(|tool| tool()).collect();
     list.sort_by_key(Tool::name);

@@ -30,6 +30,16 @@ pub struct Session {
     recovery: Arc<Recovery>,
 }
 
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("project", &self.project)
+            .field("permissions", &self.permissions)
+            .field("tools", &self.tools)
+            .finish_non_exhaustive()
+    }
+}
+
 /// The folder of the project that the tools are about, as far as it is known.
 #[derive(Debug, Default)]
 pub struct ProjectRoot {

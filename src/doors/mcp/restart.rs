@@ -21,6 +21,12 @@ pub struct Again {
     pub execute: Box<dyn Fn(Handover) -> io::Error + Send>,
 }
 
+impl std::fmt::Debug for Again {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Again").field("takes_over", &self.handover.is_some()).finish_non_exhaustive()
+    }
+}
+
 impl Server {
     /// Ends what runs, and executes the program again with what was not begun, and with the questions that have no answer.
     pub(super) fn start_again(&self, cause: &Cause, execute: &dyn Fn(Handover) -> io::Error) {

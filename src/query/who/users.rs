@@ -211,7 +211,7 @@ pub struct Place<'a> {
     pub form_number: Option<u32>,
     /// When the file had been written that the code was compiled from, as a universal time.
     pub file_written: Option<u64>,
-    /// The line and column, if [`Places`] asks for them and they are found.
+    /// The line and column, if [`Places`](super::Places) asks for them and they are found.
     #[serde(flatten)]
     pub position: Option<Position>,
 }
