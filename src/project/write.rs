@@ -1,5 +1,6 @@
 //! Writing files of the project: inside of it, whole or not at all, and only if they still are what was read.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,15 +8,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::tree::is_vendored;
 
+/// That the file shown as `path` cannot be read, in a sentence.
+pub(crate) fn unreadable(path: &str, why: &impl Display) -> String {
+    format!("The file {path} cannot be read: {why}. Name a file relative to the project.")
+}
+
 /// The existing file that `given`, relative to `root` or absolute, names, with no link left in it.
 ///
 /// # Errors
 /// It is not there, no plain file, or not the project's own: a sentence.
 pub(crate) fn own_file(root: &Path, given: &Path) -> Result<PathBuf, String> {
     let shown = given.display();
-    let path = fs::canonicalize(root.join(given)).map_err(|error| {
-        format!("{shown} cannot be read: {error}. Name a file relative to {}.", root.display())
-    })?;
+    let path = fs::canonicalize(root.join(given)).map_err(|error| unreadable(&shown.to_string(), &error))?;
     let root = fs::canonicalize(root).map_err(|error| format!("{}: {error}.", root.display()))?;
     let Ok(relative) = path.strip_prefix(&root) else {
         return Err(format!("{shown} is {}, which is outside of the project.", path.display()));

@@ -113,7 +113,7 @@ pub(super) fn missing(index: &Index, project: &Project, asked: &Asked, package: 
 /// The error for a symbol or package that the image does not have.
 pub(super) fn not_found(asked: Asked, status: LookupStatus, unseen: String) -> Error {
     match status {
-        LookupStatus::NoPackage => Error::NoPackage { package: asked.package, unseen },
+        LookupStatus::NoPackage => Error::NoPackage { name: asked.name, package: asked.package, unseen },
         LookupStatus::NoSymbol | LookupStatus::Found => {
             Error::NoSymbol { name: asked.name, package: asked.package, unseen }
         }

@@ -157,6 +157,12 @@ pub struct LoadFailure {
 }
 
 impl LoadFailure {
+    /// Whether it is that there is no system called `name`.
+    pub(crate) fn is_of_unknown(&self, name: &str) -> bool {
+        let told = self.name.as_deref();
+        self.kind == FailureKind::UnknownSystem && told.is_none_or(|told| told.eq_ignore_ascii_case(name))
+    }
+
     fn advise(&mut self) {
         let name = self.name.as_deref().unwrap_or("it");
         let path = self.path.as_deref().unwrap_or("the file");

@@ -18,6 +18,7 @@ use super::control::Control;
 use super::lookup::{find_package, written};
 use super::question::Question;
 use super::use_counts::{Counted, Counter, is_test_path};
+use crate::project::write::unreadable;
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +47,7 @@ pub enum Target {
 #[non_exhaustive]
 pub enum OutlineError {
     /// The file cannot be read.
-    #[error("The file {path} cannot be read: {why}")]
+    #[error("{}", unreadable(path, why))]
     File {
         /// The path as it was given.
         path: String,

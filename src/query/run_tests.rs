@@ -48,6 +48,9 @@ pub struct TestRun {
     /// Why the systems are not loaded, so that no test ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_loaded: Option<String>,
+    /// The system, if it does not load for there is none of that name.
+    #[serde(skip)]
+    pub unknown_system: Option<String>,
     /// How long all took, in milliseconds.
     pub duration_ms: u64,
 }

@@ -22,7 +22,7 @@ impl Steelbank {
         })?;
         let file = write::own_file(root, Path::new(path))?;
         let shown = self.project().shown(&file);
-        let text = std::fs::read(&file).map_err(|error| format!("{shown} cannot be read: {error}."))?;
+        let text = std::fs::read(&file).map_err(|error| write::unreadable(&shown, &error))?;
         Ok((text, shown))
     }
 }

@@ -13,7 +13,7 @@ use crate::query::Error;
 use crate::query::control::Control;
 use crate::query::evaluate::{EvaluateRequest, Evaluation};
 use crate::query::inspect::{InspectRequest, Inspection, Subject};
-use crate::query::load_system::LoadStatus;
+use crate::query::load_system::{LoadFailure, LoadStatus};
 use crate::query::question::Question;
 use crate::query::run_tests::{RunTestsRequest, TestRun, TestStatus, TestSystems, run_test_op};
 
@@ -104,15 +104,17 @@ impl Steelbank {
         listener: Option<&LoadListener>,
         run: &mut TestRun,
     ) -> Result<Option<TestSystems>, Error> {
-        let mut load = |name: &str| -> Result<bool, Error> {
-            let answer = self.load_system(name, false, &control.until(deadline), listener.cloned())?;
+        let mut load = |system: &str| -> Result<bool, Error> {
+            let answer = self.load_system(system, false, &control.until(deadline), listener.cloned())?;
             if answer.status == LoadStatus::Loaded {
                 return Ok(true);
             }
+            let unknown = |failure: &LoadFailure| system == name && failure.is_of_unknown(system);
+            run.unknown_system = answer.failure.as_ref().is_some_and(unknown).then(|| system.to_owned());
             let why = answer.failure.map(|failure| failure.message).unwrap_or_default();
             let folder = self.project().root().map(|root| format!("{}/", root.display()));
             let why = folder.map_or_else(|| why.clone(), |folder| why.replace(&folder, ""));
-            run.not_loaded = Some(format!("The system {name} does not load: {why}"));
+            run.not_loaded = Some(format!("The system {system} does not load: {why}"));
             Ok(false)
         };
         if !load(name)? {

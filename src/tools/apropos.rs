@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::missing::{Found, of_error};
 use super::page::{Page, Paging};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
 use crate::query::apropos::{AproposRequest, Matching, Summary};
@@ -48,7 +49,7 @@ pub(super) fn tool() -> Tool {
             before SBCL's own. Use it when you do not know a name exactly, or the package that it is in.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, Listed>(about, apropos).of_image()
+    Tool::new::<Arguments, Found<Listed>>(about, apropos).of_image()
 }
 
 fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
@@ -63,12 +64,17 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<Answer, F
         offset,
         limit: given.paging.limit,
     };
-    let answer = session.bank()?.apropos(&request, &call.control(ALLOWED))?;
+    let bank = session.bank()?;
+    let answer = match bank.apropos(&request, &call.control(ALLOWED)) {
+        Ok(answer) => answer,
+        Err(error) => return of_error(bank, error, Outcome::NotFound),
+    };
     given.paging.within(answer.total)?;
     let (symbols, page) = given.paging.fit(answer.symbols, answer.total, offset);
     if page.total == 0 {
         let text = format!("No symbol matches {}.", super::quoted(&pattern));
-        return Answer::new(text, &Listed { symbols, page }, Outcome::NotFound);
+        let nothing = Found { found: false, answer: Some(Listed { symbols, page }), missing: None };
+        return Answer::new(text, &nothing, Outcome::NotFound);
     }
     let mut text = String::new();
     for symbol in &symbols {
@@ -87,5 +93,5 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<Answer, F
     }
     text.truncate(text.trim_end().len());
     text.push_str(&page.rest(symbols.len()));
-    Answer::new(text, &Listed { symbols, page }, Outcome::Answered)
+    Answer::new(text, &Found::yes(Listed { symbols, page }), Outcome::Answered)
 }

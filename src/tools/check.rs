@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::arguments::Timeout;
 use super::load_system::shorter;
+use super::missing::{Found, Missing};
 use super::trial::scratch_failure;
 use super::{About, Answer, Call, Effect, Failure, Outcome, Progress, Session, Tool};
 use crate::query::check::{CheckAnswer, CheckRequest};
@@ -50,7 +51,7 @@ pub(super) fn tool() -> Tool {
             see all diagnostics of files (paths). This runs the system's code, in the copy.",
         effect: Effect::Runs,
     };
-    Tool::new::<CheckArguments, CheckAnswer>(about, check)
+    Tool::new::<CheckArguments, Found<CheckAnswer>>(about, check)
 }
 
 fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<Answer, Failure> {
@@ -75,6 +76,11 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<Answer
     for path in answer.diagnostics.iter_mut().filter_map(|said| said.path.as_mut()) {
         *path = shown(path);
     }
+    if let Some(system) = &request.system
+        && answer.failures.iter().any(|failure| failure.is_of_unknown(system))
+    {
+        return Missing::system(session.bank()?, system).beside(answer);
+    }
     let outcome = if answer.loads { Outcome::Answered } else { Outcome::Failed };
-    Answer::new(text::check(&answer), &answer, outcome)
+    Answer::new(text::check(&answer), &Found::yes(answer), outcome)
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::arguments::{Timeout, default_package};
+use super::missing::{Found, Missing};
 use super::trial::{failure_text, in_scratch, take_lists};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Permission, Session, Tool};
 use crate::query::evaluate::{EvaluateRequest, Evaluation, EvaluationStatus};
@@ -47,7 +48,7 @@ pub(super) fn tool() -> Tool {
             local variables. Values have handles for inspect. Needs a server started with --allow-eval.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, Shape>(about, evaluate).needs(Permission::Eval).of_image()
+    Tool::new::<Arguments, Found<Shape>>(about, evaluate).needs(Permission::Eval).of_image()
 }
 
 /// The most characters of output in an answer that must fit.
@@ -60,7 +61,12 @@ fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<Answer, 
         return in_scratch(session, "evaluate", arguments, &control, call);
     }
     let request = EvaluateRequest::new(given.code).package(given.package.clone());
-    let mut evaluation = session.bank()?.evaluation(&request, &control)?;
+    let bank = session.bank()?;
+    let mut evaluation = bank.evaluation(&request, &control)?;
+    if evaluation.status == EvaluationStatus::NoPackage {
+        let note = Some("Nothing was evaluated.".to_owned());
+        return Missing::package(&bank.index(), &given.package, note).beside(evaluation);
+    }
     if call.budget() != usize::MAX
         && let Some((at, _)) = evaluation.output.char_indices().nth(OUTPUT)
     {
@@ -72,15 +78,12 @@ fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<Answer, 
         EvaluationStatus::Failed | EvaluationStatus::Stopped => Outcome::Failed,
         EvaluationStatus::NoPackage => Outcome::NotFound,
     };
-    let mut answer = Answer::new(text(&evaluation, &given.package), &evaluation, outcome)?;
+    let mut answer = Answer::new(text(&evaluation), &Found::yes(evaluation), outcome)?;
     take_lists(&mut answer.structured);
     Ok(answer)
 }
 
-fn text(evaluation: &Evaluation, package: &str) -> String {
-    if evaluation.status == EvaluationStatus::NoPackage {
-        return format!("Package {package} not found. Nothing was evaluated.");
-    }
+fn text(evaluation: &Evaluation) -> String {
     let mut text = match (&evaluation.failure, &evaluation.unread_at) {
         (Some(failure), Some(place)) => format!("{place}: {}", failure_text(failure)),
         (Some(failure), None) => failure_text(failure),

@@ -7,9 +7,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::arguments::{Timeout, default_package};
+use super::missing::{Found, Missing};
 use super::page::{Page, Paging};
 use super::trial::failure_text;
 use super::{About, Answer, Call, Effect, Failure, Outcome, Permission, Session, Tool};
+use crate::query::evaluate::EvaluationStatus;
 use crate::query::inspect::{InspectRequest, InspectStatus, Inspection, ObjectKind, Subject};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -48,7 +50,7 @@ pub(super) fn tool() -> Tool {
             closed-over values), each with a path that leads on. Needs a server started with --allow-eval.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, Listed>(about, inspect).needs(Permission::Eval).of_image().turns_pages()
+    Tool::new::<Arguments, Found<Listed>>(about, inspect).needs(Permission::Eval).of_image().turns_pages()
 }
 
 fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
@@ -66,7 +68,8 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<Answer, F
         limit: given.paging.limit,
     };
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
-    let mut inspection = session.bank()?.inspect(&request, &control)?;
+    let bank = session.bank()?;
+    let mut inspection = bank.inspect(&request, &control)?;
     let outcome = match inspection.status {
         InspectStatus::Found => Outcome::Answered,
         InspectStatus::Failed => Outcome::Failed,
@@ -77,7 +80,13 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<Answer, F
     let (parts, page) = given.paging.fit(parts, inspection.count, offset);
     inspection.parts = parts;
     let text = text(&inspection, &request.subject, &page);
-    Answer::new(text, &Listed { inspection, page }, outcome)
+    let evaluated = inspection.evaluation.as_ref().map(|evaluation| evaluation.status);
+    let found = inspection.status == InspectStatus::Found;
+    let listed = Listed { inspection, page };
+    if evaluated == Some(EvaluationStatus::NoPackage) {
+        return Missing::package(&bank.index(), &request.package, None).beside(listed);
+    }
+    Answer::new(text, &Found { found, answer: Some(listed), missing: None }, outcome)
 }
 
 fn text(inspection: &Inspection, subject: &Subject, page: &Page) -> String {

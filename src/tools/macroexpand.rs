@@ -6,11 +6,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::arguments::{Timeout, default_package};
+use super::missing::{Found, Missing};
 use super::session::Permission;
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
 use crate::query::counted;
 use crate::query::lookup::LookupStatus;
-use crate::query::macroexpand::{Depth, MacroexpandAnswer, MacroexpandRequest, form_at};
+use crate::query::macroexpand::{Depth, MacroexpandAnswer, MacroexpandRequest, form_at, unreadable};
 use std::time::Duration;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -49,7 +50,7 @@ pub(super) fn tool() -> Tool {
             macros' code.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, MacroexpandAnswer>(about, expand).of_image()
+    Tool::new::<Arguments, Found<MacroexpandAnswer>>(about, expand).of_image()
 }
 
 fn expand(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
@@ -69,9 +70,8 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fa
         let root = bank.project().root().map(std::path::Path::to_owned).unwrap_or_default();
         let path = root.join(&given.path);
         let column = (given.column > 0).then_some(given.column);
-        let found = form_at(&path, given.line, column).map_err(|error| {
-            Failure::Arguments(format!("The file {} cannot be read: {error}.", given.path))
-        })?;
+        let found = form_at(&path, given.line, column)
+            .map_err(|error| Failure::Arguments(unreadable(&given.path, &error)))?;
         let Some(found) = found else {
             return Err(Failure::Arguments(format!(
                 "No form begins on line {} of {}, nor is one around it.",
@@ -92,9 +92,9 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fa
     let mut answer = bank.macroexpand(&request, &control)?;
     answer.place = place;
     if answer.status != LookupStatus::Found {
-        return Answer::new(format!("Package {} not found", answer.package), &answer, Outcome::NotFound);
+        return Missing::package(&bank.index(), &answer.package, None).beside(answer);
     }
-    Answer::new(text(&answer), &answer, Outcome::Answered)
+    Answer::new(text(&answer), &Found::yes(answer), Outcome::Answered)
 }
 
 fn text(answer: &MacroexpandAnswer) -> String {

@@ -9,9 +9,13 @@ use super::arguments::SymbolName;
 use super::call::{Answer, Failure, Outcome};
 use crate::Steelbank;
 use crate::query::Error;
+use crate::query::apropos::AproposError;
 use crate::query::code_find_references::Error as References;
+use crate::query::control::{ALLOWED, Control};
 use crate::query::lookup::{Asked, Lookup, LookupStatus, find_package};
 use crate::query::nearest;
+#[cfg(feature = "text")]
+use crate::query::outline::OutlineError;
 use crate::render::text;
 use steelbank_xref::Index;
 
@@ -48,9 +52,9 @@ pub(super) struct Missing {
     /// What to do.
     #[serde(skip_serializing_if = "Vec::is_empty", rename = "try")]
     remedies: Vec<String>,
-    /// Whether a package has that name.
+    /// Whether the text says what to do, too.
     #[serde(skip)]
-    is_package: bool,
+    advises: bool,
 }
 
 impl Missing {
@@ -76,7 +80,29 @@ impl Missing {
             suggestions,
             note,
             remedies,
-            is_package: package.is_some(),
+            advises: package.is_some(),
+        }
+    }
+
+    /// No package is called `name`.
+    pub(super) fn package(index: &Index, name: &str, note: Option<String>) -> Self {
+        let asked = Asked { name: String::new(), package: name.to_uppercase() };
+        Self::new(index, &asked, LookupStatus::NoPackage, note)
+    }
+
+    /// No system is called `name`.
+    pub(super) fn system(bank: &Steelbank, name: &str) -> Self {
+        let systems = systems(bank);
+        Self {
+            message: format!("System {} not found", cut(name)),
+            suggestions: nearest::among(name, systems.iter().map(String::as_str)),
+            note: None,
+            remedies: vec![
+                "list-systems shows what the project defines. Add the folder of one that is not below the project to \
+                 CL_SOURCE_REGISTRY."
+                    .to_owned(),
+            ],
+            advises: true,
         }
     }
 
@@ -91,7 +117,7 @@ impl Missing {
             let _ = write!(text, "\n\nNote: {note}");
         }
         if let [remedy] = self.remedies.as_slice()
-            && self.is_package
+            && self.advises
         {
             let _ = write!(text, "\n\n{remedy}");
         }
@@ -104,6 +130,13 @@ impl Missing {
         let answer: Found<()> = Found { found: false, answer: None, missing: Some(self) };
         Answer::new(text, &answer, outcome)
     }
+
+    /// The answer that says so, with what `answer` has besides.
+    pub(super) fn beside<T: Serialize>(self, answer: T) -> Result<Answer, Failure> {
+        let text = self.text();
+        let answer = Found { found: false, answer: Some(answer), missing: Some(self) };
+        Answer::new(text, &answer, Outcome::NotFound)
+    }
 }
 
 /// The answer to a question that failed because what it is about is not there; other errors stay what they are.
@@ -112,13 +145,37 @@ pub(super) fn of_error(bank: &Steelbank, error: Error, outcome: Outcome) -> Resu
         Error::References(References::NoSymbol { name, package, unseen }) => {
             (Asked { name, package }, LookupStatus::NoSymbol, unseen)
         }
-        Error::References(References::NoPackage { package, unseen }) => {
-            (Asked { name: String::new(), package }, LookupStatus::NoPackage, unseen)
+        Error::References(References::NoPackage { name, package, unseen }) => {
+            (Asked { name, package }, LookupStatus::NoPackage, unseen)
+        }
+        Error::Apropos(AproposError::Package { package }) => {
+            return Missing::package(&bank.index(), &package, None).answer(outcome);
+        }
+        #[cfg(feature = "text")]
+        Error::Outline(OutlineError::Package { package }) => {
+            return Missing::package(&bank.index(), &package, None).answer(outcome);
+        }
+        #[cfg(feature = "text")]
+        Error::Outline(OutlineError::System { system }) if !is_system(bank, &system) => {
+            return Missing::system(bank, &system).answer(outcome);
         }
         other => return Err(other.into()),
     };
     let note = Some(unseen.trim().to_owned()).filter(|note| !note.is_empty());
     Missing::new(&bank.index(), &asked, status, note).answer(outcome)
+}
+
+/// The names of the project's systems.
+fn systems(bank: &Steelbank) -> Vec<String> {
+    let known = bank.list_systems(&Control::new(ALLOWED));
+    known.map(|known| known.systems.into_iter().map(|system| system.name).collect()).unwrap_or_default()
+}
+
+/// Whether a system of that name is the project's, loaded or not, or in the image.
+#[cfg(feature = "text")]
+fn is_system(bank: &Steelbank, name: &str) -> bool {
+    bank.project().image_systems().contains_key(&name.to_lowercase())
+        || systems(bank).iter().any(|system| system.eq_ignore_ascii_case(name))
 }
 
 /// Where to look the name up: as asked; but if it is not there, has no prefix, and one package of the user's has a symbol
@@ -141,11 +198,14 @@ const LONGEST_NAME: usize = 1_000;
 
 /// Names that nobody would read, cut.
 fn shortened(asked: &Asked) -> Asked {
-    let cut = |name: &str| match name.char_indices().nth(LONGEST_NAME) {
+    Asked { name: cut(&asked.name), package: cut(&asked.package) }
+}
+
+fn cut(name: &str) -> String {
+    match name.char_indices().nth(LONGEST_NAME) {
         Some((at, _)) => format!("{}... ({} more characters)", &name[..at], name[at..].chars().count()),
         None => name.to_owned(),
-    };
-    Asked { name: cut(&asked.name), package: cut(&asked.package) }
+    }
 }
 
 #[cfg(test)]

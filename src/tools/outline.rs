@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::missing::{Found, of_error};
 use super::page::{Page, Paging};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
 use crate::query::control::ALLOWED;
@@ -55,7 +56,7 @@ pub(super) fn tool() -> Tool {
             call.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, Listed>(about, outline).of_image()
+    Tool::new::<Arguments, Found<Listed>>(about, outline).of_image()
 }
 
 fn outline(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
@@ -70,10 +71,14 @@ fn outline(session: &Session, given: Arguments, call: &Call) -> Result<Answer, F
     };
     let request = OutlineRequest { of, kinds: given.kinds, unused: given.unused };
     let text = session.text().ok();
-    let answer = session.bank()?.outline(&request, text.map(|text| &**text), &call.control(ALLOWED))?;
+    let bank = session.bank()?;
+    let answer = match bank.outline(&request, text.map(|text| &**text), &call.control(ALLOWED)) {
+        Ok(answer) => answer,
+        Err(error) => return of_error(bank, error, Outcome::NotFound),
+    };
     let (definitions, page) = given.paging.cut(answer.definitions)?;
     let listed = Listed { definitions, page, looked_at: answer.looked_at, not_loaded: answer.not_loaded };
-    Answer::new(text_of(&listed, request.unused), &listed, Outcome::Answered)
+    Answer::new(text_of(&listed, request.unused), &Found::yes(listed), Outcome::Answered)
 }
 
 fn text_of(listed: &Listed, unused: bool) -> String {

@@ -11,7 +11,6 @@ use super::page::{Page, Paging};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
 use crate::query::control::ALLOWED;
 use crate::query::counted;
-use crate::query::lookup::{Asked, LookupStatus};
 use crate::query::package_info::{PackageInfo, PackageInfoAnswer, PackageInfoRequest};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -48,8 +47,7 @@ fn info(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fail
     let bank = session.bank()?;
     let mut answer = bank.package_info(&request, &call.control(ALLOWED))?;
     let Some(package) = &mut answer.package else {
-        let asked = Asked { name: String::new(), package: given.package.to_uppercase() };
-        return Missing::new(&bank.index(), &asked, LookupStatus::NoPackage, None).answer(Outcome::NotFound);
+        return Missing::package(&bank.index(), &given.package, None).answer(Outcome::NotFound);
     };
     let (exports, page) = given.paging.cut(std::mem::take(&mut package.exports))?;
     package.exports = exports;

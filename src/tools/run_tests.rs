@@ -10,8 +10,10 @@ use serde_json::json;
 
 use super::arguments::Timeout;
 use super::load_system::listener;
+use super::missing::{Found, Missing};
 use super::trial::{failure_text, in_scratch};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Progress, Session, Tool};
+use crate::Steelbank;
 use crate::query::control::Control;
 use crate::query::impact::ImpactRequest;
 use crate::query::lookup::DEFAULT_PACKAGE;
@@ -61,7 +63,7 @@ pub(super) fn tool() -> Tool {
             failed assertions form, expected and actual value. A test that hangs, exits or fills the heap costs that test.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, TestRun>(about, run).of_image()
+    Tool::new::<Arguments, Found<TestRun>>(about, run).of_image()
 }
 
 fn run(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
@@ -88,7 +90,7 @@ fn run(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failu
         let none = RunTestsRequest { lines: Some(Vec::new()), ..request.clone() };
         let loaded = bank.run_tests(&none, &control, Some(listener(call)), |_, _, _| ())?;
         if loaded.not_loaded.is_some() {
-            return answer(&loaded, true);
+            return answer(bank, loaded, true);
         }
         request.lines = Some(affected(session, &control)?);
     }
@@ -101,7 +103,7 @@ fn run(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failu
             total: (total > 0).then_some(total as u64),
         });
     })?;
-    answer(&run, given.only_affected_by.is_some())
+    answer(bank, run, given.only_affected_by.is_some())
 }
 
 /// The lines that the working tree's changes reach.
@@ -126,10 +128,13 @@ fn file_and_line(place: &str) -> Option<(String, u32)> {
     Some((file.to_owned(), line.parse().ok()?))
 }
 
-fn answer(run: &TestRun, only_affected: bool) -> Result<Answer, Failure> {
+fn answer(bank: &Steelbank, run: TestRun, only_affected: bool) -> Result<Answer, Failure> {
+    if let Some(system) = &run.unknown_system {
+        return Missing::system(bank, system).beside(run);
+    }
     let all_passed = run.not_loaded.is_none() && run.tests.iter().all(|test| test.status.is_good());
     let outcome = if all_passed { Outcome::Answered } else { Outcome::Failed };
-    Answer::new(text(run, only_affected), run, outcome)
+    Answer::new(text(&run, only_affected), &Found::yes(run), outcome)
 }
 
 fn text(run: &TestRun, only_affected: bool) -> String {

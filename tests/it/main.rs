@@ -18,6 +18,7 @@ mod image;
 mod lean;
 mod loads;
 mod mcp;
+mod missing;
 mod nofalse;
 mod odd;
 mod operators;

@@ -173,7 +173,11 @@ fn failures_tell_where(world: &World) {
         assert_eq!((&answer["status"], &answer["unread_at"]), (&json!("failed"), &json!(place)), "{answer}");
     }
     let answer = world.answer("evaluate", json!({ "code": "1", "package": "no-such" })).unwrap();
-    assert!(answer.text.contains("Package no-such not found"), "{}", answer.text);
+    assert!(
+        answer.text.starts_with("Package NO-SUCH not found\n\nNote: Nothing was evaluated."),
+        "{}",
+        answer.text
+    );
 }
 
 fn whatever_code_does_is_answered(world: &World) {

@@ -48,6 +48,19 @@ fn what_is_not_found_exits_with_1() {
     // The contract's sentence; what the project's own text has of that name is told below it.
     let (text, _, code) = said(&run(&["call", "who-calls", "{\"name\": \"x\", \"package\": \"nope\"}"]));
     assert_eq!((text.lines().next(), code), (Some("Package NOPE not found"), Some(1)));
+    for (tool, arguments, message) in [
+        ("find-definition", "{\"name\": \"nope:x\"}", "Package NOPE not found"),
+        ("package-info", "{\"package\": \"nope\"}", "Package NOPE not found"),
+        ("apropos", "{\"pattern\": \"x\", \"packages\": [\"nope\"]}", "Package NOPE not found"),
+        ("outline", "{\"system\": \"nope\"}", "System nope not found"),
+        ("check", "{\"system\": \"nope\"}", "System nope not found"),
+    ] {
+        let (json, errors, code) = said(&run(&["call", tool, arguments, "--json"]));
+        assert_eq!((errors.as_str(), code), ("", Some(1)), "{tool}");
+        let answer: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let told = (&answer["found"], &answer["message"]);
+        assert_eq!(told, (&false.into(), &message.into()), "{tool}");
+    }
 }
 
 #[test]

@@ -47,6 +47,8 @@ pub enum Error {
     #[error("Package {package} not found. Load the system that defines it, or name another package.{unseen}")]
     NoPackage {
         /// What was asked for.
+        name: String,
+        /// Where.
         package: String,
         /// Where the name stands in files that are not loaded, in a sentence; or nothing.
         unseen: String,
