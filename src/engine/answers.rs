@@ -50,7 +50,7 @@ pub enum State {
     },
 }
 
-/// A picture of the engine for people.
+/// A snapshot of the engine's state, for display.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Status {
@@ -65,7 +65,7 @@ pub struct Status {
     pub abandoned_threads: u64,
     /// From the call to start until the image was ready, in microseconds.
     pub start_microseconds: Option<u64>,
-    /// Trouble in threads that are no job's, oldest first.
+    /// Errors reported by background Lisp threads, oldest first.
     pub reports: Vec<String>,
 }
 

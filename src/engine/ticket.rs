@@ -11,7 +11,7 @@ use super::lisp::OnLisp;
 use super::queue::Queue;
 use super::sync::{Condvar, Mutex};
 
-/// Hears a running job's news, each a JSON text. Called on the Lisp thread: it must be quick.
+/// A progress callback: receives each update of a running job as JSON. Called on the Lisp thread: it must be quick.
 pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
 
 type Outcome<T> = Result<T, LispError>;
@@ -247,7 +247,7 @@ impl Interrupt {
     /// [`LispError::Cancelled`]. A job that has ended is left alone.
     pub fn stop(&self) {
         self.ledger.cancel();
-        // First, so that a job that makes something of its interruption comes too late with it.
+        // Fill the slot before interrupting, so that the job's own result cannot win.
         let notice = self.ledger.fail(LispError::Cancelled);
         self.queue.remove(&self.ledger);
         notice.give();

@@ -165,6 +165,7 @@ pub struct Definition {
     pub declaration: bool,
 }
 
+// Flat, not two positions: its fields are the answer's JSON keys.
 /// From the first character to the last. Lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
