@@ -98,8 +98,8 @@ fn names_are_found(world: &World) {
 fn callers_are_found(world: &World) {
     for (name, callers) in [
         ("plus-twice", ["INCF-BY", "USER-OF-INCF-BY"]),
-        ("put-slotty", ["SLOTTY", "USE-SLOTTY"]),
-        ("expander-helper", ["(SETF-EXPANDER ODD.CORE::PLACE-OF)", "USE-PLACE-OF"]),
+        ("put-slotty", ["(SETF ODD.CORE::SLOTTY)", "USE-SLOTTY"]),
+        ("expander-helper", ["(SETF ODD.CORE::PLACE-OF)", "USE-PLACE-OF"]),
         ("cm-helper", ["(COMPILER-MACRO ODD.CORE::TOTAL)", "USE-TOTAL"]),
     ] {
         let graph = world.ask("call-graph", json!({ "name": format!("odd.core::{name}") }));
