@@ -62,8 +62,9 @@
 ;;; Error contexts
 
 (define-inline compiler-error-context ()
-  "Where the compiler is just now, or NIL."
-  (and (current-source-info)
+  "Where the compiler is just now, or what the summary of a compilation unit tells of; NIL if there is none."
+  ;; In the summary there is a context, and no source any more.
+  (and (boundp 'sb-c::*source-info*)
        (sb-c::find-error-context nil)))
 
 (define-inline error-context-file (context)

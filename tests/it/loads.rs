@@ -411,7 +411,22 @@ fn names_and_places() {
     );
     define(&root, "warns", &[("warns-file", "(list 1)\n\n(warn \"careful\")\n")]);
     define(&root, "reads-wrong", &[("wrong-file", "(list 1)\n\n#.(error \"at read time\")\n")]);
+    define(
+        &root,
+        "lacks",
+        &[("lacks-file", "(list 1)\n\n(defun cl-user::lacks () (cl-user::nowhere-defined))\n")],
+    );
     let bank = project(&root, &root.join("cache"));
+    // The compiler tells of it at the end, when it reads the file no more; then the cache does.
+    for again in [false, true] {
+        let lacks = load(&bank, "lacks");
+        assert_eq!(
+            lines(&lacks, "lacks-file.lisp"),
+            [(Severity::StyleWarning, Some(3))],
+            "{again}: {lacks:?}"
+        );
+        evaluate(&bank, "(asdf:clear-system \"lacks\")");
+    }
     let names = |system: &str, kind: FailureKind, parts: &[&str]| {
         let (answer, failure) = failed(&bank, system);
         assert_eq!(failure.kind, kind, "{failure:?}");
