@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use steelbank::ProjectSettings;
 use steelbank::Steelbank;
-use steelbank::engine::DEFAULT_HEAP_MEGABYTES;
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
 
+#[allow(dead_code)]
+mod common;
 #[allow(dead_code)]
 #[path = "../tests/it/fixtures.rs"]
 mod fixtures;
@@ -101,7 +102,7 @@ fn pair(system: &str) -> [Cost; 2] {
 fn run(system: &str, plain: bool) -> Cost {
     let cache = tempfile::tempdir().unwrap();
     let mut command = if plain {
-        plain_sbcl(cache.path(), system)
+        plain_load(cache.path(), system)
     } else {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.env(CHILD, format!("{}|{system}", cache.path().display()));
@@ -120,25 +121,14 @@ fn run(system: &str, plain: bool) -> Cost {
     Cost { wall: figures.next().unwrap(), processor: figures.next().unwrap() }
 }
 
-/// The SBCL that bootstrap built, as its users run it, with our heap.
-fn plain_sbcl(cache: &Path, system: &str) -> Command {
-    let tree = Path::new(steelbank_image::SBCL);
-    let mut command = Command::new(tree.join("src/runtime/sbcl"));
-    command
-        .arg("--core")
-        .arg(tree.join("output/sbcl.core"))
-        .args(["--noinform", "--dynamic-space-size", &format!("{DEFAULT_HEAP_MEGABYTES}MB")])
-        .args(["--no-sysinit", "--no-userinit"])
-        .args(["--non-interactive", "--eval", "(require :asdf)", "--eval"])
-        .arg(format!(
-            "(let ((wall (get-internal-real-time)) (processor (get-internal-run-time)))
-               (handler-bind ((warning #'muffle-warning)) (asdf:load-system {system:?}))
-               (flet ((ms (then now) (* 1000.0 (/ (- now then) internal-time-units-per-second))))
-                 (format t \"~&cost ~F ~F~%\" (ms wall (get-internal-real-time)) (ms processor (get-internal-run-time)))))"
-        ))
-        .env("SBCL_HOME", tree.join("obj/sbcl-home"))
-        .env("XDG_CACHE_HOME", cache);
-    command
+fn plain_load(cache: &Path, system: &str) -> Command {
+    let load = format!(
+        "(let ((wall (get-internal-real-time)) (processor (get-internal-run-time)))
+           (handler-bind ((warning #'muffle-warning)) (asdf:load-system {system:?}))
+           (flet ((ms (then now) (* 1000.0 (/ (- now then) internal-time-units-per-second))))
+             (format t \"~&cost ~F ~F~%\" (ms wall (get-internal-real-time)) (ms processor (get-internal-run-time)))))"
+    );
+    common::plain_sbcl(cache, &[&load])
 }
 
 /// In the child: loads `system`, and prints what it took, all threads of the process together.

@@ -21,37 +21,12 @@ use steelbank::Steelbank;
 #[path = "../tests/client/mod.rs"]
 mod client;
 #[allow(dead_code)]
+mod common;
+#[allow(dead_code)]
 #[path = "../tests/it/fixtures.rs"]
 mod fixtures;
 
-/// Real systems among them.
-const LIBRARIES: [&str; 25] = [
-    "alexandria",
-    "anaphora",
-    "babel",
-    "bordeaux-threads",
-    "chunga",
-    "cffi",
-    "cl-fad",
-    "flexi-streams",
-    "cl-interpol",
-    "cl-ppcre",
-    "split-sequence",
-    "trivial-gray-streams",
-    "cl-unicode",
-    "cl-who",
-    "closer-mop",
-    "fiveam",
-    "iterate",
-    "local-time",
-    "named-readtables",
-    "nibbles",
-    "parse-number",
-    "puri",
-    "trivial-backtrace",
-    "usocket",
-    "yason",
-];
+use common::LIBRARIES;
 
 fn main() {
     let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with("--"));

@@ -12,49 +12,24 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use steelbank::engine::DEFAULT_HEAP_MEGABYTES;
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
 use steelbank::query::who::{Places, WhoRequest};
 use steelbank::{ProjectSettings, Steelbank};
 use steelbank_xref::Kind;
 
+mod common;
 #[allow(dead_code)]
 #[path = "../tests/it/fixtures.rs"]
 mod fixtures;
 
+use common::LIBRARIES;
+
 /// The folder of the project, for the process that is to load it through us.
 const CHILD: &str = "STEELBANK_BENCH_WARM";
 
-const SYSTEMS: [&str; 27] = [
-    "alexandria",
-    "anaphora",
-    "babel",
-    "bordeaux-threads",
-    "chunga",
-    "cffi",
-    "cl-fad",
-    "flexi-streams",
-    "cl-interpol",
-    "cl-ppcre",
-    "split-sequence",
-    "trivial-gray-streams",
-    "cl-unicode",
-    "cl-who",
-    "closer-mop",
-    "fiveam",
-    "ironclad",
-    "iterate",
-    "local-time",
-    "named-readtables",
-    "nibbles",
-    "parse-number",
-    "puri",
-    "trivial-backtrace",
-    "trivial-features",
-    "usocket",
-    "yason",
-];
+/// The largest among the fixtures, and what it needs besides.
+const MORE: [&str; 2] = ["ironclad", "trivial-features"];
 
 /// What one process took: in the order that [`FIGURES`] names.
 type Cost = [f64; 5];
@@ -70,18 +45,19 @@ fn main() {
     let pairs: usize = arguments.next().map_or(7, |pairs| pairs.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
-    let listed = SYSTEMS.map(|system| format!("\"{system}\"")).join(" ");
+    let systems: Vec<String> = LIBRARIES.iter().chain(&MORE).map(|system| format!("{system:?}")).collect();
+    let listed = systems.join(" ");
     fs::write(root.join("warm.asd"), format!("(defsystem \"warm\" :depends-on ({listed}))\n")).unwrap();
     let pair = || -> [Cost; 2] {
         std::thread::scope(|scope| {
-            let plain = scope.spawn(|| run(plain_sbcl(&root)));
+            let plain = scope.spawn(|| run(plain_load(&root)));
             let ours = run(ours(&root));
             [plain.join().unwrap(), ours]
         })
     };
     pair();
     let costs: Vec<[Cost; 2]> = (0..pairs).map(|_| pair()).collect();
-    println!("{} systems, {pairs} pairs", SYSTEMS.len());
+    println!("{} systems, {pairs} pairs", systems.len());
     println!("{:<22} {:>10} {:>10} {:>7}", "", "plain", "steelbank", "ratio");
     for (number, figure) in FIGURES.iter().enumerate() {
         let median = |side: usize| {
@@ -106,18 +82,10 @@ fn run(mut command: Command) -> Cost {
     figures.try_into().unwrap()
 }
 
-/// The SBCL that bootstrap built, as its users run it, with our heap; its question is sb-introspect's.
-fn plain_sbcl(root: &Path) -> Command {
-    let tree = Path::new(steelbank_image::SBCL);
-    let mut command = Command::new(tree.join("src/runtime/sbcl"));
-    command
-        .arg("--core")
-        .arg(tree.join("output/sbcl.core"))
-        .args(["--noinform", "--dynamic-space-size", &format!("{DEFAULT_HEAP_MEGABYTES}MB")])
-        .args(["--no-sysinit", "--no-userinit"])
-        .args(["--non-interactive", "--eval", "(require :asdf)", "--eval", "(require :sb-introspect)", "--eval"])
-        .arg(format!(
-            "(let ((wall (get-internal-real-time)) (processor (get-internal-run-time)))
+/// Plain SBCL's load; its question is sb-introspect's.
+fn plain_load(root: &Path) -> Command {
+    let load = format!(
+        "(let ((wall (get-internal-real-time)) (processor (get-internal-run-time)))
                (flet ((ms (then now) (* 1000.0 (/ (- now then) internal-time-units-per-second)))
                       (resident ()
                         (with-open-file (status \"/proc/self/status\")
@@ -131,11 +99,9 @@ fn plain_sbcl(root: &Path) -> Command {
                         (second (progn (sb-introspect:who-calls (find-symbol \"SCAN\" \"CL-PPCRE\")) (get-internal-real-time))))
                    (format t \"~&cost ~F ~F ~F ~F ~F~%\" (ms wall loaded) (ms processor used)
                            (ms loaded first) (ms first second) (resident)))))",
-            root.join("warm.asd").display().to_string()
-        ))
-        .env("SBCL_HOME", tree.join("obj/sbcl-home"))
-        .env("XDG_CACHE_HOME", root.join("plain"));
-    command
+        root.join("warm.asd").display().to_string()
+    );
+    common::plain_sbcl(&root.join("plain"), &["(require :sb-introspect)", &load])
 }
 
 fn ours(root: &Path) -> Command {
