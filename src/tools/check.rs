@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::arguments::Timeout;
 use super::load_system::shorter;
-use super::missing::{Found, Missing};
+use super::missing::{Found, Missing, systems};
 use super::trial::scratch_failure;
 use super::{About, Answer, Call, Effect, Failure, Outcome, Progress, Session, Tool};
 use crate::query::check::{CheckAnswer, CheckRequest};
@@ -79,7 +79,7 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<Answer
     if let Some(system) = &request.system
         && answer.failures.iter().any(|failure| failure.is_of_unknown(system))
     {
-        return Missing::system(session.bank()?, system).beside(answer);
+        return Missing::system(&systems(session.bank()?), system).beside(answer);
     }
     let outcome = if answer.loads { Outcome::Answered } else { Outcome::Failed };
     Answer::new(text::check(&answer), &Found::yes(answer), outcome)

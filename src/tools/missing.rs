@@ -90,9 +90,8 @@ impl Missing {
         Self::new(index, &asked, LookupStatus::NoPackage, note)
     }
 
-    /// No system is called `name`.
-    pub(super) fn system(bank: &Steelbank, name: &str) -> Self {
-        let systems = systems(bank);
+    /// No system is called `name`; the project has `systems`.
+    pub(super) fn system(systems: &[String], name: &str) -> Self {
         Self {
             message: format!("System {} not found", cut(name)),
             suggestions: nearest::among(name, systems.iter().map(String::as_str)),
@@ -156,8 +155,15 @@ pub(super) fn of_error(bank: &Steelbank, error: Error, outcome: Outcome) -> Resu
             return Missing::package(&bank.index(), &package, None).answer(outcome);
         }
         #[cfg(feature = "text")]
-        Error::Outline(OutlineError::System { system }) if !is_system(bank, &system) => {
-            return Missing::system(bank, &system).answer(outcome);
+        Error::Outline(OutlineError::System { system }) => {
+            let systems = systems(bank);
+            // The project's, loaded or not, or the image's.
+            let known = bank.project().image_systems().contains_key(&system.to_lowercase())
+                || systems.iter().any(|known| known.eq_ignore_ascii_case(&system));
+            return match known {
+                true => Err(Error::Outline(OutlineError::System { system }).into()),
+                false => Missing::system(&systems, &system).answer(outcome),
+            };
         }
         other => return Err(other.into()),
     };
@@ -166,16 +172,9 @@ pub(super) fn of_error(bank: &Steelbank, error: Error, outcome: Outcome) -> Resu
 }
 
 /// The names of the project's systems.
-fn systems(bank: &Steelbank) -> Vec<String> {
+pub(super) fn systems(bank: &Steelbank) -> Vec<String> {
     let known = bank.list_systems(&Control::new(ALLOWED));
     known.map(|known| known.systems.into_iter().map(|system| system.name).collect()).unwrap_or_default()
-}
-
-/// Whether a system of that name is the project's, loaded or not, or in the image.
-#[cfg(feature = "text")]
-fn is_system(bank: &Steelbank, name: &str) -> bool {
-    bank.project().image_systems().contains_key(&name.to_lowercase())
-        || systems(bank).iter().any(|system| system.eq_ignore_ascii_case(name))
 }
 
 /// Where to look the name up: as asked; but if it is not there, has no prefix, and one package of the user's has a symbol

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::arguments::Timeout;
 use super::load_system::listener;
-use super::missing::{Found, Missing};
+use super::missing::{Found, Missing, systems};
 use super::trial::{failure_text, in_scratch};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Progress, Session, Tool};
 use crate::Steelbank;
@@ -130,7 +130,7 @@ fn file_and_line(place: &str) -> Option<(String, u32)> {
 
 fn answer(bank: &Steelbank, run: TestRun, only_affected: bool) -> Result<Answer, Failure> {
     if let Some(system) = &run.unknown_system {
-        return Missing::system(bank, system).beside(run);
+        return Missing::system(&systems(bank), system).beside(run);
     }
     let all_passed = run.not_loaded.is_none() && run.tests.iter().all(|test| test.status.is_good());
     let outcome = if all_passed { Outcome::Answered } else { Outcome::Failed };
