@@ -238,6 +238,9 @@ impl Stamp {
     }
 }
 
+/// Where in the cache sidecars are.
+const SIDECARS: &str = "taps";
+
 /// Where in the cache of a scratch image the sidecars of the cache below it are.
 const LOWER_SIDECARS: &str = "lower/taps";
 
@@ -411,37 +414,38 @@ impl Project {
     pub(crate) fn read_new_files(&self) {
         let loaded = self.loaded.read();
         let mut names = self.names.lock();
-        let pending = std::mem::take(&mut names.pending);
-        let folder = self.sidecars().filter(|_| !pending.is_empty());
-        let mut kept = folder.as_deref().map(SidecarNames::read).unwrap_or_default();
-        if let (Some(_), Some(settings)) = (&folder, &self.settings) {
-            kept.extend(SidecarNames::read(&settings.cache.join(LOWER_SIDECARS)));
+        if names.pending.is_empty() {
+            return;
         }
-        for path in pending {
+        let mut kept =
+            self.settings.as_ref().map(|settings| SidecarNames::read(&settings.cache)).unwrap_or_default();
+        for path in std::mem::take(&mut names.pending) {
             let Some(&written) = loaded.get(&path) else { continue };
-            let sidecar = self.sidecar(&path, written);
-            if let Some(known) = sidecar.as_deref().and_then(|sidecar| kept.get(sidecar)) {
-                names.gaps.remove(&path);
-                names.set(&path, known);
-                continue;
-            }
-            let stamp = sidecar.as_ref().and_then(|sidecar| Some(Stamp::of(&sidecar.metadata().ok()?)));
-            let file = self.positions(&path, written);
-            let state = file.as_ref().map_or(SidecarState::Missing, |file| file.sidecar_state());
-            let known = file.map(|file| FileNames::of(&file)).unwrap_or_default();
-            if state == SidecarState::Complete {
-                names.gaps.remove(&path);
-                if let (Some(sidecar), Some(stamp)) = (&sidecar, stamp) {
-                    kept.set(sidecar, stamp, &known);
-                }
-            } else {
-                names.gaps.insert(path.clone(), state);
-            }
+            let (known, state) = self.names_in(&path, written, &mut kept);
+            match state {
+                SidecarState::Complete => names.gaps.remove(&path),
+                state => names.gaps.insert(path.clone(), state),
+            };
             names.set(&path, known);
         }
-        if let Some(folder) = folder {
-            kept.write(&folder);
+        kept.write();
+    }
+
+    /// The names in the file at `path`, and what its sidecar tells: from `kept`, else from the sidecar, whose names are then kept.
+    fn names_in(&self, path: &Path, written: u64, kept: &mut SidecarNames) -> (FileNames, SidecarState) {
+        let sidecar = self.sidecar(path, written);
+        let stamped = sidecar.and_then(|sidecar| Some((Stamp::of(&sidecar.metadata().ok()?), sidecar)));
+        if let Some(known) = stamped.as_ref().and_then(|(stamp, sidecar)| kept.get(sidecar, *stamp)) {
+            return (known, SidecarState::Complete);
         }
+        let Ok(file) = self.positions(path, written) else {
+            return (FileNames::default(), SidecarState::Missing);
+        };
+        let (known, state) = (FileNames::of(&file), file.sidecar_state());
+        if let (Some((stamp, sidecar)), SidecarState::Complete) = (&stamped, state) {
+            kept.set(sidecar, *stamp, &known);
+        }
+        (known, state)
     }
 
     /// `path` relative to the root if it is below it, as answers show it.
@@ -550,7 +554,7 @@ impl Project {
     }
 
     fn sidecars(&self) -> Option<PathBuf> {
-        Some(self.settings.as_ref()?.cache.join("taps"))
+        Some(self.settings.as_ref()?.cache.join(SIDECARS))
     }
 
     /// Deletes the sidecars of earlier versions of `paths`, and what writers that died have left. What cannot be

@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::Stamp;
+use super::{LOWER_SIDECARS, SIDECARS, Stamp};
 use crate::source::positions::PositionedFile;
 
 /// The name of the file, in the folder of the sidecars.
@@ -44,35 +44,32 @@ impl FileNames {
     }
 }
 
-/// What is kept of the sidecars of a folder.
+/// What is kept of the sidecars of a cache, and of the one below it.
 #[derive(Debug, Default)]
 pub(super) struct SidecarNames {
+    folder: PathBuf,
     entries: BTreeMap<String, Entry>,
     /// Whether there is something that the file does not have.
     changed: bool,
 }
 
 impl SidecarNames {
-    /// Reads what is kept in `folder`.
-    pub(super) fn read(folder: &Path) -> SidecarNames {
-        let bytes = std::fs::read(folder.join(FILE)).unwrap_or_default();
-        let entries: Vec<Entry> = serde_json::from_slice(&bytes).unwrap_or_default();
-        let entries = entries.into_iter().map(|entry| (entry.sidecar.clone(), entry)).collect();
-        SidecarNames { entries, changed: false }
-    }
-
-    /// Takes over what `others` has of other sidecars.
-    pub(super) fn extend(&mut self, others: SidecarNames) {
-        for (sidecar, entry) in others.entries {
-            self.entries.entry(sidecar).or_insert(entry);
+    /// Reads what is kept in `cache`.
+    pub(super) fn read(cache: &Path) -> SidecarNames {
+        let mut entries = BTreeMap::new();
+        // What the upper one has of a sidecar counts.
+        for folder in [LOWER_SIDECARS, SIDECARS] {
+            let bytes = std::fs::read(cache.join(folder).join(FILE)).unwrap_or_default();
+            let read: Vec<Entry> = serde_json::from_slice(&bytes).unwrap_or_default();
+            entries.extend(read.into_iter().map(|entry| (entry.sidecar.clone(), entry)));
         }
+        SidecarNames { folder: cache.join(SIDECARS), entries, changed: false }
     }
 
-    /// The names of `sidecar`, if it is what it was.
-    pub(super) fn get(&self, sidecar: &Path) -> Option<FileNames> {
+    /// The names of `sidecar`, which has `stamp` now, if it is what it was.
+    pub(super) fn get(&self, sidecar: &Path, stamp: Stamp) -> Option<FileNames> {
         let entry = self.entries.get(sidecar.file_name().and_then(OsStr::to_str)?)?;
-        let same = Stamp::of(&std::fs::metadata(sidecar).ok()?) == entry.stamp;
-        same.then(|| FileNames {
+        (entry.stamp == stamp).then(|| FileNames {
             names: entry.names.clone(),
             toplevel: entry.toplevel.iter().cloned().collect(),
         })
@@ -87,13 +84,14 @@ impl SidecarNames {
         self.changed = true;
     }
 
-    /// Writes all of it into `folder`, without what is gone there. If that fails, sidecars are read again.
-    pub(super) fn write(&mut self, folder: &Path) {
-        if !std::mem::take(&mut self.changed) {
+    /// Writes all of it, if anything is new, without what is gone from the folder. If that fails, sidecars are read again.
+    pub(super) fn write(self) {
+        if !self.changed {
             return;
         }
-        self.entries.retain(|sidecar, _| folder.join(sidecar).exists());
-        let entries: Vec<&Entry> = self.entries.values().collect();
+        let folder = self.folder;
+        let entries: Vec<Entry> =
+            self.entries.into_values().filter(|entry| folder.join(&entry.sidecar).exists()).collect();
         let Ok(json) = serde_json::to_vec(&entries) else { return };
         // With a hyphen: what a writer that died leaves is deleted with old sidecars.
         let written = folder.join(format!("{FILE}-{}", std::process::id()));
@@ -109,27 +107,29 @@ mod tests {
 
     #[test]
     fn names_hold_while_the_sidecar_is_the_same() {
-        let folder = tempfile::tempdir().unwrap();
-        let (sidecar, gone) = (folder.path().join("a-1.tap"), folder.path().join("b-1.tap"));
+        let cache = tempfile::tempdir().unwrap();
+        let folder = cache.path().join(SIDECARS);
+        std::fs::create_dir(&folder).unwrap();
+        let (sidecar, gone) = (folder.join("a-1.tap"), folder.join("b-1.tap"));
         std::fs::write(&sidecar, "one").unwrap();
         let stamp = || Stamp::of(&std::fs::metadata(&sidecar).unwrap());
         let names = FileNames { names: vec!["F".into(), "É".into()], toplevel: HashSet::from(["F".into()]) };
-        let mut kept = SidecarNames::read(folder.path());
+        let mut kept = SidecarNames::read(cache.path());
         kept.set(&sidecar, stamp(), &names);
         kept.set(&gone, stamp(), &names);
-        kept.write(folder.path());
+        kept.write();
 
-        let kept = SidecarNames::read(folder.path());
+        let kept = SidecarNames::read(cache.path());
         assert!(!kept.entries.contains_key("b-1.tap"));
-        let found = kept.get(&sidecar).unwrap();
+        let found = kept.get(&sidecar, stamp()).unwrap();
         assert_eq!((found.names, found.toplevel), (names.names, names.toplevel));
         std::fs::write(&sidecar, "other").unwrap();
-        assert!(kept.get(&sidecar).is_none());
+        assert!(kept.get(&sidecar, stamp()).is_none());
 
-        let json = std::fs::read(folder.path().join(FILE)).unwrap();
+        let json = std::fs::read(folder.join(FILE)).unwrap();
         for end in 0..json.len() {
-            std::fs::write(folder.path().join(FILE), &json[..end]).unwrap();
-            assert!(SidecarNames::read(folder.path()).entries.is_empty(), "cut at {end}");
+            std::fs::write(folder.join(FILE), &json[..end]).unwrap();
+            assert!(SidecarNames::read(cache.path()).entries.is_empty(), "cut at {end}");
         }
     }
 }
