@@ -16,7 +16,7 @@ use divan::Bencher;
 use steelbank::ProjectSettings;
 use steelbank::Steelbank;
 use steelbank::engine::Operation;
-use steelbank::query::code_find_references::Request;
+use steelbank::query::code_find_references::CodeFindReferencesRequest;
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
 use steelbank::query::who::{Places, WhoRequest};
@@ -34,7 +34,9 @@ const NAMES: [&str; 4] = ["chunga:read-line*", "alexandria:with-gensyms", "cl-pp
 fn main() {
     let bank = bank();
     for name in NAMES {
-        let answer = bank.code_find_references(&Request { limit: usize::MAX, ..request(name) }).unwrap();
+        let answer = bank
+            .code_find_references(&CodeFindReferencesRequest { limit: usize::MAX, ..request(name) })
+            .unwrap();
         let files: std::collections::BTreeSet<&str> =
             answer.refs.iter().map(|found| found.path.as_str()).collect();
         println!("{name}: {} lines in {} files", answer.total, files.len());
@@ -63,8 +65,8 @@ fn bank() -> &'static Steelbank {
     })
 }
 
-fn request(name: &str) -> Request {
-    Request::new(name)
+fn request(name: &str) -> CodeFindReferencesRequest {
+    CodeFindReferencesRequest::new(name)
 }
 
 #[divan::bench(args = NAMES)]

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use steelbank::query::find_references::{Request, find_references};
+use steelbank::query::find_references::{FindReferencesRequest, find_references};
 use steelbank_text::{Control, Freshness, TextIndex};
 
 fn main() {
@@ -114,7 +114,7 @@ fn bench(folder: &Path) {
 
         let warm = TextIndex::open(&root, &cache, Freshness::Automatic).unwrap();
         warm.watch();
-        let request = Request { force: true, ..Request::new(&name) };
+        let request = FindReferencesRequest { force: true, ..FindReferencesRequest::new(&name) };
         let ask = || find_references(&warm, &request, None, &Control::none()).unwrap();
         // The first two questions read the index and find out what to watch.
         (0..3).for_each(|_| drop(ask()));
@@ -139,7 +139,8 @@ fn bench(folder: &Path) {
     };
     let ours = median(11, || {
         let name = touch();
-        let found = find_references(&index, &Request::new(name), None, &Control::none()).unwrap();
+        let found =
+            find_references(&index, &FindReferencesRequest::new(name), None, &Control::none()).unwrap();
         assert_eq!(found.total_references, 1);
     });
     let theirs = reflex.then(|| {

@@ -6,7 +6,7 @@
 mod answer;
 mod cautions;
 
-pub use answer::{Answer, Error, Reference, Request, UseType};
+pub use answer::{Answer, CodeFindReferencesRequest, Error, Reference, UseType};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -27,7 +27,7 @@ use crate::source::tap::roles::Role as TextRole;
 use steelbank_reader::Range;
 use steelbank_xref::{Index, Kind, Package};
 
-impl Question for Request {
+impl Question for CodeFindReferencesRequest {
     type Answer = Answer;
 
     fn answer(&self, context: &Context<'_>, control: &Control) -> Result<Answer, super::Error> {
@@ -44,7 +44,7 @@ pub fn code_find_references(
     index: &Index,
     project: &Project,
     sbcl: &SbclSources,
-    request: &Request,
+    request: &CodeFindReferencesRequest,
 ) -> Result<Answer, Error> {
     let lookup = Lookup::new(index, &request.symbol, &request.package)?;
     let symbol = match lookup.found {
@@ -384,7 +384,7 @@ impl Search<'_> {
         !package.starts_with("SB-") && !matches!(package, "COMMON-LISP" | "KEYWORD" | "")
     }
 
-    fn finish(self, request: &Request, mut text: TextUses) -> Answer {
+    fn finish(self, request: &CodeFindReferencesRequest, mut text: TextUses) -> Answer {
         let total = self.lines.len();
         // What an entry has already.
         text.lines.retain(|found| !self.lines.contains_key(&(found.path.clone(), Some(found.line))));

@@ -183,14 +183,14 @@ pub fn resolve(index: &Index, project: &Project, name: &str, package: &str) -> R
 
 /// The question where a symbol is defined.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct FindDefinitionRequest {
     /// The name, as [`crate::query::designator`] reads it.
     pub name: String,
     /// The package in which it is looked up.
     pub package: String,
 }
 
-impl Request {
+impl FindDefinitionRequest {
     /// The question about `name` in CL-USER.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), package: DEFAULT_PACKAGE.to_owned() }
@@ -203,7 +203,7 @@ impl Request {
     }
 }
 
-impl Question for Request {
+impl Question for FindDefinitionRequest {
     type Answer = Answer;
 
     const REPEATABLE: bool = true;

@@ -23,7 +23,7 @@ pub const SHORT: usize = 3;
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Request {
+pub struct FindReferencesRequest {
     /// Symbol name or text to find references for: an identifier of a language is found as a whole identifier of that
     /// language (CacheManager, *print-base*, set!, json!, $x, app::start), anything else as literal text.
     pub pattern: String,
@@ -56,10 +56,10 @@ fn default_limit() -> u64 {
     DEFAULT_LIMIT
 }
 
-impl Request {
+impl FindReferencesRequest {
     /// The question about `pattern` in all files, first page.
-    pub fn new(pattern: impl Into<String>) -> Request {
-        Request {
+    pub fn new(pattern: impl Into<String>) -> FindReferencesRequest {
+        FindReferencesRequest {
             pattern: pattern.into(),
             kind: None,
             lang: None,
@@ -256,7 +256,7 @@ pub type Resolver<'a> = &'a dyn Fn(&Path, u32, u32) -> Option<String>;
 /// See [`Error`]. Finding nothing is an answer.
 pub fn find_references(
     index: &TextIndex,
-    request: &Request,
+    request: &FindReferencesRequest,
     resolve: Option<Resolver<'_>>,
     control: &Control<'_>,
 ) -> Result<References, Error> {
@@ -270,7 +270,7 @@ pub fn find_references(
     Ok(references(answer, request, resolve))
 }
 
-fn search(request: &Request) -> Result<Search, Error> {
+fn search(request: &FindReferencesRequest) -> Result<Search, Error> {
     let pattern = Pattern::new(&request.pattern).ok_or(Error::EmptyPattern)?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
     let kind = given(&request.kind)
@@ -292,7 +292,7 @@ fn search(request: &Request) -> Result<Search, Error> {
     Ok(Search { pattern, kind, language, globs, offset: request.offset, limit: request.limit, bound })
 }
 
-fn references(answer: Answer, request: &Request, resolve: Option<Resolver<'_>>) -> References {
+fn references(answer: Answer, request: &FindReferencesRequest, resolve: Option<Resolver<'_>>) -> References {
     let count = answer.references.len() as u64;
     let mut definitions = answer.definitions.into_iter().map(definition);
     References {
@@ -354,8 +354,8 @@ mod tests {
 
     #[test]
     fn bad_requests_are_told_apart() {
-        let check = |change: &dyn Fn(&mut Request), expect: &str| {
-            let mut request = Request::new("name");
+        let check = |change: &dyn Fn(&mut FindReferencesRequest), expect: &str| {
+            let mut request = FindReferencesRequest::new("name");
             change(&mut request);
             let error = search(&request).unwrap_err();
             assert!(error.is_about_the_request());
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn what_a_request_leaves_out_has_a_default() {
-        let request: Request = serde_json::from_str(r#"{"pattern": "name"}"#).unwrap();
-        assert_eq!(request, Request::new("name"));
+        let request: FindReferencesRequest = serde_json::from_str(r#"{"pattern": "name"}"#).unwrap();
+        assert_eq!(request, FindReferencesRequest::new("name"));
     }
 }

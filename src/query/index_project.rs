@@ -8,7 +8,7 @@ use steelbank_text::{Control, Language, Skipped, TextError, TextIndex};
 /// What is asked of index_project.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Request {
+pub struct IndexProjectRequest {
     /// Build the index from nothing, also where it is up to date.
     #[serde(default)]
     pub force: bool,
@@ -105,7 +105,11 @@ const SHOWN: usize = 20;
 /// # Errors
 ///
 /// See [`Error`].
-pub fn index_project(index: &TextIndex, request: &Request, control: &Control<'_>) -> Result<Indexed, Error> {
+pub fn index_project(
+    index: &TextIndex,
+    request: &IndexProjectRequest,
+    control: &Control<'_>,
+) -> Result<Indexed, Error> {
     let language =
         |lang: &String| Language::named(lang).ok_or_else(|| Error::Language { lang: lang.clone() });
     let languages = request.languages.iter().map(language).collect::<Result<Vec<_>, Error>>()?;

@@ -54,7 +54,7 @@ use steelbank_xref::{Index, Symbol};
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct RenameRequest {
     /// The name, as [`crate::query::designator`] reads it.
     pub name: String,
     /// The package in which it is looked up.
@@ -71,10 +71,10 @@ pub struct Request {
     pub derived: bool,
 }
 
-impl Request {
+impl RenameRequest {
     /// The question how `name`, looked up in CL-USER, becomes `new_name`.
-    pub fn new(name: impl Into<String>, new_name: impl Into<String>) -> Request {
-        Request {
+    pub fn new(name: impl Into<String>, new_name: impl Into<String>) -> RenameRequest {
+        RenameRequest {
             name: name.into(),
             package: DEFAULT_PACKAGE.to_owned(),
             new_name: new_name.into(),
@@ -113,7 +113,7 @@ impl std::fmt::Debug for Sources<'_> {
 ///
 /// # Errors
 /// There is no such symbol or no project, the new name cannot be read, or Lisp cannot answer.
-pub fn rename_plan(sources: &Sources<'_>, request: &Request) -> Result<Answer, super::Error> {
+pub fn rename_plan(sources: &Sources<'_>, request: &RenameRequest) -> Result<Answer, super::Error> {
     let (index, project) = (sources.index, sources.project);
     let lookup = Lookup::new(index, &request.name, &request.package)?;
     if project.root().is_none() {
@@ -147,7 +147,7 @@ type ExactPlace = (String, u32, u32);
 
 struct Planner<'a> {
     sources: &'a Sources<'a>,
-    request: &'a Request,
+    request: &'a RenameRequest,
     symbol: Symbol,
     uses: SymbolUses<'a>,
     new: String,
@@ -184,9 +184,9 @@ impl<'a> Planner<'a> {
         let text = self.text_tokens(&self.uses);
         let places = files.iter().map(|file| file.tokens.len()).sum::<usize>() + text.certain.len();
         let parts = self.made(&image, &files, &text)?;
-        let asked = code_find_references::Request {
+        let asked = code_find_references::CodeFindReferencesRequest {
             limit: usize::MAX,
-            ..code_find_references::Request::new(self.plan.symbol.as_str())
+            ..code_find_references::CodeFindReferencesRequest::new(self.plan.symbol.as_str())
         };
         let found = code_find_references(self.sources.index, project, self.sources.sbcl, &asked)?;
         let narrow = match self.request.scope {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 
-use super::code_find_references::{Request, UseType, code_find_references};
+use super::code_find_references::{CodeFindReferencesRequest, UseType, code_find_references};
 use super::context::Context;
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText};
@@ -95,11 +95,11 @@ impl<'a> Counter<'a> {
     /// All lines that use the symbol called `name`, exactly as written, of `package`.
     pub(super) fn lines(&self, name: &str, package: &str) -> Vec<Counted> {
         let quoted = |text: &str| format!("|{}|", text.replace('\\', "\\\\").replace('|', "\\|"));
-        let request = Request {
+        let request = CodeFindReferencesRequest {
             package: quoted(package),
             project_only: false,
             limit: usize::MAX,
-            ..Request::new(quoted(name))
+            ..CodeFindReferencesRequest::new(quoted(name))
         };
         let Context { index, project, sbcl, .. } = self.context;
         let Ok(answer) = code_find_references(index, project, sbcl, &request) else { return Vec::new() };

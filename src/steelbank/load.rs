@@ -264,7 +264,7 @@ impl Steelbank {
     /// There is no such symbol, or no project to limit the answer to.
     pub fn code_find_references(
         &self,
-        request: &code_find_references::Request,
+        request: &code_find_references::CodeFindReferencesRequest,
     ) -> Result<code_find_references::Answer, Error> {
         let mut answer = self.ask(request, &Control::default())?;
         answer.loading = self.is_loading();
@@ -281,7 +281,7 @@ impl Steelbank {
         package: &str,
         control: &Control,
     ) -> Result<find_definition::Answer, Error> {
-        self.ask(&find_definition::Request::new(name).package(package), control)
+        self.ask(&find_definition::FindDefinitionRequest::new(name).package(package), control)
     }
 
     /// Whether a system or file is being loaded now, so that answers may soon be others.

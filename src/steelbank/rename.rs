@@ -9,7 +9,7 @@ use crate::query::Error;
 use crate::query::control::Control;
 use crate::query::find_definition::ImageDefinitions;
 use crate::query::rename::{
-    Answer, Applied, Hunk, Names, RenameError, Request, Sources, Undone, diff, rename_plan,
+    Answer, Applied, Hunk, Names, RenameError, RenameRequest, Sources, Undone, diff, rename_plan,
 };
 use crate::source::positions::Sought;
 use crate::source::tap::sidecar::fnv_1a;
@@ -19,7 +19,7 @@ impl Steelbank {
     ///
     /// # Errors
     /// There is no such symbol or no project, the new name cannot be read, or Lisp cannot answer.
-    pub fn rename_plan(&self, request: &Request, control: &Control) -> Result<Answer, Error> {
+    pub fn rename_plan(&self, request: &RenameRequest, control: &Control) -> Result<Answer, Error> {
         self.rename_plan_among(&Names::new(&self.index()), request, control)
     }
 
@@ -30,7 +30,7 @@ impl Steelbank {
     pub fn rename_plan_among(
         &self,
         names: &Names,
-        request: &Request,
+        request: &RenameRequest,
         control: &Control,
     ) -> Result<Answer, Error> {
         let index = self.index();

@@ -37,7 +37,7 @@ impl Steelbank {
     /// The request is wrong or too broad, there is no project, or the question was called off.
     pub fn find_references(
         &self,
-        request: &find_references::Request,
+        request: &find_references::FindReferencesRequest,
         control: &Control,
     ) -> Result<References, Error> {
         self.on_text(control, |index, control| {
@@ -52,7 +52,7 @@ impl Steelbank {
     /// There is no project, the index cannot be written, or the question was called off.
     pub fn index_project(
         &self,
-        request: &index_project::Request,
+        request: &index_project::IndexProjectRequest,
         control: &Control,
     ) -> Result<Indexed, Error> {
         self.on_text(control, |index, control| index_project(index, request, control))

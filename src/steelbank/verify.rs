@@ -20,8 +20,8 @@ use crate::query::evaluate::EvaluateRequest;
 use crate::query::load_system::{LoadAnswer, LoadStatus};
 use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::rename::{
-    Answer, GoneSymbol, Places, PlacesRequest, Recorded, Request, Said, Scope, Tested, Traces, TracesRequest,
-    Verified, Written, compare,
+    Answer, GoneSymbol, Places, PlacesRequest, Recorded, RenameRequest, Said, Scope, Tested, Traces,
+    TracesRequest, Verified, Written, compare,
 };
 use crate::query::run_tests::RunTestsRequest;
 use crate::source::tap::sidecar::fnv_1a;
@@ -51,7 +51,7 @@ impl Steelbank {
     /// differs is an answer.
     pub fn rename_verify(
         &self,
-        request: &Request,
+        request: &RenameRequest,
         plan: &Answer,
         tests: bool,
         control: &Control,
@@ -292,12 +292,12 @@ impl Steelbank {
     fn places(&self, request: &PlacesRequest, control: &Control) -> Places {
         let mut places = Places::default();
         let planned = |name: &str, new_name: &str| {
-            let asked = Request {
+            let asked = RenameRequest {
                 scope: request.scope,
                 comments: request.comments,
                 strings: request.strings,
                 derived: request.derived,
-                ..Request::new(name, new_name)
+                ..RenameRequest::new(name, new_name)
             };
             self.rename_plan(&asked, control)
         };
@@ -344,9 +344,9 @@ impl Steelbank {
         if request.scope != Scope::Narrow {
             return left_of(planned(&request.old, &request.old_name));
         }
-        let asked = code_find_references::Request {
+        let asked = code_find_references::CodeFindReferencesRequest {
             limit: usize::MAX,
-            ..code_find_references::Request::new(request.old.as_str())
+            ..code_find_references::CodeFindReferencesRequest::new(request.old.as_str())
         };
         let found = self.code_find_references(&asked).and_then(|found| {
             let refs = found.refs.iter().flat_map(|found| {
@@ -454,7 +454,7 @@ impl PlacesRequest {
     }
 }
 
-fn places_request(request: &Request, plan: &Answer, index: &Index) -> PlacesRequest {
+fn places_request(request: &RenameRequest, plan: &Answer, index: &Index) -> PlacesRequest {
     let along = plan.derived.iter().filter(|derived| derived.renamed).map(|derived| &derived.name);
     let gone: Vec<GoneSymbol> =
         std::iter::once(&plan.symbol).chain(along).map(|printed| GoneSymbol::new(printed, index)).collect();

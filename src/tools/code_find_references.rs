@@ -8,7 +8,7 @@ use super::budget::{all_fit, fit, length, most_as_json};
 use super::missing::{Found, of_error, resolve};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
 use crate::query::Evidence;
-use crate::query::code_find_references::{self, Reference, Request, UseType};
+use crate::query::code_find_references::{self, CodeFindReferencesRequest, Reference, UseType};
 use crate::query::text::TextUse;
 use crate::render::project;
 
@@ -138,7 +138,7 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<Answer
     let symbol = resolve(bank, SymbolName { name: given.symbol, package: given.package });
     let most = if call.budget() == usize::MAX { usize::MAX } else { MOST };
     let offset = given.offset.saturating_add(given.page.offset()?);
-    let asked = Request {
+    let asked = CodeFindReferencesRequest {
         symbol: symbol.name,
         package: symbol.package,
         project_only: given.project_only,

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::budget::{fit, length};
 use super::{About, Answer, Call, Effect, Failure, Outcome, Progress, Session, Tool};
-use crate::query::find_references::{Definition, References, Request, Resolver, find_references};
+use crate::query::find_references::{
+    Definition, FindReferencesRequest, References, Resolver, find_references,
+};
 use crate::query::{Error, counted};
 use steelbank_text::Control;
 
@@ -24,7 +26,7 @@ pub(super) fn tool() -> Tool {
             system, ask code-find-references.",
         effect: Effect::Reads,
     };
-    Tool::new::<Request, References>(about, references).turns_pages()
+    Tool::new::<FindReferencesRequest, References>(about, references).turns_pages()
 }
 
 /// Runs `work` so that it ends when the call is called off, and its progress is the call's.
@@ -56,7 +58,7 @@ pub(super) fn controlled<T>(call: &Call, work: impl FnOnce(&Control<'_>) -> T) -
     work(&Control { cancelled: &|| cancellation.is_cancelled(), progress: &progress })
 }
 
-fn references(session: &Session, request: Request, call: &Call) -> Result<Answer, Failure> {
+fn references(session: &Session, request: FindReferencesRequest, call: &Call) -> Result<Answer, Failure> {
     let index = session.text()?;
     let resolver = session.started().map(|bank| bank.symbol_resolver(index, &request.pattern));
     let resolver = resolver.as_ref().map(|resolver| resolver as Resolver<'_>);

@@ -6,7 +6,7 @@ use super::find_references::controlled;
 use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
 use crate::query::Error;
 use crate::query::counted;
-use crate::query::index_project::{Indexed, Request, index_project};
+use crate::query::index_project::{IndexProjectRequest, Indexed, index_project};
 
 pub(super) fn tool() -> Tool {
     let about = About {
@@ -18,10 +18,10 @@ pub(super) fn tool() -> Tool {
             user's cache, not in the project.",
         effect: Effect::Reads,
     };
-    Tool::new::<Request, Indexed>(about, index)
+    Tool::new::<IndexProjectRequest, Indexed>(about, index)
 }
 
-fn index(session: &Session, request: Request, call: &Call) -> Result<Answer, Failure> {
+fn index(session: &Session, request: IndexProjectRequest, call: &Call) -> Result<Answer, Failure> {
     let index = session.text()?;
     let indexed = controlled(call, |control| index_project(index, &request, control)).map_err(Error::from)?;
     Answer::json(&indexed, text(&indexed), Outcome::Answered)

@@ -14,7 +14,7 @@ use super::trial::scratch_failure;
 use super::{About, Answer, Call, Effect, Failure, Outcome, Permission, Progress, Session, Tool};
 use crate::query::control::ALLOWED;
 use crate::query::rename::{
-    self, Applied, Caution, CautionKind, Conflict, Derived, Doubt, Hunk, RenameError, Request, Scope,
+    self, Applied, Caution, CautionKind, Conflict, Derived, Doubt, Hunk, RenameError, RenameRequest, Scope,
     Verified,
 };
 
@@ -195,13 +195,13 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fa
     let bank = session.bank()?;
     let symbol = resolve(bank, SymbolName { name, package: given.package.clone() });
     let includes = |what| given.include.contains(&what);
-    let request = Request {
+    let request = RenameRequest {
         package: symbol.package,
         scope: given.scope,
         comments: includes(Include::Comments),
         strings: includes(Include::Strings),
         derived: includes(Include::Derived),
-        ..Request::new(symbol.name, new_name)
+        ..RenameRequest::new(symbol.name, new_name)
     };
     let plan = match bank.rename_plan(&request, &call.control(ALLOWED)) {
         Ok(plan) => plan,

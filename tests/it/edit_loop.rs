@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use steelbank::Steelbank;
-use steelbank::query::code_find_references::Request;
+use steelbank::query::code_find_references::CodeFindReferencesRequest;
 use steelbank::query::control::Control;
 use steelbank::query::load_system::{FailureKind, LoadAnswer, LoadNews, LoadStatus, Severity};
 
@@ -78,7 +78,7 @@ fn shrinks() {
         evaluate(&bank, "(find :sb-bsd-sockets (package-use-list :unl) :key #'package-name :test #'string=)"),
         "NIL"
     );
-    let found = bank.code_find_references(&Request::new("unl:new-helper")).unwrap();
+    let found = bank.code_find_references(&CodeFindReferencesRequest::new("unl:new-helper")).unwrap();
     assert!(found.refs.iter().any(|found| found.path == "b.lisp" && found.line == Some(2)), "{found:?}");
     assert_eq!(loaded(&load(&bank, "unl")), [""; 0]);
     fs::remove_dir_all(&root).unwrap();
@@ -163,7 +163,7 @@ fn joins() {
     {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let found = bank.code_find_references(&Request::new("slow::f")).unwrap();
+    let found = bank.code_find_references(&CodeFindReferencesRequest::new("slow::f")).unwrap();
     assert_eq!(found.refs.len(), 1, "what is listed as loaded can be found");
     for load in loads {
         let answer = load.join().unwrap();

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use steelbank::query::code_find_references::Request;
+use steelbank::query::code_find_references::CodeFindReferencesRequest;
 use steelbank::query::control::Control;
 use steelbank::query::list_systems::SystemEntry;
 use steelbank::query::load_system::{FailureKind, LoadAnswer, LoadFailure, LoadStatus, Severity};
@@ -525,7 +525,7 @@ fn records() {
     define(&root, "rec", &[("rec-a", "(in-package :cl-user)\n(defun rec-used (x) x)\n"), ("rec-b", b)]);
     let bank = project(&root, &root.join("cache"));
     assert_eq!(load(&bank, "rec").status, LoadStatus::Loaded);
-    let request = Request::new("cl-user::rec-used");
+    let request = CodeFindReferencesRequest::new("cl-user::rec-used");
     let whole = bank.code_find_references(&request).unwrap();
     let exact: Vec<_> = whole.refs.iter().map(|found| (found.line.unwrap(), found.columns.clone())).collect();
     assert_eq!(exact, [(2, vec![22]), (4, vec![29, 42])], "{whole:?}");

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use steelbank::Steelbank;
-use steelbank::query::code_find_references::{Answer, Request};
+use steelbank::query::code_find_references::{Answer, CodeFindReferencesRequest};
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
 use steelbank::query::text::TextState;
@@ -32,7 +32,7 @@ fn write(root: &Path, name: &str, text: &str, seconds: u64) {
 }
 
 fn references(bank: &Steelbank, symbol: &str) -> Answer {
-    bank.code_find_references(&Request::new(symbol)).unwrap()
+    bank.code_find_references(&CodeFindReferencesRequest::new(symbol)).unwrap()
 }
 
 fn who(bank: &Steelbank, kind: Kind, symbol: &str) -> WhoAnswer {
@@ -96,7 +96,8 @@ fn states() {
 }
 
 fn never_loaded(bank: &Steelbank) {
-    let error = bank.code_find_references(&Request::new("fl::unused")).unwrap_err().to_string();
+    let error =
+        bank.code_find_references(&CodeFindReferencesRequest::new("fl::unused")).unwrap_err().to_string();
     for named in
         ["Package FL not found", "a.lisp (1)", "b.lisp (1)", "c.lisp (2)", "grovel.lisp (1)", "inc.txt (1)"]
     {
@@ -306,7 +307,7 @@ fn random_states() {
         for name in NAMES {
             let asked = format!("pa::{name}");
             let uses = scan(&root, name);
-            match bank.code_find_references(&Request::new(asked.as_str())) {
+            match bank.code_find_references(&CodeFindReferencesRequest::new(asked.as_str())) {
                 Ok(answer) => {
                     let missing: Vec<_> = uses.difference(&lines(&answer)).cloned().collect();
                     assert!(missing.is_empty(), "step {step}, {name}: {missing:?}\n{answer:?}");

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use steelbank::query::code_find_references::{Reference, Request};
+use steelbank::query::code_find_references::{CodeFindReferencesRequest, Reference};
 use steelbank::query::load_system::LoadStatus;
 use steelbank::source::tap::sidecar::{EventKind, Sidecar, fnv_1a, sidecar_name};
 use steelbank_reader::lines::characters;
@@ -69,7 +69,7 @@ fn torture() {
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
     let mut text = String::new();
     for symbol in SYMBOLS {
-        let answer = bank.code_find_references(&Request::new(symbol)).unwrap();
+        let answer = bank.code_find_references(&CodeFindReferencesRequest::new(symbol)).unwrap();
         writeln!(text, "{}", answer.symbol).unwrap();
         for found in &answer.refs {
             writeln!(text, "  {}", line(found)).unwrap();

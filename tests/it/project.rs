@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::child::in_own_process;
 use steelbank::query::Evidence;
-use steelbank::query::code_find_references::Request;
+use steelbank::query::code_find_references::CodeFindReferencesRequest;
 use steelbank::query::control::Control;
 use steelbank::query::find_references;
 use steelbank::query::index_project::State;
@@ -123,7 +123,7 @@ fn loaded_and_asked() {
     assert_eq!(bank.load(&request, &Control::new(LONG)).unwrap().status, LoadStatus::Loaded);
     assert_eq!(*forced.lock().unwrap(), [(1, 4), (2, 4), (3, 4), (4, 4)], "though all is loaded already");
 
-    let found = bank.code_find_references(&Request::new("shop::price")).unwrap();
+    let found = bank.code_find_references(&CodeFindReferencesRequest::new("shop::price")).unwrap();
     let lines: Vec<_> = found.refs.iter().map(|found| (found.line, found.columns.clone())).collect();
     assert_eq!(lines, [(Some(3), vec![10]), (Some(4), vec![12])]);
 
@@ -139,12 +139,13 @@ fn loaded_and_asked() {
 fn text(bank: &Steelbank) {
     let control = Control::default();
     assert_eq!(bank.index_status(&control).unwrap().status, State::Missing);
-    let found = bank.find_references(&find_references::Request::new("price"), &control).unwrap();
+    let found =
+        bank.find_references(&find_references::FindReferencesRequest::new("price"), &control).unwrap();
     assert_eq!(found.definition.unwrap().path, "a.lisp");
     let symbols: Vec<_> = found.references.iter().filter_map(|found| found.symbol.as_deref()).collect();
     assert!(symbols.contains(&"SHOP::PRICE"), "which symbol it is, for the file is loaded: {symbols:?}");
     assert_ne!(bank.index_status(&control).unwrap().status, State::Missing);
-    let nothing = bank.find_references(&find_references::Request::new(""), &control);
+    let nothing = bank.find_references(&find_references::FindReferencesRequest::new(""), &control);
     assert!(matches!(nothing, Err(Error::FindReferences(find_references::Error::EmptyPattern))));
     control.cancellation().cancel();
     let forced = serde_json::from_str(r#"{"force": true}"#).unwrap();
@@ -186,14 +187,14 @@ fn failures(bank: &Steelbank) {
 fn stale(bank: &Steelbank, root: &Path) {
     let text = fs::read_to_string(root.join("b.lisp")).unwrap();
     fs::write(root.join("b.lisp"), format!("\n\n\n{text}")).unwrap();
-    let found = bank.code_find_references(&Request::new("shop::price")).unwrap();
+    let found = bank.code_find_references(&CodeFindReferencesRequest::new("shop::price")).unwrap();
     assert_eq!(found.stale, ["b.lisp"]);
     for found in &found.refs {
         assert!(found.stale && found.evidence != Evidence::Exact && found.columns.is_empty(), "{found:?}");
     }
     // The same text at another date is not another text.
     fs::write(root.join("b.lisp"), &text).unwrap();
-    let found = bank.code_find_references(&Request::new("shop::price")).unwrap();
+    let found = bank.code_find_references(&CodeFindReferencesRequest::new("shop::price")).unwrap();
     assert_eq!(found.stale, [""; 0]);
     assert!(found.refs.iter().all(|found| found.evidence == Evidence::Exact));
 
@@ -244,10 +245,10 @@ fn changed_within_a_second(bank: &Steelbank, root: &Path) {
     put(&format!("{text}(defun added () (price 5))\n"));
     assert_eq!(load(bank, "shop").compiled.len(), 1);
     put(&format!("{text}\n(defun added () (price 55))\n"));
-    let found = bank.code_find_references(&Request::new("shop::price")).unwrap();
+    let found = bank.code_find_references(&CodeFindReferencesRequest::new("shop::price")).unwrap();
     assert_eq!(found.stale, ["b.lisp"]);
     assert_eq!(load(bank, "shop").compiled.len(), 1);
-    let found = bank.code_find_references(&Request::new("shop::price")).unwrap();
+    let found = bank.code_find_references(&CodeFindReferencesRequest::new("shop::price")).unwrap();
     assert_eq!(found.stale, [""; 0]);
     let added = found.refs.iter().find(|found| found.caller.as_deref() == Some("SHOP::ADDED")).unwrap();
     assert_eq!((added.line, added.columns.as_slice()), (Some(6), &[18][..]), "{added:?}");
@@ -263,7 +264,7 @@ fn single_files(bank: &Steelbank, root: &Path) {
     write(root, &[("extra.lisp", "(in-package :shop)\n(defun extra ()\n  (price 2))\n")]);
     let answer = load("extra.lisp");
     assert_eq!((answer.status, answer.compiled.len()), (LoadStatus::Loaded, 1), "{answer:?}");
-    let found = bank.code_find_references(&Request::new("shop::price")).unwrap();
+    let found = bank.code_find_references(&CodeFindReferencesRequest::new("shop::price")).unwrap();
     let extra = found.refs.iter().find(|found| found.path == "extra.lisp").unwrap();
     assert_eq!((extra.line, extra.column, extra.evidence), (Some(3), Some(4), Evidence::Exact));
 
@@ -288,7 +289,7 @@ fn questions_beside_a_load(bank: &Steelbank) {
         std::thread::spawn(move || bank.load_system("shop/slow", false, &control, Some(listener)))
     };
     begins.recv().unwrap();
-    let found = bank.code_find_references(&Request::new("shop::price")).unwrap();
+    let found = bank.code_find_references(&CodeFindReferencesRequest::new("shop::price")).unwrap();
     assert!(found.loading && !found.refs.is_empty(), "answered, and it says that the image is moving");
     assert!(bank.describe_symbol("shop::price", "CL-USER").unwrap().description.is_some());
     control.cancellation().cancel();

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use steelbank::Steelbank;
 use steelbank::query::Evidence;
-use steelbank::query::code_find_references::{Answer, Reference, Request};
+use steelbank::query::code_find_references::{Answer, CodeFindReferencesRequest, Reference};
 use steelbank::query::control::Control;
 use steelbank::query::find_definition::Definition;
 use steelbank::query::load_system::LoadStatus;
@@ -60,7 +60,7 @@ fn date(root: &Path, name: &str, date: SystemTime) {
 }
 
 fn references(bank: &Steelbank, symbol: &str) -> Answer {
-    bank.code_find_references(&Request::new(symbol)).unwrap()
+    bank.code_find_references(&CodeFindReferencesRequest::new(symbol)).unwrap()
 }
 
 fn exact(found: &Reference) -> Option<(u32, Vec<u32>)> {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use steelbank::query::control::Control;
-use steelbank::query::rename::Request;
+use steelbank::query::rename::RenameRequest;
 use steelbank::tools::{Answer, Call, Failure, Outcome, Permissions, Session, Tools};
 
 use crate::child::in_own_process;
@@ -77,7 +77,7 @@ fn applies() {
     assert!(plan.text.contains("+(defun café (x) (surface x x))"), "{}", plan.text);
 
     // What was changed after the plan is left, with all other files.
-    let stale = bank.rename_plan(&Request::new("ra:area", "surface"), &Control::default()).unwrap();
+    let stale = bank.rename_plan(&RenameRequest::new("ra:area", "surface"), &Control::default()).unwrap();
     fs::write(root.join("uses.lisp"), [USES, b"\n"].concat()).unwrap();
     let why = bank.rename_apply(&stale).unwrap_err().to_string();
     assert!(why.contains("uses.lisp has changed since"), "{why}");

@@ -5,7 +5,7 @@ use std::fs;
 use steelbank::Steelbank;
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
-use steelbank::query::rename::{Answer, CautionKind, Request};
+use steelbank::query::rename::{Answer, CautionKind, RenameRequest};
 
 use crate::child::in_own_process;
 use crate::project::{folder, load, project};
@@ -94,6 +94,6 @@ fn told() {
 }
 
 fn plan(bank: &Steelbank, name: &str) -> Answer {
-    let request = Request::new(format!("ct::{name}"), format!("{name}-2"));
+    let request = RenameRequest::new(format!("ct::{name}"), format!("{name}-2"));
     bank.rename_plan(&request, &Control::default()).unwrap()
 }

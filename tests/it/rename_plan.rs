@@ -6,7 +6,7 @@ use std::path::Path;
 use steelbank::Steelbank;
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
-use steelbank::query::rename::{Answer, CautionKind, ConflictKind, Request, Scope};
+use steelbank::query::rename::{Answer, CautionKind, ConflictKind, RenameRequest, Scope};
 
 use crate::child::in_own_process;
 use crate::project::{folder, load, project};
@@ -88,7 +88,7 @@ fn plans() {
 }
 
 fn plan(bank: &Steelbank, name: &str, new: &str) -> Answer {
-    bank.rename_plan(&Request::new(name, new), &Control::default()).unwrap()
+    bank.rename_plan(&RenameRequest::new(name, new), &Control::default()).unwrap()
 }
 
 /// The file at `path` with the plan's edits.
@@ -130,7 +130,7 @@ fn the_symbols_set(bank: &Steelbank, root: &Path) {
     assert_eq!(edited(root, &area, "more.lisp"), "(in-package :rn)\n(defun more () (surface 1 2)) ; area\n");
     assert_eq!(kinds(&area), [CautionKind::UnknownPackage], "{area:?}");
     assert_eq!(area.doubtful.iter().map(|doubt| doubt.path.as_str()).collect::<Vec<_>>(), ["loose.txt"]);
-    let request = Request { comments: true, ..Request::new("rn:area", "surface") };
+    let request = RenameRequest { comments: true, ..RenameRequest::new("rn:area", "surface") };
     let area = bank.rename_plan(&request, &Control::default()).unwrap();
     assert!(edited(root, &area, "more.lisp").ends_with("; surface\n"));
 
@@ -142,7 +142,7 @@ fn the_symbols_set(bank: &Steelbank, root: &Path) {
     let main = edited(root, &size, "main.lisp");
     assert!(main.contains("\"EXTENT\" sized)") && main.contains("(extent 1 :unit 2)"), "{main}");
     // Keyword parameters keep their keywords.
-    let request = Request { scope: Scope::Symbol, ..Request::new("rn::unit", "measure") };
+    let request = RenameRequest { scope: Scope::Symbol, ..RenameRequest::new("rn::unit", "measure") };
     let unit = bank.rename_plan(&request, &Control::default()).unwrap();
     let main = edited(root, &unit, "main.lisp");
     for expected in [
@@ -156,7 +156,7 @@ fn the_symbols_set(bank: &Steelbank, root: &Path) {
 
     let show = plan(bank, "rn::show", "display");
     assert_eq!(kinds(&show), [CautionKind::InString], "{show:?}");
-    let request = Request { strings: true, ..Request::new("rn::show", "display") };
+    let request = RenameRequest { strings: true, ..RenameRequest::new("rn::show", "display") };
     let show = bank.rename_plan(&request, &Control::default()).unwrap();
     assert!(edited(root, &show, "main.lisp").contains("\"~/rn::display/\""), "{show:?}");
 }
@@ -183,7 +183,7 @@ fn made_names(bank: &Steelbank, root: &Path) {
     let big = plan(bank, "rn::big", "large");
     assert_eq!(kinds(&big), [CautionKind::Maker], "{big:?}");
     assert_eq!(big.cautions[0].names, ["BIG-THING"]);
-    let request = Request { derived: true, ..Request::new("rn::big", "large") };
+    let request = RenameRequest { derived: true, ..RenameRequest::new("rn::big", "large") };
     let big = bank.rename_plan(&request, &Control::default()).unwrap();
     assert!(
         big.cautions.is_empty() && edited(root, &big, "main.lisp").contains("(list (large-thing) 'large)"),
@@ -337,7 +337,7 @@ fn refusals(bank: &Steelbank) {
     let car = plan(bank, "cl:car", "first-one");
     assert!(car.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::Locked), "{car:?}");
     assert_eq!(kind("rn:area", "free-name"), None);
-    let error = bank.rename_plan(&Request::new("rn::nothing", "x"), &Control::default()).unwrap_err();
+    let error = bank.rename_plan(&RenameRequest::new("rn::nothing", "x"), &Control::default()).unwrap_err();
     assert!(error.to_string().contains("not found"), "{error}");
-    assert!(bank.rename_plan(&Request::new("rn:area", "a:b"), &Control::default()).is_err());
+    assert!(bank.rename_plan(&RenameRequest::new("rn:area", "a:b"), &Control::default()).is_err());
 }

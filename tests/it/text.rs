@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::child::in_own_process;
 use crate::text_index::build_error;
-use steelbank::query::find_references::{Error, References, Request, Status, find_references};
+use steelbank::query::find_references::{Error, FindReferencesRequest, References, Status, find_references};
 use steelbank::query::index_project::{self, index_project};
 use steelbank_text::{Control, Freshness, Role, TextIndex};
 use tempfile::TempDir;
@@ -46,12 +46,12 @@ impl World {
         TextIndex::open(self.index.root(), &self.folder.path().join("cache"), freshness).unwrap()
     }
 
-    pub(crate) fn ask(&self, request: &Request) -> Result<References, Error> {
+    pub(crate) fn ask(&self, request: &FindReferencesRequest) -> Result<References, Error> {
         find_references(&self.index, request, None, &Control::none())
     }
 
     pub(crate) fn find(&self, pattern: &str) -> References {
-        self.ask(&Request { force: true, ..Request::new(pattern) }).unwrap()
+        self.ask(&FindReferencesRequest { force: true, ..FindReferencesRequest::new(pattern) }).unwrap()
     }
 
     /// Path, line and column of every reference.
@@ -61,7 +61,7 @@ impl World {
     }
 
     pub(crate) fn build(&self, force: bool) -> index_project::Indexed {
-        let request = index_project::Request { force, languages: Vec::new() };
+        let request = index_project::IndexProjectRequest { force, languages: Vec::new() };
         index_project(&self.index, &request, &Control::none()).unwrap()
     }
 }
@@ -196,9 +196,13 @@ fn the_first_definition_is_the_real_one_of_the_project() {
         found.definition.iter().chain(&found.definitions).map(|each| each.path.as_str()).collect();
     assert_eq!(order, ["z/thing.c", "z/thing.py", "tests/thing.c", "node_modules/x/thing.c", "a/thing.h"]);
     assert!(found.definitions.last().unwrap().declaration);
-    let class = world.ask(&Request { kind: Some("Class".to_owned()), ..Request::new("thing") }).unwrap();
+    let class = world
+        .ask(&FindReferencesRequest { kind: Some("Class".to_owned()), ..FindReferencesRequest::new("thing") })
+        .unwrap();
     assert_eq!((class.definition.unwrap().path.as_str(), class.total_references), ("z/thing.py", 5));
-    let none = world.ask(&Request { kind: Some("macro".to_owned()), ..Request::new("thing") }).unwrap();
+    let none = world
+        .ask(&FindReferencesRequest { kind: Some("macro".to_owned()), ..FindReferencesRequest::new("thing") })
+        .unwrap();
     assert_eq!(none.definition, None);
 }
 
@@ -210,22 +214,22 @@ fn files_are_chosen_by_language_and_glob() {
         ("tests/c.rs", "name();\n"),
         ("d.py", "name()\n"),
     ]);
-    let paths = |request: &Request| -> Vec<_> {
+    let paths = |request: &FindReferencesRequest| -> Vec<_> {
         world.ask(request).unwrap().references.into_iter().map(|each| each.path).collect()
     };
     let globs = |globs: &[&str]| globs.iter().map(|&glob| glob.to_owned()).collect::<Vec<_>>();
-    let all = Request::new("name");
+    let all = FindReferencesRequest::new("name");
     assert_eq!(paths(&all), ["d.py", "src/a.rs", "src/deep/b.rs", "tests/c.rs"]);
-    assert_eq!(paths(&Request { lang: Some("py".to_owned()), ..all.clone() }), ["d.py"]);
+    assert_eq!(paths(&FindReferencesRequest { lang: Some("py".to_owned()), ..all.clone() }), ["d.py"]);
     assert_eq!(
-        paths(&Request { glob: globs(&["src/**/*.rs"]), ..all.clone() }),
+        paths(&FindReferencesRequest { glob: globs(&["src/**/*.rs"]), ..all.clone() }),
         ["src/a.rs", "src/deep/b.rs"]
     );
     assert_eq!(
-        paths(&Request { exclude: globs(&["tests/**", "*.py"]), ..all.clone() }),
+        paths(&FindReferencesRequest { exclude: globs(&["tests/**", "*.py"]), ..all.clone() }),
         ["src/a.rs", "src/deep/b.rs"]
     );
-    let mut both = Request { glob: globs(&["*.rs"]), exclude: globs(&["src/deep"]), ..all };
+    let mut both = FindReferencesRequest { glob: globs(&["*.rs"]), exclude: globs(&["src/deep"]), ..all };
     assert_eq!(paths(&both), ["src/a.rs", "tests/c.rs"]);
     both.lang = Some("go".to_owned());
     assert_eq!(paths(&both), [""; 0]);
@@ -235,12 +239,15 @@ fn files_are_chosen_by_language_and_glob() {
 fn pages_are_stable_and_whole() {
     let text: String = (0..250).map(|line| format!("name {line} name\n")).collect();
     let world = World::new(&[("a.txt", &text), ("b.rs", "fn name() {}\n")]);
-    let whole = world.ask(&Request { limit: 10_000, ..Request::new("name") }).unwrap();
+    let whole =
+        world.ask(&FindReferencesRequest { limit: 10_000, ..FindReferencesRequest::new("name") }).unwrap();
     assert_eq!(whole.total_references, 501);
     let mut paged = Vec::new();
     let mut offset = 0;
     loop {
-        let page = world.ask(&Request { limit: 77, offset, ..Request::new("name") }).unwrap();
+        let page = world
+            .ask(&FindReferencesRequest { limit: 77, offset, ..FindReferencesRequest::new("name") })
+            .unwrap();
         assert_eq!((page.pagination.offset, page.pagination.limit, page.pagination.total), (offset, 77, 501));
         assert_eq!(page.definition, whole.definition);
         offset += page.pagination.count;
@@ -251,9 +258,11 @@ fn pages_are_stable_and_whole() {
         }
     }
     assert_eq!(paged, whole.references);
-    let past = world.ask(&Request { offset: 1000, ..Request::new("name") }).unwrap();
+    let past =
+        world.ask(&FindReferencesRequest { offset: 1000, ..FindReferencesRequest::new("name") }).unwrap();
     assert_eq!((past.references.len(), past.total_references, past.pagination.has_more), (0, 501, false));
-    let far = world.ask(&Request { offset: u64::MAX, ..Request::new("name") }).unwrap();
+    let far =
+        world.ask(&FindReferencesRequest { offset: u64::MAX, ..FindReferencesRequest::new("name") }).unwrap();
     assert_eq!(far.pagination.count, 0);
 }
 
@@ -261,20 +270,22 @@ fn pages_are_stable_and_whole() {
 fn broad_questions_need_force() {
     let text = "some name here\n".repeat(6000);
     let world = World::new(&[("many.txt", &text), ("x.rs", "fn if_() { ab(); }\n")]);
-    let error = world.ask(&Request::new("name")).unwrap_err().to_string();
+    let error = world.ask(&FindReferencesRequest::new("name")).unwrap_err().to_string();
     assert!(
         error.starts_with("\"name\" has 6000 references: more than 5000 are a broad query. Narrow it"),
         "{error}"
     );
     assert!(error.ends_with("Most are in many.txt (6000)."), "{error}");
-    let forced = world.ask(&Request { force: true, offset: 5990, ..Request::new("name") }).unwrap();
+    let forced = world
+        .ask(&FindReferencesRequest { force: true, offset: 5990, ..FindReferencesRequest::new("name") })
+        .unwrap();
     assert_eq!((forced.total_references, forced.references.len()), (6000, 10));
     assert_eq!((forced.references[9].line, forced.references[9].column), (6000, 6));
-    let error = world.ask(&Request::new("ab")).unwrap_err().to_string();
+    let error = world.ask(&FindReferencesRequest::new("ab")).unwrap_err().to_string();
     assert!(error.starts_with("\"ab\" has 1 reference: the pattern has fewer than 3 characters."), "{error}");
     assert_eq!(world.find("ab").total_references, 1);
     assert_eq!(world.find("e n").total_references, 6000);
-    assert!(matches!(world.ask(&Request::new(" ")), Err(Error::EmptyPattern)));
+    assert!(matches!(world.ask(&FindReferencesRequest::new(" ")), Err(Error::EmptyPattern)));
 }
 
 #[test]
@@ -361,19 +372,23 @@ fn a_root_that_goes_and_comes_back_is_answered_for() {
             } else {
                 fs::remove_dir_all(world.path("")).unwrap();
             }
-            for ask in [world.ask(&Request::new("first")).unwrap_err(), build_error(&world.index)] {
+            for ask in
+                [world.ask(&FindReferencesRequest::new("first")).unwrap_err(), build_error(&world.index)]
+            {
                 assert!(ask.to_string().starts_with("the project root "), "{ask}");
             }
             assert!(world.index.status(&Control::none()).is_err());
             world.write("new/c.rs", "first();\nfirst();\n");
             assert_eq!(world.places("first"), ["new/c.rs:1:1", "new/c.rs:2:1"], "round {round}");
             let later = world.reopened(Freshness::Automatic);
-            let found = find_references(&later, &Request::new("first"), None, &Control::none()).unwrap();
+            let found = find_references(&later, &FindReferencesRequest::new("first"), None, &Control::none())
+                .unwrap();
             assert_eq!(found.total_references, 2);
             world.write("new/d.rs", "first();\n");
             let three = ["new/c.rs:1:1", "new/c.rs:2:1", "new/d.rs:1:1"];
             assert_eq!(world.places("first"), three);
-            let found = find_references(&later, &Request::new("first"), None, &Control::none()).unwrap();
+            let found = find_references(&later, &FindReferencesRequest::new("first"), None, &Control::none())
+                .unwrap();
             assert_eq!(found.total_references, 3);
             fs::remove_file(world.path("new/d.rs")).unwrap();
         }

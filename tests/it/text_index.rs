@@ -7,14 +7,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use steelbank::query::find_references::{Error, Request, find_references};
+use steelbank::query::find_references::{Error, FindReferencesRequest, find_references};
 use steelbank::query::index_project::{self, State, check_index_status, index_project};
 use steelbank_text::{Control, Freshness, Progress, TextError, TextIndex};
 
 use crate::text::World;
 
 pub(crate) fn build_error(index: &TextIndex) -> Error {
-    let request = index_project::Request { force: false, languages: Vec::new() };
+    let request = index_project::IndexProjectRequest { force: false, languages: Vec::new() };
     let error = index_project(index, &request, &Control::none()).unwrap_err();
     match error {
         index_project::Error::Text(error) => Error::Text(error),
@@ -44,7 +44,8 @@ fn a_question_that_waits_for_a_build_can_be_called_off() {
         let asked = AtomicUsize::new(0);
         let control =
             Control { cancelled: &|| asked.fetch_add(1, Ordering::Relaxed) > 10, progress: &|_| {} };
-        let error = find_references(&world.index, &Request::new("needle"), None, &control).unwrap_err();
+        let error =
+            find_references(&world.index, &FindReferencesRequest::new("needle"), None, &control).unwrap_err();
         assert!(matches!(error, Error::Text(TextError::Cancelled)), "{error}");
         drop(go_on);
     });
@@ -54,7 +55,7 @@ fn a_question_that_waits_for_a_build_can_be_called_off() {
 fn without_automatic_indexing_the_errors_are_the_contracts() {
     let world = World::with(&[("a.rs", "fn first() {}\n")], Freshness::Manual);
     let status = || check_index_status(&world.index, &Control::none()).unwrap();
-    let error = world.ask(&Request::new("first")).unwrap_err();
+    let error = world.ask(&FindReferencesRequest::new("first")).unwrap_err();
     assert!(error.to_string().starts_with("Index not found for "), "{error}");
     assert_eq!(status().status, State::Missing);
     assert_eq!(status().action_required.as_deref(), Some("Call index_project."));
@@ -63,7 +64,7 @@ fn without_automatic_indexing_the_errors_are_the_contracts() {
     assert_eq!(world.places("first"), ["a.rs:1:4"]);
     world.write("a.rs", "\nfn first() {}\n");
     world.write("b.rs", "first();\n");
-    let error = world.ask(&Request::new("first")).unwrap_err();
+    let error = world.ask(&FindReferencesRequest::new("first")).unwrap_err();
     assert!(error.to_string().contains("is stale: 2 of its files were changed"), "{error}");
     assert_eq!((status().status, status().files_modified), (State::Stale, Some(2)));
     assert!(status().reason.unwrap().starts_with("2 files were changed"));
@@ -77,8 +78,10 @@ fn without_automatic_indexing_the_errors_are_the_contracts() {
 #[test]
 fn only_some_languages_are_indexed_if_asked() {
     let world = World::new(&[("a.rs", "name\n"), ("b.py", "name\n"), ("c.txt", "name\n")]);
-    let request =
-        index_project::Request { force: false, languages: vec!["Python".to_owned(), "rs".to_owned()] };
+    let request = index_project::IndexProjectRequest {
+        force: false,
+        languages: vec!["Python".to_owned(), "rs".to_owned()],
+    };
     let indexed = index_project(&world.index, &request, &Control::none()).unwrap();
     assert_eq!((indexed.files_indexed, indexed.files_skipped), (2, 1));
     assert_eq!(indexed.skipped.get("language"), Some(&1));
@@ -86,7 +89,7 @@ fn only_some_languages_are_indexed_if_asked() {
     assert_eq!(world.places("name"), ["a.rs:1:1", "b.py:1:1"]);
     assert_eq!(world.build(false).files_indexed, 4);
     assert_eq!(world.places("name").len(), 4);
-    let request = index_project::Request { languages: vec!["cobol".to_owned()], ..request };
+    let request = index_project::IndexProjectRequest { languages: vec!["cobol".to_owned()], ..request };
     let error = index_project(&world.index, &request, &Control::none()).unwrap_err().to_string();
     assert!(error.starts_with("There is no language \"cobol\". The languages are"), "{error}");
 }
@@ -186,7 +189,8 @@ fn processes_share_an_index() {
                 let other = world.reopened(Freshness::Automatic);
                 while !done.load(Ordering::SeqCst) || asked.load(Ordering::SeqCst) < 10 {
                     let found =
-                        find_references(&other, &Request::new("first"), None, &Control::none()).unwrap();
+                        find_references(&other, &FindReferencesRequest::new("first"), None, &Control::none())
+                            .unwrap();
                     assert_eq!(found.definition.unwrap().path, "a.rs");
                     asked.fetch_add(1, Ordering::SeqCst);
                 }
@@ -208,7 +212,8 @@ fn work_can_be_called_off_and_tells_how_far_it_is() {
         world.write(&format!("{file}.txt"), "needle\n");
     }
     let cancelled = Control { cancelled: &|| true, progress: &|_| {} };
-    let error = find_references(&world.index, &Request::new("needle"), None, &cancelled).unwrap_err();
+    let error =
+        find_references(&world.index, &FindReferencesRequest::new("needle"), None, &cancelled).unwrap_err();
     assert!(matches!(error, Error::Text(TextError::Cancelled)));
     let news = std::sync::Mutex::new(Vec::new());
     let progress = |progress: Progress| {
@@ -217,7 +222,7 @@ fn work_can_be_called_off_and_tells_how_far_it_is() {
         }
     };
     let told = Control { cancelled: &|| false, progress: &progress };
-    let found = find_references(&world.index, &Request::new("needle"), None, &told).unwrap();
+    let found = find_references(&world.index, &FindReferencesRequest::new("needle"), None, &told).unwrap();
     assert_eq!(found.total_references, 600);
     let news = news.into_inner().unwrap();
     assert!(news.len() > 2 && news.is_sorted() && news.last() == Some(&(600, 600)), "{news:?}");
@@ -239,7 +244,8 @@ fn a_cache_that_cannot_be_written_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("cache"), "").unwrap();
     let index = TextIndex::open(folder.path(), &folder.path().join("cache"), Freshness::Automatic).unwrap();
-    let error =
-        find_references(&index, &Request::new("needle"), None, &Control::none()).unwrap_err().to_string();
+    let error = find_references(&index, &FindReferencesRequest::new("needle"), None, &Control::none())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("cannot be written under"), "{error}");
 }

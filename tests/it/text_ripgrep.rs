@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::fixtures::{fixtures, rg};
-use steelbank::query::find_references::{Request, find_references};
+use steelbank::query::find_references::{FindReferencesRequest, find_references};
 use steelbank_text::{Control, Freshness, Globs, Language, Pattern, Rule, Search, TextIndex};
 
 type Lines = BTreeSet<(String, u64)>;
@@ -43,7 +43,8 @@ fn ripgrep(root: &Path, flags: &[&str], pattern: &str) -> BTreeMap<(String, u64)
 
 fn ours(index: &TextIndex, pattern: &str) -> Lines {
     let mut lines = Lines::new();
-    let mut request = Request { force: true, limit: 10_000, ..Request::new(pattern) };
+    let mut request =
+        FindReferencesRequest { force: true, limit: 10_000, ..FindReferencesRequest::new(pattern) };
     loop {
         let page = find_references(index, &request, None, &Control::none()).unwrap();
         lines.extend(page.references.into_iter().map(|each| (each.path, u64::from(each.line))));

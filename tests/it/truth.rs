@@ -9,11 +9,11 @@ use std::path::Path;
 use steelbank::Steelbank;
 use steelbank::query::Evidence;
 use steelbank::query::LispKind;
-use steelbank::query::code_find_references::{Answer, Request};
+use steelbank::query::code_find_references::{Answer, CodeFindReferencesRequest};
 use steelbank::query::control::Control;
 use steelbank::query::find_definition::Definition;
 use steelbank::query::load_system::LoadStatus;
-use steelbank::query::rename::{CautionKind, Request as Rename};
+use steelbank::query::rename::{CautionKind, RenameRequest as Rename};
 
 use crate::child::in_own_process;
 use crate::project::{folder, load, project};
@@ -97,7 +97,7 @@ fn marked() {
     let mut checked = 0;
     for (path, marked) in &files {
         for name in &marked.asked {
-            let request = Request::new(format!("{}::{name}", marked.package));
+            let request = CodeFindReferencesRequest::new(format!("{}::{name}", marked.package));
             let answer = bank.code_find_references(&request).unwrap();
             let found = exact(&answer, path);
             let (must, may) = (marked.places(0, name), marked.places(2, name));
@@ -167,12 +167,13 @@ fn made(bank: &Steelbank) {
             "method - Via defined.lisp:20 defgeneric"
         ]
     );
-    let answer = bank.code_find_references(&Request::new("truth.defined::frame-x")).unwrap();
+    let answer =
+        bank.code_find_references(&CodeFindReferencesRequest::new("truth.defined::frame-x")).unwrap();
     let via: Vec<_> =
         answer.refs.iter().map(|found| (found.via.as_deref(), found.via_made_from.clone())).collect();
     assert_eq!(via, [(Some("call-accessor"), Some(vec!["X".to_owned()]))], "{answer:#?}");
     assert!(answer.cautions.iter().any(|caution| caution.contains("from parts of names")), "{answer:#?}");
-    let answer = bank.code_find_references(&Request::new("truth.defined::parted")).unwrap();
+    let answer = bank.code_find_references(&CodeFindReferencesRequest::new("truth.defined::parted")).unwrap();
     let via = answer.refs.iter().find(|found| found.via.is_some()).unwrap();
     assert_eq!(
         (via.via.as_deref(), via.via_stands_at.as_deref()),
@@ -199,7 +200,7 @@ fn own_loader() {
     write("source.lisp", "(in-package :own)\n(deff three)\n");
     let bank = project(&root, &root.join("cache"));
     assert_eq!(load(&bank, "own").status, LoadStatus::Loaded);
-    let answer = bank.code_find_references(&Request::new("own::deff")).unwrap();
+    let answer = bank.code_find_references(&CodeFindReferencesRequest::new("own::deff")).unwrap();
     let found: Vec<_> = answer
         .refs
         .iter()
@@ -270,7 +271,7 @@ fn told() {
     let bank = project(&root, &root.join("cache"));
     let answer = load(&bank, "told");
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:#?}");
-    let ask = |name: &str| bank.code_find_references(&Request::new(name)).unwrap();
+    let ask = |name: &str| bank.code_find_references(&CodeFindReferencesRequest::new(name)).unwrap();
 
     let strings = ask("told::pr");
     let lines: BTreeSet<u32> = strings

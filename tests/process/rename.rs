@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use steelbank::query::control::Control;
 use steelbank::query::rename::Answer as Plan;
-use steelbank::query::rename::{DifferenceKind, Request, Scope, Verified};
+use steelbank::query::rename::{DifferenceKind, RenameRequest, Scope, Verified};
 use steelbank::{ProjectSettings, Steelbank};
 
 use crate::child::in_own_process;
@@ -58,13 +58,13 @@ fn project(folder: &Path) -> Steelbank {
     bank
 }
 
-fn plan(bank: &Steelbank, request: &Request) -> Plan {
+fn plan(bank: &Steelbank, request: &RenameRequest) -> Plan {
     let plan = bank.rename_plan(request, &Control::default()).unwrap();
     assert!(plan.conflicts.is_empty(), "{plan:?}");
     plan
 }
 
-fn verify(bank: &Steelbank, request: &Request, plan: &Plan, tests: bool) -> Verified {
+fn verify(bank: &Steelbank, request: &RenameRequest, plan: &Plan, tests: bool) -> Verified {
     bank.rename_verify(request, plan, tests, &Control::new(LONG), |_| ()).unwrap()
 }
 
@@ -124,7 +124,7 @@ fn renames_are_verified() {
             ("rn::unused", "left-over", Scope::Auto),
             ("rn::undefined-thing", "nobodys", Scope::Symbol),
         ] {
-            let request = Request { scope, ..Request::new(name, new) };
+            let request = RenameRequest { scope, ..RenameRequest::new(name, new) };
             let Ok(plan) = bank.rename_plan(&request, &Control::default()) else { panic!("{name}") };
             if !plan.conflicts.is_empty() {
                 println!("seen: {name}: {:?}", plan.conflicts);
@@ -135,7 +135,7 @@ fn renames_are_verified() {
             assert!(verified.same && verified.references > 10, "{name}: {verified:?}");
         }
         // With its tests: they call it, and look it up by its name.
-        let request = Request::new("rn:sized", "measured");
+        let request = RenameRequest::new("rn:sized", "measured");
         let planned = plan(&bank, &request);
         let verified = verify(&bank, &request, &planned, true);
         assert!(verified.same && verified.tested == ["rn", "rn/test"], "{verified:?}");
@@ -193,7 +193,7 @@ fn renames_of_what_other_files_know_are_verified() {
         for system in ["rx", "rx/test"] {
             assert!(bank.load_system(system, false, &Control::new(LONG), None).unwrap().failure.is_none());
         }
-        let request = Request::new("rx:area", "surface");
+        let request = RenameRequest::new("rx:area", "surface");
         let planned = plan(&bank, &request);
         let verified = verify(&bank, &request, &planned, false);
         assert!(verified.same && verified.anew, "{verified:?}");
@@ -212,7 +212,7 @@ fn renames_of_what_other_files_know_are_verified() {
         let told: Vec<&str> = verified.differences.iter().map(|found| found.message.as_str()).collect();
         assert!(verified.tested.contains(&"rx/test".to_owned()), "{verified:?}");
         assert_eq!(told, ["RX-TEST::WIDTH.1 ended passed before, and failed after."], "{verified:?}");
-        let request = Request::new("rx:width", "breadth");
+        let request = RenameRequest::new("rx:width", "breadth");
         let verified = verify(&bank, &request, &plan(&bank, &request), true);
         assert!(verified.same, "{verified:?}");
     });
@@ -221,7 +221,7 @@ fn renames_of_what_other_files_know_are_verified() {
 /// A plan with an edit less, or with one more, is not the same program.
 fn wrong(bank: &Steelbank) {
     for (name, new) in [("rn:area", "surface"), ("rn::point", "dot"), ("rn::side", "edge")] {
-        let request = Request { scope: Scope::Symbol, ..Request::new(name, new) };
+        let request = RenameRequest { scope: Scope::Symbol, ..RenameRequest::new(name, new) };
         let right = plan(bank, &request);
         for (file, of) in right.files.iter().enumerate() {
             for number in 0..of.edits.len() {
@@ -242,7 +242,7 @@ fn tests_tell(bank: &Steelbank) {
     let parts =
         test.replace("(find-symbol \"SIZED\" :rn)", "(find-symbol (format nil \"~AED\" \"SIZ\") :rn)");
     fs::write(root.join("test.lisp"), parts).unwrap();
-    let request = Request::new("rn:sized", "measured");
+    let request = RenameRequest::new("rn:sized", "measured");
     let planned = plan(bank, &request);
     assert!(verify(bank, &request, &planned, false).same);
     let verified = verify(bank, &request, &planned, true);

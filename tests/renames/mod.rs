@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use steelbank::Steelbank;
 use steelbank::query::Evidence;
-use steelbank::query::code_find_references::{Reference, Request as References};
+use steelbank::query::code_find_references::{CodeFindReferencesRequest as References, Reference};
 use steelbank::query::control::Control;
 use steelbank::query::load_system::{FailureKind, LoadAnswer};
-use steelbank::query::rename::{Answer, CautionKind, ConflictKind, Edit, Names, Request, Scope};
+use steelbank::query::rename::{Answer, CautionKind, ConflictKind, Edit, Names, RenameRequest, Scope};
 
 /// What is appended to every name that is renamed.
 pub(crate) const SUFFIX: &str = "-ZZ";
@@ -173,7 +173,7 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Tab
     let mut table = Table::default();
     let mut files: BTreeMap<String, BTreeMap<u32, Edit>> = BTreeMap::new();
     for name in names {
-        let request = Request::new(name.as_str(), renamed(name));
+        let request = RenameRequest::new(name.as_str(), renamed(name));
         let plan = match bank.rename_plan_among(&known, &request, &Control::default()) {
             Ok(plan) => plan,
             Err(error) => {
@@ -230,7 +230,7 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Tab
 pub(crate) fn cautioned(bank: &Steelbank, names: &[String]) -> Vec<String> {
     let known = Names::new(&bank.index());
     let warns = |name: &&String| {
-        let request = Request::new(name.as_str(), renamed(name));
+        let request = RenameRequest::new(name.as_str(), renamed(name));
         let plan = bank.rename_plan_among(&known, &request, &Control::default());
         plan.is_ok_and(|plan| {
             class(&plan) == Class::Cautioned

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use steelbank::Steelbank;
 use steelbank::query::control::Control;
-use steelbank::query::rename::{Answer, Edit, Names, Request, Verified};
+use steelbank::query::rename::{Answer, Edit, Names, RenameRequest, Verified};
 use steelbank_reader::{Dialect, Features, LispText};
 
 use super::names;
@@ -65,7 +65,7 @@ fn new_name(name: &str) -> String {
     }
 }
 
-fn verify(bank: &Steelbank, request: &Request, plan: &Answer) -> Verified {
+fn verify(bank: &Steelbank, request: &RenameRequest, plan: &Answer) -> Verified {
     bank.rename_verify(request, plan, false, &Control::new(LONG), |_| ()).unwrap()
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn rename_each(bank: &Steelbank, names: &[String]) -> Outcomes {
     let root = bank.project().root().unwrap().to_owned();
     let mut outcomes = Outcomes::default();
     for name in names {
-        let request = Request::new(name.as_str(), new_name(name));
+        let request = RenameRequest::new(name.as_str(), new_name(name));
         let plan = match bank.rename_plan_among(&known, &request, &Control::default()) {
             Ok(plan) => plan,
             Err(error) => {
@@ -137,7 +137,7 @@ pub(crate) fn make_wrong(bank: &Steelbank, names: &[String], count: usize, rando
             break;
         }
         let name = &names[random.below(names.len())];
-        let request = Request::new(name.as_str(), new_name(name));
+        let request = RenameRequest::new(name.as_str(), new_name(name));
         let Ok(plan) = bank.rename_plan_among(&known, &request, &Control::default()) else { continue };
         if !plan.conflicts.is_empty() || plan.files.is_empty() {
             continue;

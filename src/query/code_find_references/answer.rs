@@ -10,7 +10,7 @@ use crate::query::text::TextUse;
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
+pub struct CodeFindReferencesRequest {
     /// The name, as [`crate::query::designator`] reads it.
     pub symbol: String,
     /// The package in which the name is looked up.
@@ -23,10 +23,10 @@ pub struct Request {
     pub offset: usize,
 }
 
-impl Request {
+impl CodeFindReferencesRequest {
     /// The question about `symbol` in CL-USER, for the project only, the first 200 entries.
-    pub fn new(symbol: impl Into<String>) -> Request {
-        Request {
+    pub fn new(symbol: impl Into<String>) -> CodeFindReferencesRequest {
+        CodeFindReferencesRequest {
             symbol: symbol.into(),
             package: DEFAULT_PACKAGE.to_owned(),
             project_only: true,

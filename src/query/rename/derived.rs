@@ -12,7 +12,7 @@ use super::structures::Structures;
 use super::{Planner, Tapped, TextTokens};
 use crate::project::FileVersion;
 use crate::query::Error;
-use crate::query::code_find_references::{Request as References, code_find_references};
+use crate::query::code_find_references::{CodeFindReferencesRequest as References, code_find_references};
 use crate::query::designator::FunctionName;
 use crate::query::find_definition::ImageDefinition;
 use crate::query::uses::SymbolUses;
