@@ -109,7 +109,7 @@ pub enum Operation {
 /// What a call answered.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Answer {
+pub struct CallAnswer {
     /// The operation's answer: UTF-8 JSON, or packed bytes, as the operation documents.
     pub bytes: Vec<u8>,
     /// What the call wrote to the standard streams, up to a limit.

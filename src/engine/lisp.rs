@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use steelbank_sys::ffi;
 
 use super::answers::{
-    Answer, CallError, Fault, FaultKind, Lane, LispError, Operation, State, Status, Trouble,
+    CallAnswer, CallError, Fault, FaultKind, Lane, LispError, Operation, State, Status, Trouble,
 };
 use super::host;
 use super::image::{self, ImageError};
@@ -216,7 +216,7 @@ impl<'a> OnLisp<'a> {
     ///
     /// # Errors
     /// [`CallError`]: the code failed or was stopped.
-    pub fn call(&self, operation: Operation, arguments: &[&str]) -> Result<Answer, CallError> {
+    pub fn call(&self, operation: Operation, arguments: &[&str]) -> Result<CallAnswer, CallError> {
         self.call_until(operation, arguments, None)
     }
 
@@ -229,7 +229,7 @@ impl<'a> OnLisp<'a> {
         limit: Duration,
         operation: Operation,
         arguments: &[&str],
-    ) -> Result<Answer, CallError> {
+    ) -> Result<CallAnswer, CallError> {
         self.call_until(operation, arguments, Some(ticket::deadline_after(limit)))
     }
 
@@ -238,7 +238,7 @@ impl<'a> OnLisp<'a> {
         operation: Operation,
         arguments: &[&str],
         until: Option<Instant>,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<CallAnswer, CallError> {
         let texts: Vec<ffi::steelbank_text> = arguments
             .iter()
             .map(|text| ffi::steelbank_text { octets: text.as_ptr(), length: text.len() })
@@ -251,9 +251,11 @@ impl<'a> OnLisp<'a> {
         self.shared.end_call(number);
         let said = host::take_said();
         match u32::try_from(status) {
-            Ok(ffi::STEELBANK_STATUS_ANSWERED) => {
-                Ok(Answer { bytes: said.answer, output: said.output, output_dropped: said.output_dropped })
-            }
+            Ok(ffi::STEELBANK_STATUS_ANSWERED) => Ok(CallAnswer {
+                bytes: said.answer,
+                output: said.output,
+                output_dropped: said.output_dropped,
+            }),
             Ok(ffi::STEELBANK_STATUS_INTERRUPTED) => Err(CallError::Interrupted),
             _ => {
                 let mut fault = serde_json::from_slice::<Fault>(&said.answer).unwrap_or_else(|error| Fault {

@@ -6,7 +6,7 @@
 mod answer;
 mod cautions;
 
-pub use answer::{Answer, CodeFindReferencesRequest, Error, Reference, UseType};
+pub use answer::{CodeFindReferencesAnswer, CodeFindReferencesRequest, Error, Reference, UseType};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -28,9 +28,13 @@ use steelbank_reader::Range;
 use steelbank_xref::{Index, Kind, Package};
 
 impl Question for CodeFindReferencesRequest {
-    type Answer = Answer;
+    type Answer = CodeFindReferencesAnswer;
 
-    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<Answer, super::Error> {
+    fn answer(
+        &self,
+        context: &Context<'_>,
+        control: &Control,
+    ) -> Result<CodeFindReferencesAnswer, super::Error> {
         control.check()?;
         Ok(code_find_references(&context.index, context.project, context.sbcl, self)?)
     }
@@ -45,7 +49,7 @@ pub fn code_find_references(
     project: &Project,
     sbcl: &SbclSources,
     request: &CodeFindReferencesRequest,
-) -> Result<Answer, Error> {
+) -> Result<CodeFindReferencesAnswer, Error> {
     let lookup = Lookup::new(index, &request.symbol, &request.package)?;
     let symbol = match lookup.found {
         Ok((symbol, _)) => symbol,
@@ -384,7 +388,7 @@ impl Search<'_> {
         !package.starts_with("SB-") && !matches!(package, "COMMON-LISP" | "KEYWORD" | "")
     }
 
-    fn finish(self, request: &CodeFindReferencesRequest, mut text: TextUses) -> Answer {
+    fn finish(self, request: &CodeFindReferencesRequest, mut text: TextUses) -> CodeFindReferencesAnswer {
         let total = self.lines.len();
         // What an entry has already.
         text.lines.retain(|found| !self.lines.contains_key(&(found.path.clone(), Some(found.line))));
@@ -407,7 +411,7 @@ impl Search<'_> {
             .skip(request.offset.saturating_sub(total))
             .take(request.limit - refs.len())
             .collect();
-        Answer {
+        CodeFindReferencesAnswer {
             symbol: self.uses.text(),
             count: refs.len(),
             truncated: request.offset + refs.len() + text.len() < entries,

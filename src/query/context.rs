@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use super::control::Control;
 use super::describe_symbol::Source;
 use super::{Error, read_json};
-use crate::engine::{Answer, Lane, Lisp, Operation};
+use crate::engine::{CallAnswer, Lane, Lisp, Operation};
 use crate::project::Project;
 use crate::source::positions::universal_write_date;
 use crate::source::sbcl::{SbclSources, SourceFile};
@@ -61,7 +61,7 @@ impl Context<'_> {
         name: &str,
         arguments: Vec<String>,
         control: &Control,
-    ) -> Result<(T, Answer), Error> {
+    ) -> Result<(T, CallAnswer), Error> {
         let name = name.to_owned();
         let ticket = self.lisp.submit(lane, control.allowed(), None, move |on_lisp| {
             let all: Vec<&str> =

@@ -119,7 +119,7 @@ pub struct Definition {
 /// The answer, sorted by path and line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
-pub struct Answer {
+pub struct FindDefinitionAnswer {
     /// The symbol as it is printed.
     pub symbol: String,
     /// Its definitions.
@@ -204,11 +204,11 @@ impl FindDefinitionRequest {
 }
 
 impl Question for FindDefinitionRequest {
-    type Answer = Answer;
+    type Answer = FindDefinitionAnswer;
 
     const REPEATABLE: bool = true;
 
-    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<Answer, super::Error> {
+    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<FindDefinitionAnswer, super::Error> {
         let resolved = resolve(&context.index, context.project, &self.name, &self.package)?;
         let image = ImageDefinitions::ask(context, &resolved.sought, control)?;
         Ok(find_definition(context.project, &resolved, &image))
@@ -216,7 +216,11 @@ impl Question for FindDefinitionRequest {
 }
 
 /// Where a symbol is defined, given what the image says.
-pub fn find_definition(project: &Project, resolved: &Resolved, image: &ImageDefinitions) -> Answer {
+pub fn find_definition(
+    project: &Project,
+    resolved: &Resolved,
+    image: &ImageDefinitions,
+) -> FindDefinitionAnswer {
     let sought = &resolved.sought;
     let mut definitions = Vec::new();
     let mut named: BTreeSet<(PathBuf, u32)> = BTreeSet::new();
@@ -266,7 +270,7 @@ pub fn find_definition(project: &Project, resolved: &Resolved, image: &ImageDefi
         ))
     });
     definitions.dedup();
-    Answer { symbol: resolved.text.clone(), count: definitions.len(), definitions }
+    FindDefinitionAnswer { symbol: resolved.text.clone(), count: definitions.len(), definitions }
 }
 
 /// Where the method called `name`, `(METHOD NAME QUALIFIER (CLASS))`, starts in the definition of its generic function.

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use steelbank_text::DefinitionKind;
 use steelbank_text::{
-    Answer, BadGlob, Control, Found, Globs, Language, Located, Pattern, Role, Search, TextError, TextIndex,
+    BadGlob, Control, Found, Globs, Language, Located, Pattern, Role, Search, SearchAnswer, TextError,
+    TextIndex,
 };
 
 /// References on a page unless the request says otherwise.
@@ -292,7 +293,11 @@ fn search(request: &FindReferencesRequest) -> Result<Search, Error> {
     Ok(Search { pattern, kind, language, globs, offset: request.offset, limit: request.limit, bound })
 }
 
-fn references(answer: Answer, request: &FindReferencesRequest, resolve: Option<Resolver<'_>>) -> References {
+fn references(
+    answer: SearchAnswer,
+    request: &FindReferencesRequest,
+    resolve: Option<Resolver<'_>>,
+) -> References {
     let count = answer.references.len() as u64;
     let mut definitions = answer.definitions.into_iter().map(definition);
     References {

@@ -20,8 +20,8 @@ mod verify;
 
 pub use diff::Hunk;
 pub use plan::{
-    Answer, Applied, Caution, CautionKind, Conflict, ConflictKind, Derived, Doubt, Edit, FileEdits,
-    RenameError, Scope, Undone,
+    Applied, Caution, CautionKind, Conflict, ConflictKind, Derived, Doubt, Edit, FileEdits, RenameError,
+    RenamePlan, Scope, Undone,
 };
 
 pub use verify::{Difference, DifferenceKind, Verified};
@@ -113,7 +113,7 @@ impl std::fmt::Debug for Sources<'_> {
 ///
 /// # Errors
 /// There is no such symbol or no project, the new name cannot be read, or Lisp cannot answer.
-pub fn rename_plan(sources: &Sources<'_>, request: &RenameRequest) -> Result<Answer, super::Error> {
+pub fn rename_plan(sources: &Sources<'_>, request: &RenameRequest) -> Result<RenamePlan, super::Error> {
     let (index, project) = (sources.index, sources.project);
     let lookup = Lookup::new(index, &request.name, &request.package)?;
     if project.root().is_none() {
@@ -125,7 +125,7 @@ pub fn rename_plan(sources: &Sources<'_>, request: &RenameRequest) -> Result<Ans
     })?;
     let new = new_name(&request.new_name)?;
     let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
-    let mut planner = Planner { sources, request, symbol, uses, new, plan: Answer::default() };
+    let mut planner = Planner { sources, request, symbol, uses, new, plan: RenamePlan::default() };
     planner.plan.symbol = planner.uses.text();
     planner.plan.new_name = planner.new.clone();
     planner.conflicts();
@@ -151,7 +151,7 @@ struct Planner<'a> {
     symbol: Symbol,
     uses: SymbolUses<'a>,
     new: String,
-    plan: Answer,
+    plan: RenamePlan,
 }
 
 /// A file's tokens that read as the symbol.
@@ -311,7 +311,7 @@ impl<'a> Planner<'a> {
     /// The exact places by path, line and column; or why the narrow set does not do.
     fn narrow(
         &self,
-        found: &code_find_references::Answer,
+        found: &code_find_references::CodeFindReferencesAnswer,
         files: &[Tapped],
         image: &ImageDefinitions,
         text: &TextTokens,

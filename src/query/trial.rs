@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::context::Places;
 use super::read_json;
-use crate::engine::{Answer, CallError, OnLisp, Operation};
+use crate::engine::{CallAnswer, CallError, OnLisp, Operation};
 use steelbank_reader::lines::{LineColumn, LineIndex};
 use steelbank_reader::{Dialect, Features, LispText};
 
@@ -178,7 +178,7 @@ pub(super) fn ask<T: DeserializeOwned>(
     within: Duration,
     name: &str,
     arguments: &[&str],
-) -> Result<(T, Answer), CallError> {
+) -> Result<(T, CallAnswer), CallError> {
     let all: Vec<&str> = std::iter::once(name).chain(arguments.iter().copied()).collect();
     let answer = on_lisp.call_within(within, Operation::Ask, &all)?;
     let told = read_json(&answer.bytes).map_err(|error| {

@@ -11,7 +11,7 @@ use crate::query::load_system::{LoadAnswer, LoadStatus, Severity};
 use crate::query::text::TextState;
 
 /// code-find-references: one line a place, then what to beware of.
-pub fn references(answer: &code_find_references::Answer) -> String {
+pub fn references(answer: &code_find_references::CodeFindReferencesAnswer) -> String {
     let unseen = match answer.text_total {
         0 => String::new(),
         total => format!(", and {} in text that the image does not have", counted(total, "place", "places")),
@@ -107,7 +107,7 @@ fn use_name(use_type: UseType) -> &'static str {
 }
 
 /// find-definition: one line a definition.
-pub fn definitions(answer: &find_definition::Answer) -> String {
+pub fn definitions(answer: &find_definition::FindDefinitionAnswer) -> String {
     if answer.definitions.is_empty() {
         return format!("No definition with a known source found for {}", answer.symbol);
     }

@@ -265,7 +265,7 @@ impl Steelbank {
     pub fn code_find_references(
         &self,
         request: &code_find_references::CodeFindReferencesRequest,
-    ) -> Result<code_find_references::Answer, Error> {
+    ) -> Result<code_find_references::CodeFindReferencesAnswer, Error> {
         let mut answer = self.ask(request, &Control::default())?;
         answer.loading = self.is_loading();
         Ok(answer)
@@ -280,7 +280,7 @@ impl Steelbank {
         name: &str,
         package: &str,
         control: &Control,
-    ) -> Result<find_definition::Answer, Error> {
+    ) -> Result<find_definition::FindDefinitionAnswer, Error> {
         self.ask(&find_definition::FindDefinitionRequest::new(name).package(package), control)
     }
 

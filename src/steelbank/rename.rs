@@ -9,7 +9,7 @@ use crate::query::Error;
 use crate::query::control::Control;
 use crate::query::find_definition::ImageDefinitions;
 use crate::query::rename::{
-    Answer, Applied, Hunk, Names, RenameError, RenameRequest, Sources, Undone, diff, rename_plan,
+    Applied, Hunk, Names, RenameError, RenamePlan, RenameRequest, Sources, Undone, diff, rename_plan,
 };
 use crate::source::positions::Sought;
 use crate::source::tap::sidecar::fnv_1a;
@@ -19,7 +19,7 @@ impl Steelbank {
     ///
     /// # Errors
     /// There is no such symbol or no project, the new name cannot be read, or Lisp cannot answer.
-    pub fn rename_plan(&self, request: &RenameRequest, control: &Control) -> Result<Answer, Error> {
+    pub fn rename_plan(&self, request: &RenameRequest, control: &Control) -> Result<RenamePlan, Error> {
         self.rename_plan_among(&Names::new(&self.index()), request, control)
     }
 
@@ -32,7 +32,7 @@ impl Steelbank {
         names: &Names,
         request: &RenameRequest,
         control: &Control,
-    ) -> Result<Answer, Error> {
+    ) -> Result<RenamePlan, Error> {
         let index = self.index();
         let context = self.context();
         let definitions = |name: &str, home: &str| {
@@ -53,7 +53,7 @@ impl Steelbank {
     ///
     /// # Errors
     /// A file is not what it was when the rename was planned.
-    pub fn rename_diff(&self, plan: &Answer) -> Result<Vec<Hunk>, RenameError> {
+    pub fn rename_diff(&self, plan: &RenamePlan) -> Result<Vec<Hunk>, RenameError> {
         let files = self.replacements(plan)?;
         let hunks = plan
             .files
@@ -69,7 +69,7 @@ impl Steelbank {
     ///
     /// # Errors
     /// The plan has conflicts or no edits, a file has changed, or one cannot be written. Nothing was changed.
-    pub fn rename_apply(&self, plan: &Answer) -> Result<Applied, RenameError> {
+    pub fn rename_apply(&self, plan: &RenamePlan) -> Result<Applied, RenameError> {
         if let Some(conflict) = plan.conflicts.first() {
             return Err(RenameError(format!("{} Nothing was changed.", conflict.message)));
         }
@@ -112,7 +112,7 @@ impl Steelbank {
     }
 
     /// What the files of a plan hold, and what they will hold.
-    pub(super) fn replacements(&self, plan: &Answer) -> Result<Vec<Replacement>, RenameError> {
+    pub(super) fn replacements(&self, plan: &RenamePlan) -> Result<Vec<Replacement>, RenameError> {
         let root = self.project().root().ok_or_else(no_project)?;
         plan.files
             .iter()

@@ -20,7 +20,7 @@ use crate::query::evaluate::EvaluateRequest;
 use crate::query::load_system::{LoadAnswer, LoadStatus};
 use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::rename::{
-    Answer, GoneSymbol, Places, PlacesRequest, Recorded, RenameRequest, Said, Scope, Tested, Traces,
+    GoneSymbol, Places, PlacesRequest, Recorded, RenamePlan, RenameRequest, Said, Scope, Tested, Traces,
     TracesRequest, Verified, Written, compare,
 };
 use crate::query::run_tests::RunTestsRequest;
@@ -52,7 +52,7 @@ impl Steelbank {
     pub fn rename_verify(
         &self,
         request: &RenameRequest,
-        plan: &Answer,
+        plan: &RenamePlan,
         tests: bool,
         control: &Control,
         mut news: impl FnMut(ScratchNews),
@@ -86,7 +86,7 @@ impl Steelbank {
     /// What is to be loaded: what this image has of the project, and the systems of the edited files.
     fn traces_request(
         &self,
-        plan: &Answer,
+        plan: &RenamePlan,
         tests: bool,
         control: &Control,
     ) -> Result<TracesRequest, ScratchError> {
@@ -339,7 +339,7 @@ impl Steelbank {
     fn places_left(
         &self,
         request: &PlacesRequest,
-        planned: &dyn Fn(&str, &str) -> Result<Answer, Error>,
+        planned: &dyn Fn(&str, &str) -> Result<RenamePlan, Error>,
     ) -> Result<Vec<String>, Error> {
         if request.scope != Scope::Narrow {
             return left_of(planned(&request.old, &request.old_name));
@@ -372,7 +372,7 @@ fn place(path: &str, line: u32, column: u32) -> String {
 }
 
 /// The places that `planned` would edit: those of a symbol that is to have no place.
-fn left_of(planned: Result<Answer, Error>) -> Result<Vec<String>, Error> {
+fn left_of(planned: Result<RenamePlan, Error>) -> Result<Vec<String>, Error> {
     or_none(planned.map(|plan| {
         let files = plan.files.iter();
         let edits =
@@ -454,7 +454,7 @@ impl PlacesRequest {
     }
 }
 
-fn places_request(request: &RenameRequest, plan: &Answer, index: &Index) -> PlacesRequest {
+fn places_request(request: &RenameRequest, plan: &RenamePlan, index: &Index) -> PlacesRequest {
     let along = plan.derived.iter().filter(|derived| derived.renamed).map(|derived| &derived.name);
     let gone: Vec<GoneSymbol> =
         std::iter::once(&plan.symbol).chain(along).map(|printed| GoneSymbol::new(printed, index)).collect();
@@ -473,7 +473,7 @@ fn places_request(request: &RenameRequest, plan: &Answer, index: &Index) -> Plac
 }
 
 /// The plan's edits where they stand in the new texts.
-fn written(plan: &Answer, files: &[Replacement]) -> Vec<Written> {
+fn written(plan: &RenamePlan, files: &[Replacement]) -> Vec<Written> {
     let mut written = Vec::with_capacity(plan.edits);
     for (planned, file) in plan.files.iter().zip(files) {
         let mut moved = 0_isize;

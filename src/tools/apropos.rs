@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::missing::{Found, of_error};
 use super::page::{Page, Paging};
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::apropos::{AproposRequest, Matching, Summary};
 use crate::query::control::ALLOWED;
 
@@ -52,7 +52,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Arguments, Found<Listed>>(about, apropos).of_image()
 }
 
-fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let offset = given.paging.offset()?;
     let pattern = given.pattern;
     let request = AproposRequest {
@@ -74,7 +74,7 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<Answer, F
     if page.total == 0 {
         let text = format!("No symbol matches {}.", super::quoted(&pattern));
         let nothing = Found { found: false, answer: Some(Listed { symbols, page }), missing: None };
-        return Answer::new(text, &nothing, Outcome::NotFound);
+        return ToolAnswer::new(text, &nothing, Outcome::NotFound);
     }
     let mut text = String::new();
     for symbol in &symbols {
@@ -93,5 +93,5 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<Answer, F
     }
     text.truncate(text.trim_end().len());
     text.push_str(&page.rest(symbols.len()));
-    Answer::new(text, &Found::yes(Listed { symbols, page }), Outcome::Answered)
+    ToolAnswer::new(text, &Found::yes(Listed { symbols, page }), Outcome::Answered)
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::arguments::wrong_cursor;
-use super::call::{Answer, Failure};
+use super::call::{Failure, ToolAnswer};
 
 /// The most characters of an answer unless its asker wants it whole, as text and as JSON: 10,000 tokens of some four
 /// characters each.
@@ -61,7 +61,7 @@ pub(super) fn length<T: Serialize + ?Sized>(value: &T) -> usize {
 }
 
 /// Whether neither the answer nor its text is longer than `budget` characters: neither [`cut`] nor [`bound`] would change it.
-pub(super) fn fits(answer: &Answer, budget: usize) -> bool {
+pub(super) fn fits(answer: &ToolAnswer, budget: usize) -> bool {
     let text = answer.text.len() <= budget || answer.text.chars().count() <= budget;
     text && answer.structured.json().len() <= budget
 }
@@ -94,7 +94,7 @@ impl Cursor {
     }
 
     /// Whether `answer` goes on there.
-    fn is_of(&self, answer: &Answer) -> bool {
+    fn is_of(&self, answer: &ToolAnswer) -> bool {
         let list = answer.structured.get(&self.list).and_then(Value::as_array);
         let entries = match (self.list.as_str(), list) {
             ("", _) => (self.entries == 0).then_some(false),
@@ -115,7 +115,7 @@ impl Cursor {
 ///
 /// # Errors
 /// Nothing of this answer follows there.
-pub(super) fn continued(answer: &mut Answer, cursor: Cursor, budget: usize) -> Result<(), Failure> {
+pub(super) fn continued(answer: &mut ToolAnswer, cursor: Cursor, budget: usize) -> Result<(), Failure> {
     if !cursor.is_of(answer) {
         let given = cursor.written();
         return Err(Failure::Arguments(format!(
@@ -128,7 +128,7 @@ pub(super) fn continued(answer: &mut Answer, cursor: Cursor, budget: usize) -> R
 
 /// Continues `answer` at `cursor` and makes it fit into `budget` characters: its longest list is cut between entries, its
 /// text between lines. What is cut says so; with `continues` it says how to go on.
-pub(super) fn cut(answer: &mut Answer, cursor: Option<Cursor>, budget: usize, continues: bool) {
+pub(super) fn cut(answer: &mut ToolAnswer, cursor: Option<Cursor>, budget: usize, continues: bool) {
     let at = cursor.unwrap_or_default();
     let room = budget.saturating_sub(BESIDE);
     let mut next = at.clone();
@@ -185,7 +185,7 @@ pub(super) fn cut(answer: &mut Answer, cursor: Option<Cursor>, budget: usize, co
 
 /// Makes `answer` fit into `budget` characters at last, whatever it is: lists lose their ends, and single texts that are longer
 /// than any answer, their middles.
-pub(super) fn bound(answer: &mut Answer, budget: usize) {
+pub(super) fn bound(answer: &mut ToolAnswer, budget: usize) {
     let room = budget.saturating_sub(BESIDE);
     if let Value::Object(structured) = &mut *answer.structured {
         let mut left_out = 0;
@@ -299,12 +299,12 @@ mod tests {
     use super::*;
     use crate::tools::Outcome;
 
-    fn answer() -> Answer {
+    fn answer() -> ToolAnswer {
         let entries: Vec<Value> =
             (0..1000).map(|number| json!({ "name": format!("entry {number:05}") })).collect();
         let lines = (0..1000).map(|number| format!("  entry {number:05}\n      its context"));
         let text = std::iter::once("Entries:\n".to_owned()).chain(lines).collect::<Vec<_>>().join("\n");
-        Answer::new(text, &json!({ "few": [1, 2], "entries": entries }), Outcome::Answered).unwrap()
+        ToolAnswer::new(text, &json!({ "few": [1, 2], "entries": entries }), Outcome::Answered).unwrap()
     }
 
     #[test]
@@ -388,7 +388,7 @@ mod tests {
             json!({ "one": [{ "text": long(9_000) }] }),
             json!({ "changed": (0..9_000).collect::<Vec<u32>>(), "users": (0..9_000).collect::<Vec<u32>>() }),
         ] {
-            let mut answer = Answer::new(long(9_000), &structured, Outcome::Answered).unwrap();
+            let mut answer = ToolAnswer::new(long(9_000), &structured, Outcome::Answered).unwrap();
             bound(&mut answer, 10_000);
             assert!(length(&answer.structured) <= 10_000, "{}", length(&answer.structured));
             assert!(answer.text.chars().count() <= 10_000);

@@ -97,7 +97,7 @@ pub enum Outcome {
 
 /// What a tool answers.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct ToolAnswer {
     /// For models and people: the contract's text where there is a contract.
     pub text: String,
     /// For people at a terminal, where the contract's text is not for them.
@@ -110,7 +110,7 @@ pub struct Answer {
     pub notes: Vec<String>,
 }
 
-impl Answer {
+impl ToolAnswer {
     /// The answer `structured`, shown as `text`.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::SymbolName;
 use super::missing::{Found, Missing};
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::call_graph::{CallGraphAnswer, CallGraphRequest, Direction};
 use crate::query::control::ALLOWED;
 
@@ -73,7 +73,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Arguments, Found<Drawn>>(about, graph).of_image()
 }
 
-fn graph(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+fn graph(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let request = CallGraphRequest {
         name: given.symbol.name,
         package: given.symbol.package,
@@ -101,7 +101,7 @@ fn graph(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fai
         drawn.graph.cycles.clear();
         drawn.drawing = drawn.drawing.filter(|_| !drawing_left_out);
     }
-    Answer::new(text, &Found::yes(drawn), Outcome::Answered)
+    ToolAnswer::new(text, &Found::yes(drawn), Outcome::Answered)
 }
 
 /// A picture of the graph.

@@ -10,7 +10,7 @@ use super::arguments::Timeout;
 use super::load_system::shorter;
 use super::missing::{Found, Missing, systems};
 use super::trial::scratch_failure;
-use super::{About, Answer, Call, Effect, Failure, Outcome, Progress, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Progress, Session, Tool, ToolAnswer};
 use crate::query::check::{CheckAnswer, CheckRequest};
 use crate::render::check as text;
 use crate::scratch::Overlay;
@@ -54,7 +54,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<CheckArguments, Found<CheckAnswer>>(about, check)
 }
 
-fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<Answer, Failure> {
+fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let request = CheckRequest {
         paths: given.paths.into_iter().map(PathBuf::from).collect(),
         edits: given
@@ -82,5 +82,5 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<Answer
         return Missing::system(&systems(session.bank()?), system).beside(answer);
     }
     let outcome = if answer.loads { Outcome::Answered } else { Outcome::Failed };
-    Answer::new(text::check(&answer), &Found::yes(answer), outcome)
+    ToolAnswer::new(text::check(&answer), &Found::yes(answer), outcome)
 }

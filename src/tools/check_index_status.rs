@@ -2,7 +2,7 @@
 
 use super::arguments::NoArguments;
 use super::find_references::controlled;
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::Error;
 use crate::query::index_project::{IndexStatus, State, check_index_status};
 
@@ -17,7 +17,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<NoArguments, IndexStatus>(about, status)
 }
 
-fn status(session: &Session, _: NoArguments, call: &Call) -> Result<Answer, Failure> {
+fn status(session: &Session, _: NoArguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let index = session.text()?;
     let status = controlled(call, |control| check_index_status(index, control)).map_err(Error::from)?;
     let name = match status.status {
@@ -26,5 +26,5 @@ fn status(session: &Session, _: NoArguments, call: &Call) -> Result<Answer, Fail
         State::Missing => "missing",
     };
     let reason = status.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    Answer::json(&status, format!("{name}{reason}"), Outcome::Answered)
+    ToolAnswer::json(&status, format!("{name}{reason}"), Outcome::Answered)
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::check_structure::{StructureAnswer, StructureKind, check_structure};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -28,7 +28,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Arguments, StructureAnswer>(about, check)
 }
 
-fn check(session: &Session, given: Arguments, _: &Call) -> Result<Answer, Failure> {
+fn check(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Failure> {
     let answer = match (&given.path, &given.text) {
         (None, Some(text)) => check_structure(text.as_bytes(), None),
         (Some(path), Some(text)) => check_structure(text.as_bytes(), Some(path)),
@@ -84,5 +84,5 @@ fn check(session: &Session, given: Arguments, _: &Call) -> Result<Answer, Failur
         };
         text.push_str(&told);
     }
-    Answer::new(text, &answer, Outcome::Answered)
+    ToolAnswer::new(text, &answer, Outcome::Answered)
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::arguments::{Page, SymbolName, default_package};
 use super::budget::{all_fit, fit, length, most_as_json};
 use super::missing::{Found, of_error, resolve};
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
 use crate::query::code_find_references::{self, CodeFindReferencesRequest, Reference, UseType};
 use crate::query::text::TextUse;
@@ -133,7 +133,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Arguments, Found<Answered<'static>>>(about, references).of_image().at_once().turns_pages()
 }
 
-fn references(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let symbol = resolve(bank, SymbolName { name: given.symbol, package: given.package });
     let most = if call.budget() == usize::MAX { usize::MAX } else { MOST };
@@ -174,11 +174,11 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<Answer
         stale: &answer.stale,
         cursor: more.then(|| next.to_string()),
     };
-    Answer::new(text, &Found::yes(answered), Outcome::Answered)
+    ToolAnswer::new(text, &Found::yes(answered), Outcome::Answered)
 }
 
 /// How many entries fit into `budget` characters: of the image, and of text.
-fn page(answer: &code_find_references::Answer, budget: usize) -> (usize, usize) {
+fn page(answer: &code_find_references::CodeFindReferencesAnswer, budget: usize) -> (usize, usize) {
     let (refs, text) = (&answer.refs, &answer.text);
     // As a rule all do, and need not be measured.
     let beside =
@@ -186,7 +186,11 @@ fn page(answer: &code_find_references::Answer, budget: usize) -> (usize, usize) 
     if text.is_empty() && all_fit(refs, budget.saturating_sub(beside + 200), at_most) {
         return (refs.len(), 0);
     }
-    let beside = code_find_references::Answer { refs: Vec::new(), text: Vec::new(), ..answer.clone() };
+    let beside = code_find_references::CodeFindReferencesAnswer {
+        refs: Vec::new(),
+        text: Vec::new(),
+        ..answer.clone()
+    };
     let budget = budget.saturating_sub(project::references(&beside).len());
     let entries: Vec<Entry<'_>> = refs.iter().map(Entry::from).collect();
     let fitting = fit(&entries, budget, |entry| {

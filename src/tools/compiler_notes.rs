@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::arguments::SymbolName;
 use super::missing::{Found, of_error, resolve};
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::compiler_notes::{CompilerNotes, CompilerNotesRequest};
 use crate::query::control::ALLOWED;
 
@@ -19,7 +19,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<SymbolName, Found<CompilerNotes>>(about, notes).of_image()
 }
 
-fn notes(session: &Session, given: SymbolName, call: &Call) -> Result<Answer, Failure> {
+fn notes(session: &Session, given: SymbolName, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let symbol = resolve(bank, given);
     let request = CompilerNotesRequest { name: symbol.name, package: symbol.package };
@@ -29,7 +29,7 @@ fn notes(session: &Session, given: SymbolName, call: &Call) -> Result<Answer, Fa
     };
     let found = !answer.definitions.is_empty();
     let outcome = if found { Outcome::Answered } else { Outcome::NotFound };
-    Answer::new(text(&answer), &Found { found, answer: Some(answer), missing: None }, outcome)
+    ToolAnswer::new(text(&answer), &Found { found, answer: Some(answer), missing: None }, outcome)
 }
 
 fn text(answer: &CompilerNotes) -> String {

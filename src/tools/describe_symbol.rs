@@ -2,7 +2,7 @@
 
 use super::arguments::SymbolName;
 use super::missing::{Found, Missing, resolve};
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::describe_symbol::{DescribeSymbolAnswer, DescribeSymbolRequest};
 use crate::render::text;
@@ -20,7 +20,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<SymbolName, Found<DescribeSymbolAnswer>>(about, describe).of_image()
 }
 
-fn describe(session: &Session, given: SymbolName, call: &Call) -> Result<Answer, Failure> {
+fn describe(session: &Session, given: SymbolName, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let symbol = resolve(bank, given);
     let request = DescribeSymbolRequest::new(symbol.name).package(symbol.package);
@@ -28,5 +28,5 @@ fn describe(session: &Session, given: SymbolName, call: &Call) -> Result<Answer,
     if answer.description.is_none() {
         return Missing::new(&bank.index(), &answer.asked, answer.status, None).answer(Outcome::NotFound);
     }
-    Answer::new(text::describe_symbol(&answer), &Found::yes(answer), Outcome::Answered)
+    ToolAnswer::new(text::describe_symbol(&answer), &Found::yes(answer), Outcome::Answered)
 }

@@ -2,7 +2,7 @@
 
 use super::arguments::SymbolName;
 use super::missing::{Found, of_error, resolve};
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::disassemble::{DisassembleRequest, Disassembly};
 
@@ -17,7 +17,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<SymbolName, Found<Disassembly>>(about, disassemble).of_image()
 }
 
-fn disassemble(session: &Session, given: SymbolName, call: &Call) -> Result<Answer, Failure> {
+fn disassemble(session: &Session, given: SymbolName, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let symbol = resolve(bank, given);
     let request = DisassembleRequest { name: symbol.name, package: symbol.package };
@@ -28,11 +28,11 @@ fn disassemble(session: &Session, given: SymbolName, call: &Call) -> Result<Answ
     if answer.functions.is_empty() {
         let text = format!("{} names no function.", answer.symbol);
         let nothing = Found { found: false, answer: Some(answer), missing: None };
-        return Answer::new(text, &nothing, Outcome::NotFound);
+        return ToolAnswer::new(text, &nothing, Outcome::NotFound);
     }
     let heading = answer.functions.iter().map(|function| {
         format!("{}: {} instructions, {} bytes", function.name, function.instructions, function.bytes)
     });
     let text = format!("{}\n\n{}", heading.collect::<Vec<_>>().join("\n"), answer.lines.join("\n"));
-    Answer::new(text, &Found::yes(answer), Outcome::Answered)
+    ToolAnswer::new(text, &Found::yes(answer), Outcome::Answered)
 }

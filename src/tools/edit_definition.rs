@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{About, Answer, Call, Effect, Failure, Outcome, Permission, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Permission, Session, Tool, ToolAnswer};
 use crate::query::edit_definition::{EditAnswer, EditOperation, EditRequest};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -37,7 +37,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Arguments, EditAnswer>(about, edit).needs(Permission::Edits)
 }
 
-fn edit(session: &Session, given: Arguments, _: &Call) -> Result<Answer, Failure> {
+fn edit(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Failure> {
     if given.text.trim().is_empty() && given.operation != EditOperation::Delete {
         return Err(Failure::Arguments(
             "edit-definition needs the argument \"text\", the new form.".to_owned(),
@@ -59,5 +59,5 @@ fn edit(session: &Session, given: Arguments, _: &Call) -> Result<Answer, Failure
         // Writing to a string cannot fail.
         let _ = write!(text, "\nNote: {caution}");
     }
-    Answer::new(text, &answer, Outcome::Answered)
+    ToolAnswer::new(text, &answer, Outcome::Answered)
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::arguments::{Timeout, default_package};
 use super::missing::{Found, Missing};
 use super::trial::{failure_text, in_scratch, take_lists};
-use super::{About, Answer, Call, Effect, Failure, Outcome, Permission, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Permission, Session, Tool, ToolAnswer};
 use crate::query::evaluate::{EvaluateRequest, Evaluation, EvaluationStatus};
 use crate::query::trial::{Frame, Restart};
 
@@ -54,7 +54,7 @@ pub(super) fn tool() -> Tool {
 /// The most characters of output in an answer that must fit.
 const OUTPUT: usize = 12_000;
 
-fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     if given.scratch {
         let arguments = json!({ "code": given.code, "package": given.package });
@@ -78,7 +78,7 @@ fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<Answer, 
         EvaluationStatus::Failed | EvaluationStatus::Stopped => Outcome::Failed,
         EvaluationStatus::NoPackage => Outcome::NotFound,
     };
-    let mut answer = Answer::new(text(&evaluation), &Found::yes(evaluation), outcome)?;
+    let mut answer = ToolAnswer::new(text(&evaluation), &Found::yes(evaluation), outcome)?;
     take_lists(&mut answer.structured);
     Ok(answer)
 }

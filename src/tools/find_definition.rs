@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::arguments::SymbolName;
 use super::missing::{Found, of_error, resolve};
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
 use crate::query::control::ALLOWED;
 use crate::query::find_definition;
@@ -64,7 +64,7 @@ impl From<find_definition::Definition> for Definition {
     }
 }
 
-fn definition(session: &Session, given: SymbolName, call: &Call) -> Result<Answer, Failure> {
+fn definition(session: &Session, given: SymbolName, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let symbol = resolve(bank, given);
     let answer = match bank.find_definition(&symbol.name, &symbol.package, &call.control(ALLOWED)) {
@@ -77,5 +77,5 @@ fn definition(session: &Session, given: SymbolName, call: &Call) -> Result<Answe
         count: answer.count,
         definitions: answer.definitions.into_iter().map(Definition::from).collect(),
     };
-    Answer::new(text, &Found::yes(definitions), Outcome::Answered)
+    ToolAnswer::new(text, &Found::yes(definitions), Outcome::Answered)
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::budget::{fit, length};
-use super::{About, Answer, Call, Effect, Failure, Outcome, Progress, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Progress, Session, Tool, ToolAnswer};
 use crate::query::find_references::{
     Definition, FindReferencesRequest, References, Resolver, find_references,
 };
@@ -58,7 +58,7 @@ pub(super) fn controlled<T>(call: &Call, work: impl FnOnce(&Control<'_>) -> T) -
     work(&Control { cancelled: &|| cancellation.is_cancelled(), progress: &progress })
 }
 
-fn references(session: &Session, request: FindReferencesRequest, call: &Call) -> Result<Answer, Failure> {
+fn references(session: &Session, request: FindReferencesRequest, call: &Call) -> Result<ToolAnswer, Failure> {
     let index = session.text()?;
     let resolver = session.started().map(|bank| bank.symbol_resolver(index, &request.pattern));
     let resolver = resolver.as_ref().map(|resolver| resolver as Resolver<'_>);
@@ -66,7 +66,7 @@ fn references(session: &Session, request: FindReferencesRequest, call: &Call) ->
     let mut found = found.map_err(Error::from)?;
     shorten(&mut found, call.budget());
     let nothing = found.total_references == 0 && found.definition.is_none();
-    Answer::json(&found, text(&found), if nothing { Outcome::NotFound } else { Outcome::Answered })
+    ToolAnswer::json(&found, text(&found), if nothing { Outcome::NotFound } else { Outcome::Answered })
 }
 
 /// Leaves out what does not fit; the page says that there is more.

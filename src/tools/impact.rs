@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::arguments::default_package;
 use super::missing::{Found, of_error};
 use super::page::{Page, Paging};
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::impact::{Affected, ImpactAnswer, ImpactRequest};
 
@@ -61,7 +61,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Arguments, Found<Listed>>(about, impact).of_image()
 }
 
-fn impact(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let request = ImpactRequest {
         names: given.names,
         package: given.package,
@@ -84,7 +84,7 @@ fn impact(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fa
         page.cursor = Some((given.paging.offset()? + answer.users.len()).to_string());
     }
     let text = text(&answer, &page);
-    Answer::new(text, &Found::yes(Listed { answer, page }), Outcome::Answered)
+    ToolAnswer::new(text, &Found::yes(Listed { answer, page }), Outcome::Answered)
 }
 
 fn text(answer: &ImpactAnswer, page: &Page) -> String {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::find_references::controlled;
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::Error;
 use crate::query::counted;
 use crate::query::index_project::{IndexProjectRequest, Indexed, index_project};
@@ -21,10 +21,10 @@ pub(super) fn tool() -> Tool {
     Tool::new::<IndexProjectRequest, Indexed>(about, index)
 }
 
-fn index(session: &Session, request: IndexProjectRequest, call: &Call) -> Result<Answer, Failure> {
+fn index(session: &Session, request: IndexProjectRequest, call: &Call) -> Result<ToolAnswer, Failure> {
     let index = session.text()?;
     let indexed = controlled(call, |control| index_project(index, &request, control)).map_err(Error::from)?;
-    Answer::json(&indexed, text(&indexed), Outcome::Answered)
+    ToolAnswer::json(&indexed, text(&indexed), Outcome::Answered)
 }
 
 fn text(indexed: &Indexed) -> String {

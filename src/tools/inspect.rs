@@ -10,7 +10,7 @@ use super::arguments::{Timeout, default_package};
 use super::missing::{Found, Missing};
 use super::page::{Page, Paging};
 use super::trial::failure_text;
-use super::{About, Answer, Call, Effect, Failure, Outcome, Permission, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Permission, Session, Tool, ToolAnswer};
 use crate::query::evaluate::EvaluationStatus;
 use crate::query::inspect::{InspectRequest, InspectStatus, Inspection, ObjectKind, Subject};
 
@@ -53,7 +53,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Arguments, Found<Listed>>(about, inspect).needs(Permission::Eval).of_image().turns_pages()
 }
 
-fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let subject = match (given.expression.trim().is_empty(), given.handle.is_empty()) {
         (false, true) => Subject::Expression(given.expression),
         (true, false) => Subject::Handle(given.handle),
@@ -86,7 +86,7 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<Answer, F
     if evaluated == Some(EvaluationStatus::NoPackage) {
         return Missing::package(&bank.index(), &request.package, None).beside(listed);
     }
-    Answer::new(text, &Found { found, answer: Some(listed), missing: None }, outcome)
+    ToolAnswer::new(text, &Found { found, answer: Some(listed), missing: None }, outcome)
 }
 
 fn text(inspection: &Inspection, subject: &Subject, page: &Page) -> String {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::list_systems::SystemsAnswer;
 use crate::render::project as text;
@@ -26,7 +26,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Arguments, SystemsAnswer>(about, systems).of_image()
 }
 
-fn systems(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+fn systems(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let (bank, control) = (session.bank()?, call.control(ALLOWED));
     if bank.project().root().is_none() {
         return Err(Failure::Engine(
@@ -40,5 +40,5 @@ fn systems(session: &Session, given: Arguments, call: &Call) -> Result<Answer, F
         true => bank.list_systems_with_files(&control)?,
         false => bank.list_systems(&control)?,
     };
-    Answer::new(text::systems(&answer), &answer, Outcome::Answered)
+    ToolAnswer::new(text::systems(&answer), &answer, Outcome::Answered)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::arguments::Timeout;
 use super::load_system::{Loaded, listener, loaded};
-use super::{About, Answer, Call, Effect, Failure, Session, Tool};
+use super::{About, Call, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::steelbank::recovery::Loaded as Order;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -32,7 +32,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Arguments, Loaded>(about, load)
 }
 
-fn load(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+fn load(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     let order = Order::File(given.path.clone());
     let bank = session.bank()?;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::Timeout;
 use super::session::Load;
-use super::{About, Answer, Call, Effect, Failure, Outcome, Progress, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Progress, Session, Tool, ToolAnswer};
 use crate::LoadListener;
 use crate::engine::LispError;
 use crate::query;
@@ -47,7 +47,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Arguments, Loaded>(about, load)
 }
 
-fn load(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+fn load(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let order = given.system.clone().map_or(Order::Project, Order::System);
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     let (bank, listener) = (session.bank()?, Some(listener(call)));
@@ -70,7 +70,7 @@ pub(super) fn loaded(
     what: Order,
     outcome: Result<LoadAnswer, query::Error>,
     detail: bool,
-) -> Result<Answer, Failure> {
+) -> Result<ToolAnswer, Failure> {
     let project = session.bank()?.project();
     let shown = |path: &str| project.shown(Path::new(path));
     let text = match &outcome {
@@ -92,7 +92,7 @@ pub(super) fn loaded(
         session.recovery().note_loaded(what);
     }
     let ended = if loaded { Outcome::Answered } else { Outcome::Failed };
-    Answer::new(text, &Loaded::new(outcome?, shown, detail), ended)
+    ToolAnswer::new(text, &Loaded::new(outcome?, shown, detail), ended)
 }
 
 /// `answer` with each file as `shown` shows it.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::arguments::{Timeout, default_package};
 use super::missing::{Found, Missing};
 use super::session::Permission;
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::counted;
 use crate::query::lookup::LookupStatus;
 use crate::query::macroexpand::{Depth, MacroexpandAnswer, MacroexpandRequest, form_at, unreadable};
@@ -53,7 +53,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Arguments, Found<MacroexpandAnswer>>(about, expand).of_image()
 }
 
-fn expand(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     let mut place = None;
@@ -94,7 +94,7 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fa
     if answer.status != LookupStatus::Found {
         return Missing::package(&bank.index(), &answer.package, None).beside(answer);
     }
-    Answer::new(text(&answer), &Found::yes(answer), Outcome::Answered)
+    ToolAnswer::new(text(&answer), &Found::yes(answer), Outcome::Answered)
 }
 
 fn text(answer: &MacroexpandAnswer) -> String {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::arguments::SymbolName;
-use super::call::{Answer, Failure, Outcome};
+use super::call::{Failure, Outcome, ToolAnswer};
 use crate::Steelbank;
 use crate::query::Error;
 use crate::query::apropos::AproposError;
@@ -124,22 +124,22 @@ impl Missing {
     }
 
     /// The answer that says so.
-    pub(super) fn answer(self, outcome: Outcome) -> Result<Answer, Failure> {
+    pub(super) fn answer(self, outcome: Outcome) -> Result<ToolAnswer, Failure> {
         let text = self.text();
         let answer: Found<()> = Found { found: false, answer: None, missing: Some(self) };
-        Answer::new(text, &answer, outcome)
+        ToolAnswer::new(text, &answer, outcome)
     }
 
     /// The answer that says so, with what `answer` has besides.
-    pub(super) fn beside<T: Serialize>(self, answer: T) -> Result<Answer, Failure> {
+    pub(super) fn beside<T: Serialize>(self, answer: T) -> Result<ToolAnswer, Failure> {
         let text = self.text();
         let answer = Found { found: false, answer: Some(answer), missing: Some(self) };
-        Answer::new(text, &answer, Outcome::NotFound)
+        ToolAnswer::new(text, &answer, Outcome::NotFound)
     }
 }
 
 /// The answer to a question that failed because what it is about is not there; other errors stay what they are.
-pub(super) fn of_error(bank: &Steelbank, error: Error, outcome: Outcome) -> Result<Answer, Failure> {
+pub(super) fn of_error(bank: &Steelbank, error: Error, outcome: Outcome) -> Result<ToolAnswer, Failure> {
     let (asked, status, unseen) = match error {
         Error::References(References::NoSymbol { name, package, unseen }) => {
             (Asked { name, package }, LookupStatus::NoSymbol, unseen)

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::missing::{Found, of_error};
 use super::page::{Page, Paging};
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::counted;
 use crate::query::outline::{OutlineRequest, Outlined, Target};
@@ -59,7 +59,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Arguments, Found<Listed>>(about, outline).of_image()
 }
 
-fn outline(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let mut targets =
         [given.path, given.package, given.system].map(|text| Some(text).filter(|text| !text.is_empty()));
     let of = match &mut targets {
@@ -78,7 +78,7 @@ fn outline(session: &Session, given: Arguments, call: &Call) -> Result<Answer, F
     };
     let (definitions, page) = given.paging.cut(answer.definitions)?;
     let listed = Listed { definitions, page, looked_at: answer.looked_at, not_loaded: answer.not_loaded };
-    Answer::new(text_of(&listed, request.unused), &Found::yes(listed), Outcome::Answered)
+    ToolAnswer::new(text_of(&listed, request.unused), &Found::yes(listed), Outcome::Answered)
 }
 
 fn text_of(listed: &Listed, unused: bool) -> String {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::missing::{Found, Missing};
 use super::page::{Page, Paging};
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::counted;
 use crate::query::package_info::{PackageInfo, PackageInfoAnswer, PackageInfoRequest};
@@ -42,7 +42,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Arguments, Found<Listed>>(about, info).of_image()
 }
 
-fn info(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+fn info(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let request = PackageInfoRequest::new(&given.package);
     let bank = session.bank()?;
     let mut answer = bank.package_info(&request, &call.control(ALLOWED))?;
@@ -53,7 +53,7 @@ fn info(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fail
     package.exports = exports;
     let mut text = text(package);
     text.push_str(&page.rest(package.exports.len()));
-    Answer::new(text, &Found::yes(Listed { answer, page }), Outcome::Answered)
+    ToolAnswer::new(text, &Found::yes(Listed { answer, page }), Outcome::Answered)
 }
 
 fn text(package: &PackageInfo) -> String {

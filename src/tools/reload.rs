@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::arguments::Timeout;
 use super::load_system::{listener, relative};
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::load_system::LoadStatus;
 use crate::query::reload::{ReloadAnswer, ReloadRequest};
 use crate::render::project as text;
@@ -38,7 +38,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Arguments, ReloadAnswer>(about, reload)
 }
 
-fn reload(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     let request = ReloadRequest::new(given.paths, given.remove);
     let bank = session.bank()?;
@@ -74,5 +74,5 @@ fn reload(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fa
         }
     }
     let ended = if answer.load.status == LoadStatus::Loaded { Outcome::Answered } else { Outcome::Failed };
-    Answer::new(shown, &answer, ended)
+    ToolAnswer::new(shown, &answer, ended)
 }

@@ -11,7 +11,7 @@ use super::arguments::{SymbolName, Timeout, default_package, wrong_cursor};
 use super::budget::fit;
 use super::missing::{Found, of_error, resolve};
 use super::trial::scratch_failure;
-use super::{About, Answer, Call, Effect, Failure, Outcome, Permission, Progress, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Permission, Progress, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::rename::{
     self, Applied, Caution, CautionKind, Conflict, Derived, Doubt, Hunk, RenameError, RenameRequest, Scope,
@@ -179,7 +179,7 @@ impl From<Doubt> for Left {
     }
 }
 
-fn rename(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     if let Some(id) = &given.undo {
         if given.name.is_some() || given.new_name.is_some() || given.apply {
             return Err(Failure::Arguments("Give rename either a name and a new_name, or undo.".to_owned()));
@@ -276,11 +276,14 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Fa
     };
     let mut answered = page(plan, hunks, applied, next, given.cursor.as_deref(), call.budget())?;
     answered.verified = verified;
-    Answer::new(text::rename(&answered), &Found::yes(answered), outcome)
+    ToolAnswer::new(text::rename(&answered), &Found::yes(answered), outcome)
 }
 
 /// The places of which the plan said that the name may be made there from parts, and in whose files something differs.
-fn makers_that_differ<'a>(plan: &'a rename::Answer, verified: &'a Verified) -> impl Iterator<Item = &'a str> {
+fn makers_that_differ<'a>(
+    plan: &'a rename::RenamePlan,
+    verified: &'a Verified,
+) -> impl Iterator<Item = &'a str> {
     let makers = plan.cautions.iter().filter(|caution| caution.kind == CautionKind::UseMade);
     let places = makers.flat_map(|caution| caution.names.iter());
     places.map(String::as_str).filter(|place| {
@@ -291,7 +294,7 @@ fn makers_that_differ<'a>(plan: &'a rename::Answer, verified: &'a Verified) -> i
 
 /// The part of the answer that fits and begins at `cursor`.
 fn page(
-    plan: rename::Answer,
+    plan: rename::RenamePlan,
     hunks: Vec<Hunk>,
     applied: Option<Applied>,
     next: String,
@@ -355,11 +358,11 @@ struct Restored {
     restored: Vec<String>,
 }
 
-fn undo(session: &Session, id: &str) -> Result<Answer, Failure> {
+fn undo(session: &Session, id: &str) -> Result<ToolAnswer, Failure> {
     session.permit(Permission::Edits)?;
     let undone = session.bank()?.rename_undo(id).map_err(failure)?;
     let restored = Restored { undo: undone.undo, what: undone.what, restored: undone.files };
-    Answer::new(text::undone(&restored), &Found::yes(restored), Outcome::Answered)
+    ToolAnswer::new(text::undone(&restored), &Found::yes(restored), Outcome::Answered)
 }
 
 fn failure(error: RenameError) -> Failure {

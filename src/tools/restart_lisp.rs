@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::arguments::NoArguments;
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::steelbank::recovery::Cause;
 
 /// That it begins.
@@ -26,7 +26,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<NoArguments, RestartAnswer>(about, restart).brief()
 }
 
-fn restart(session: &Session, _: NoArguments, _: &Call) -> Result<Answer, Failure> {
+fn restart(session: &Session, _: NoArguments, _: &Call) -> Result<ToolAnswer, Failure> {
     if !session.recovery().ask(Cause::Asked) {
         return Err(Failure::Engine(
             "There is no Lisp here that stays: each command starts its own. `steelbank serve` can start its Lisp again."
@@ -35,5 +35,5 @@ fn restart(session: &Session, _: NoArguments, _: &Call) -> Result<Answer, Failur
     }
     let text =
         "Lisp is being started again. Questions wait until it is there; what was loaded is loaded again.";
-    Answer::new(text.to_owned(), &RestartAnswer { restarting: true }, Outcome::Answered)
+    ToolAnswer::new(text.to_owned(), &RestartAnswer { restarting: true }, Outcome::Answered)
 }

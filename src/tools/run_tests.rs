@@ -12,7 +12,7 @@ use super::arguments::Timeout;
 use super::load_system::listener;
 use super::missing::{Found, Missing, systems};
 use super::trial::{failure_text, in_scratch};
-use super::{About, Answer, Call, Effect, Failure, Outcome, Progress, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Progress, Session, Tool, ToolAnswer};
 use crate::Steelbank;
 use crate::query::control::Control;
 use crate::query::impact::ImpactRequest;
@@ -66,7 +66,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Arguments, Found<TestRun>>(about, run).of_image()
 }
 
-fn run(session: &Session, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+fn run(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     if given.system.is_none() && bank.loaded_systems().is_empty() {
@@ -128,13 +128,13 @@ fn file_and_line(place: &str) -> Option<(String, u32)> {
     Some((file.to_owned(), line.parse().ok()?))
 }
 
-fn answer(bank: &Steelbank, run: TestRun, only_affected: bool) -> Result<Answer, Failure> {
+fn answer(bank: &Steelbank, run: TestRun, only_affected: bool) -> Result<ToolAnswer, Failure> {
     if let Some(system) = &run.unknown_system {
         return Missing::system(&systems(bank), system).beside(run);
     }
     let all_passed = run.not_loaded.is_none() && run.tests.iter().all(|test| test.status.is_good());
     let outcome = if all_passed { Outcome::Answered } else { Outcome::Failed };
-    Answer::new(text(&run, only_affected), &Found::yes(run), outcome)
+    ToolAnswer::new(text(&run, only_affected), &Found::yes(run), outcome)
 }
 
 fn text(run: &TestRun, only_affected: bool) -> String {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::arguments::NoArguments;
 use super::session::Load;
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::engine::State;
 use crate::steelbank::recovery::Restart;
 
@@ -73,9 +73,9 @@ pub(super) fn tool() -> Tool {
     Tool::new::<NoArguments, StatusAnswer>(about, answer).at_once()
 }
 
-fn answer(session: &Session, _: NoArguments, _: &Call) -> Result<Answer, Failure> {
+fn answer(session: &Session, _: NoArguments, _: &Call) -> Result<ToolAnswer, Failure> {
     let answer = status(session)?;
-    Answer::new(text(&answer), &answer, Outcome::Answered)
+    ToolAnswer::new(text(&answer), &answer, Outcome::Answered)
 }
 
 fn status(session: &Session) -> Result<StatusAnswer, Failure> {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::call::{Answer, Call, Failure, Outcome};
+use super::call::{Call, Failure, Outcome, ToolAnswer};
 use super::remedy::with_remedy;
 use super::session::{Permission, Session};
 use super::words::cut;
@@ -42,7 +42,7 @@ pub struct About {
 
 /// A JSON schema, or a call's arguments.
 pub type Object = Map<String, Value>;
-type Body = dyn Fn(&Session, Object, &Object, &Call) -> Result<Answer, Failure> + Send + Sync;
+type Body = dyn Fn(&Session, Object, &Object, &Call) -> Result<ToolAnswer, Failure> + Send + Sync;
 
 /// A tool.
 pub struct Tool {
@@ -80,7 +80,7 @@ impl Tool {
     /// `A` should have serde defaults for what may be left out. Arguments that it does not have are refused.
     pub fn new<A, O>(
         about: About,
-        body: impl Fn(&Session, A, &Call) -> Result<Answer, Failure> + Send + Sync + 'static,
+        body: impl Fn(&Session, A, &Call) -> Result<ToolAnswer, Failure> + Send + Sync + 'static,
     ) -> Self
     where
         A: DeserializeOwned + JsonSchema,
@@ -203,7 +203,7 @@ impl Tool {
     ///
     /// # Errors
     /// The arguments are wrong, the call is not allowed, or the engine cannot answer.
-    pub fn call(&self, session: &Session, mut arguments: Object, call: &Call) -> Result<Answer, Failure> {
+    pub fn call(&self, session: &Session, mut arguments: Object, call: &Call) -> Result<ToolAnswer, Failure> {
         let cursor = match arguments.get("cursor") {
             Some(Value::String(cursor)) if self.schemas().continues => Some(budget::Cursor::read(cursor)?),
             _ => None,

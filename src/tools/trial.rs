@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use super::{Answer, Call, Failure, Outcome, Progress, Session};
+use super::{Call, Failure, Outcome, Progress, Session, ToolAnswer};
 use crate::query::control::Control;
 use crate::query::trial::{Frame, TrialFailure};
 use crate::scratch::{ScratchError, ScratchOutcome};
@@ -16,7 +16,7 @@ pub(super) fn in_scratch(
     arguments: Value,
     control: &Control,
     call: &Call,
-) -> Result<Answer, Failure> {
+) -> Result<ToolAnswer, Failure> {
     let answer = session.bank()?.call_in_scratch(tool, arguments, control, |news| {
         call.report(Progress { what: news.what, path: news.path, done: news.done, total: news.total });
     });
@@ -31,7 +31,7 @@ pub(super) fn in_scratch(
         line.strip_prefix("  (h").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
     let text: Vec<&str> = answer.text.lines().filter(|line| !names_handle(line)).collect();
-    Answer::new(text.join("\n"), &answer.structured, outcome)
+    ToolAnswer::new(text.join("\n"), &answer.structured, outcome)
 }
 
 /// Takes the handles out of `value`.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::arguments::{Detail, Page, SymbolName};
 use super::budget::{all_fit, fit, most_as_json};
 use super::missing::{Found, Missing, resolve};
-use super::{About, Answer, Call, Effect, Failure, Outcome, Session, Tool};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
 use crate::query::text::Unseen;
 use crate::query::who::{Elsewhere, Place, Places, Position, User, WhoRequest};
@@ -221,7 +221,7 @@ fn tool(kind: Kind, name: &'static str, title: &'static str, description: &'stat
     .turns_pages()
 }
 
-fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<Answer, Failure> {
+fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let (symbol, offset) = (resolve(bank, given.symbol), given.page.offset()?);
     let most = if call.budget() == usize::MAX { usize::MAX } else { MOST };
@@ -266,5 +266,5 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<A
         cautions: answer.cautions,
         cursor: (left_out > 0).then(|| next.to_string()),
     };
-    Answer::new(text, &Found::yes(listed), Outcome::Answered)
+    ToolAnswer::new(text, &Found::yes(listed), Outcome::Answered)
 }

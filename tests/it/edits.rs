@@ -7,12 +7,12 @@ use std::path::Path;
 use serde_json::{Value, json};
 use steelbank::Steelbank;
 use steelbank::query::edit_definition::{EditOperation, EditRequest};
-use steelbank::tools::{Answer, Call, Failure, Outcome, Permissions, Session, Tools};
+use steelbank::tools::{Call, Failure, Outcome, Permissions, Session, ToolAnswer, Tools};
 
 use crate::child::in_own_process;
 use crate::project::{folder, load, project};
 
-fn call(session: &Session, tool: &str, arguments: Value) -> Result<Answer, Failure> {
+fn call(session: &Session, tool: &str, arguments: Value) -> Result<ToolAnswer, Failure> {
     let Value::Object(arguments) = arguments else { unreachable!() };
     Tools::all().get(tool).unwrap().call(session, arguments, &Call::default())
 }
@@ -170,7 +170,7 @@ fn reload() {
     // What the file does not have any more is listed, and stays until it is to be removed.
     write("defs.lisp", &format!("(in-package :re)\n{SHRUNK}"), 20);
     let answer = reload(json!({ "paths": ["defs.lisp"] }));
-    let named = |answer: &Answer| -> Vec<String> {
+    let named = |answer: &ToolAnswer| -> Vec<String> {
         let left = answer.structured["left"].as_array().cloned().unwrap_or_default();
         left.iter()
             .map(|left| {

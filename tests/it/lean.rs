@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 use steelbank::doors::mcp::listing;
-use steelbank::tools::{Answer, Call, Outcome, Session, Tools};
+use steelbank::tools::{Call, Outcome, Session, ToolAnswer, Tools};
 
 use crate::image::{bank, evaluate};
 
 /// Characters that make a token, as a rule of thumb.
 const TOKEN: usize = 4;
 
-fn ask(tool: &str, arguments: Value) -> Answer {
+fn ask(tool: &str, arguments: Value) -> ToolAnswer {
     let Value::Object(arguments) = arguments else { panic!("{arguments}") };
     let session = Session::new(bank().clone());
     Tools::all().get(tool).unwrap().call(&session, arguments, &Call::default()).unwrap()

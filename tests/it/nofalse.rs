@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use steelbank::Steelbank;
-use steelbank::query::code_find_references::{Answer, CodeFindReferencesRequest};
+use steelbank::query::code_find_references::{CodeFindReferencesAnswer, CodeFindReferencesRequest};
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
 use steelbank::query::text::TextState;
@@ -31,7 +31,7 @@ fn write(root: &Path, name: &str, text: &str, seconds: u64) {
     fs::File::options().write(true).open(path).unwrap().set_modified(date).unwrap();
 }
 
-fn references(bank: &Steelbank, symbol: &str) -> Answer {
+fn references(bank: &Steelbank, symbol: &str) -> CodeFindReferencesAnswer {
     bank.code_find_references(&CodeFindReferencesRequest::new(symbol)).unwrap()
 }
 
@@ -40,7 +40,7 @@ fn who(bank: &Steelbank, kind: Kind, symbol: &str) -> WhoAnswer {
 }
 
 /// Path and line of each entry, exact or not, and of each line of text.
-fn lines(answer: &Answer) -> BTreeSet<(String, Option<u32>)> {
+fn lines(answer: &CodeFindReferencesAnswer) -> BTreeSet<(String, Option<u32>)> {
     let text = answer.text.iter().map(|found| (found.path.clone(), Some(found.line)));
     answer.refs.iter().map(|found| (found.path.clone(), found.line)).chain(text).collect()
 }

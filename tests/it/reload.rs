@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use steelbank::Steelbank;
 use steelbank::query::Evidence;
-use steelbank::query::code_find_references::{Answer, CodeFindReferencesRequest, Reference};
+use steelbank::query::code_find_references::{
+    CodeFindReferencesAnswer, CodeFindReferencesRequest, Reference,
+};
 use steelbank::query::control::Control;
 use steelbank::query::find_definition::Definition;
 use steelbank::query::load_system::LoadStatus;
@@ -59,7 +61,7 @@ fn date(root: &Path, name: &str, date: SystemTime) {
     fs::File::options().write(true).open(root.join(name)).unwrap().set_modified(date).unwrap();
 }
 
-fn references(bank: &Steelbank, symbol: &str) -> Answer {
+fn references(bank: &Steelbank, symbol: &str) -> CodeFindReferencesAnswer {
     bank.code_find_references(&CodeFindReferencesRequest::new(symbol)).unwrap()
 }
 

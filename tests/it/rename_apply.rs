@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use steelbank::query::control::Control;
 use steelbank::query::rename::RenameRequest;
-use steelbank::tools::{Answer, Call, Failure, Outcome, Permissions, Session, Tools};
+use steelbank::tools::{Call, Failure, Outcome, Permissions, Session, ToolAnswer, Tools};
 
 use crate::child::in_own_process;
 use crate::project::{folder, load, project};
@@ -20,7 +20,7 @@ fn renames_are_written_and_taken_back() {
 const MAIN: &str = "(defpackage :ra (:use :cl) (:export #:area))\r\n(in-package :ra)\r\n\r\n(defun area (w h)\r\n  (* w h)) ; area\r\n(defun é𝒳 (x) (list \"ü𝒳\" x #'area))\r\n";
 const USES: &[u8] = b";; -*- coding: latin-1 -*-\n(in-package :ra)\n(defun caf\xe9 (x) (area x x))\n(defun twice () (list 'area (area 1 2)))\n";
 
-fn rename(session: &Session, arguments: Value) -> Result<Answer, Failure> {
+fn rename(session: &Session, arguments: Value) -> Result<ToolAnswer, Failure> {
     let Value::Object(arguments) = arguments else { unreachable!() };
     Tools::all().get("rename").unwrap().call(session, arguments, &Call::default())
 }

@@ -5,7 +5,7 @@ use std::fs;
 use steelbank::Steelbank;
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
-use steelbank::query::rename::{Answer, CautionKind, RenameRequest};
+use steelbank::query::rename::{CautionKind, RenamePlan, RenameRequest};
 
 use crate::child::in_own_process;
 use crate::project::{folder, load, project};
@@ -93,7 +93,7 @@ fn told() {
     fs::remove_dir_all(&root).unwrap();
 }
 
-fn plan(bank: &Steelbank, name: &str) -> Answer {
+fn plan(bank: &Steelbank, name: &str) -> RenamePlan {
     let request = RenameRequest::new(format!("ct::{name}"), format!("{name}-2"));
     bank.rename_plan(&request, &Control::default()).unwrap()
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use steelbank::Steelbank;
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
-use steelbank::query::rename::{Answer, CautionKind, ConflictKind, RenameRequest, Scope};
+use steelbank::query::rename::{CautionKind, ConflictKind, RenamePlan, RenameRequest, Scope};
 
 use crate::child::in_own_process;
 use crate::project::{folder, load, project};
@@ -87,12 +87,12 @@ fn plans() {
     fs::remove_dir_all(&root).unwrap();
 }
 
-fn plan(bank: &Steelbank, name: &str, new: &str) -> Answer {
+fn plan(bank: &Steelbank, name: &str, new: &str) -> RenamePlan {
     bank.rename_plan(&RenameRequest::new(name, new), &Control::default()).unwrap()
 }
 
 /// The file at `path` with the plan's edits.
-fn edited(root: &Path, plan: &Answer, path: &str) -> String {
+fn edited(root: &Path, plan: &RenamePlan, path: &str) -> String {
     let mut text = fs::read_to_string(root.join(path)).unwrap();
     let file = plan.files.iter().find(|file| file.path == path).unwrap();
     for edit in file.edits.iter().rev() {
@@ -102,7 +102,7 @@ fn edited(root: &Path, plan: &Answer, path: &str) -> String {
     text
 }
 
-fn kinds(plan: &Answer) -> Vec<CautionKind> {
+fn kinds(plan: &RenamePlan) -> Vec<CautionKind> {
     plan.cautions.iter().map(|caution| caution.kind).collect()
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use steelbank::tools::{Answer, Call, Failure, Permissions, Session, Tools};
+use steelbank::tools::{Call, Failure, Permissions, Session, ToolAnswer, Tools};
 use steelbank::{ProjectSettings, Steelbank};
 use steelbank_text::{Freshness, TextIndex};
 
@@ -53,7 +53,7 @@ impl World {
         World { session, bank, root }
     }
 
-    pub(crate) fn answer(&self, tool: &str, arguments: Value) -> Result<Answer, Failure> {
+    pub(crate) fn answer(&self, tool: &str, arguments: Value) -> Result<ToolAnswer, Failure> {
         let tool = Tools::all().get(tool).unwrap();
         let answer = tool.call(&self.session, arguments.as_object().unwrap().clone(), &Call::default())?;
         let schema = Value::Object(tool.output().clone());

@@ -9,7 +9,7 @@ use std::path::Path;
 use steelbank::Steelbank;
 use steelbank::query::Evidence;
 use steelbank::query::LispKind;
-use steelbank::query::code_find_references::{Answer, CodeFindReferencesRequest};
+use steelbank::query::code_find_references::{CodeFindReferencesAnswer, CodeFindReferencesRequest};
 use steelbank::query::control::Control;
 use steelbank::query::find_definition::Definition;
 use steelbank::query::load_system::LoadStatus;
@@ -60,7 +60,7 @@ impl Marked {
     }
 }
 
-fn exact(answer: &Answer, path: &str) -> Places {
+fn exact(answer: &CodeFindReferencesAnswer, path: &str) -> Places {
     let lines = answer.refs.iter().filter(|found| found.path == path);
     lines.flat_map(|found| found.columns.iter().map(|&column| (found.line.unwrap(), column))).collect()
 }
@@ -308,7 +308,7 @@ fn told() {
     fs::remove_dir_all(&root).unwrap();
 }
 
-fn exact_of(answer: &Answer) -> Vec<(u32, u32)> {
+fn exact_of(answer: &CodeFindReferencesAnswer) -> Vec<(u32, u32)> {
     let lines = answer.refs.iter();
     lines.flat_map(|found| found.columns.iter().map(|&column| (found.line.unwrap(), column))).collect()
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use steelbank::query::control::Control;
-use steelbank::query::rename::Answer as Plan;
+use steelbank::query::rename::RenamePlan as Plan;
 use steelbank::query::rename::{DifferenceKind, RenameRequest, Scope, Verified};
 use steelbank::{ProjectSettings, Steelbank};
 

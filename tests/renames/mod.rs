@@ -14,7 +14,7 @@ use steelbank::query::Evidence;
 use steelbank::query::code_find_references::{CodeFindReferencesRequest as References, Reference};
 use steelbank::query::control::Control;
 use steelbank::query::load_system::{FailureKind, LoadAnswer};
-use steelbank::query::rename::{Answer, CautionKind, ConflictKind, Edit, Names, RenameRequest, Scope};
+use steelbank::query::rename::{CautionKind, ConflictKind, Edit, Names, RenamePlan, RenameRequest, Scope};
 
 /// What is appended to every name that is renamed.
 pub(crate) const SUFFIX: &str = "-ZZ";
@@ -72,7 +72,7 @@ impl Table {
         self.overlapping += other.overlapping;
     }
 
-    fn note(&mut self, plan: &Answer) -> Class {
+    fn note(&mut self, plan: &RenamePlan) -> Class {
         let class = class(plan);
         *self.classes.entry(class).or_default() += 1;
         let reason = match class {
@@ -127,7 +127,7 @@ impl fmt::Display for Table {
     }
 }
 
-fn class(plan: &Answer) -> Class {
+fn class(plan: &RenamePlan) -> Class {
     match plan.conflicts.first().map(|conflict| conflict.kind) {
         Some(ConflictKind::NoPlace) => Class::NoPlace,
         Some(ConflictKind::Made) => Class::Made,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use steelbank::Steelbank;
 use steelbank::query::control::Control;
-use steelbank::query::rename::{Answer, Edit, Names, RenameRequest, Verified};
+use steelbank::query::rename::{Edit, Names, RenamePlan, RenameRequest, Verified};
 use steelbank_reader::{Dialect, Features, LispText};
 
 use super::names;
@@ -65,12 +65,12 @@ fn new_name(name: &str) -> String {
     }
 }
 
-fn verify(bank: &Steelbank, request: &RenameRequest, plan: &Answer) -> Verified {
+fn verify(bank: &Steelbank, request: &RenameRequest, plan: &RenamePlan) -> Verified {
     bank.rename_verify(request, plan, false, &Control::new(LONG), |_| ()).unwrap()
 }
 
 /// The texts of the files that a plan edits.
-fn texts(root: &Path, plan: &Answer) -> Vec<(PathBuf, Vec<u8>)> {
+fn texts(root: &Path, plan: &RenamePlan) -> Vec<(PathBuf, Vec<u8>)> {
     let paths = plan.files.iter().map(|file| root.join(&file.path));
     paths.map(|path| (path.clone(), fs::read(&path).unwrap())).collect()
 }

@@ -43,7 +43,7 @@ pub struct Search {
 
 /// The answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct SearchAnswer {
     /// The best first.
     pub definitions: Vec<Located>,
     /// How many definitions there are; not all of very many are located.
@@ -105,7 +105,7 @@ impl TextIndex {
     /// # Errors
     ///
     /// If there is no usable index and none may or can be made, or the caller gives up.
-    pub fn search(&self, search: &Search, control: &Control<'_>) -> Result<Answer, TextError> {
+    pub fn search(&self, search: &Search, control: &Control<'_>) -> Result<SearchAnswer, TextError> {
         let mut attempts = 4;
         loop {
             attempts -= 1;
@@ -160,7 +160,7 @@ struct Searcher<'a> {
 type Identifiers = HashMap<(Vec<u8>, Qualified), Vec<Language>>;
 
 impl Searcher<'_> {
-    fn answer(&mut self) -> Result<Answer, Retry> {
+    fn answer(&mut self) -> Result<SearchAnswer, Retry> {
         let mut identifiers = Identifiers::new();
         let mut literal = Vec::new();
         let wanted = |language: &Language| self.search.language.is_none_or(|only| only == *language);
@@ -189,7 +189,8 @@ impl Searcher<'_> {
         }
         matches.sort_by_key(|each| each.file);
         let total = matches.iter().map(|each| each.count).sum();
-        let mut answer = Answer { total, total_definitions: definitions.len() as u64, ..Answer::default() };
+        let mut answer =
+            SearchAnswer { total, total_definitions: definitions.len() as u64, ..SearchAnswer::default() };
         definitions.sort_by_cached_key(|(file, definition)| self.rank(*file, definition));
         for (file, definition) in definitions.into_iter().take(LOCATED) {
             answer.definitions.extend(self.locate(file, &definition)?);

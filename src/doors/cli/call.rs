@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::progress::Bar;
 use super::{Exit, Shell, Trouble};
 use crate::doors::mcp::listing;
-use crate::tools::{Answer, Call, Failure, Outcome, Session, Tool, Tools};
+use crate::tools::{Call, Failure, Outcome, Session, Tool, ToolAnswer, Tools};
 
 #[derive(Debug, Args)]
 pub(super) struct ListTools {
@@ -73,7 +73,7 @@ pub(super) fn followed(
     tool: &Tool,
     session: &Session,
     arguments: Map<String, Value>,
-) -> Result<Answer, Failure> {
+) -> Result<ToolAnswer, Failure> {
     let bar = Bar::new();
     let shown = bar.clone();
     let answer = tool.call(session, arguments, &Call::new(move |news| shown.tell(&news)).whole());
@@ -130,7 +130,7 @@ pub(super) fn drawn(
 }
 
 /// Shows an answer, and says how to exit.
-pub(super) fn told(shell: &Shell, answer: &Answer, json: bool) -> Result<Exit, Trouble> {
+pub(super) fn told(shell: &Shell, answer: &ToolAnswer, json: bool) -> Result<Exit, Trouble> {
     tell(shell, answer, json)?;
     Ok(match answer.outcome {
         Outcome::Answered => Exit::Answered,
@@ -140,7 +140,7 @@ pub(super) fn told(shell: &Shell, answer: &Answer, json: bool) -> Result<Exit, T
 }
 
 /// Shows an answer.
-pub(super) fn tell(shell: &Shell, answer: &Answer, json: bool) -> Result<(), Trouble> {
+pub(super) fn tell(shell: &Shell, answer: &ToolAnswer, json: bool) -> Result<(), Trouble> {
     if json {
         shell.output.json(&answer.structured)?;
     } else {

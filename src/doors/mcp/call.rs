@@ -12,7 +12,7 @@ use super::message::{self, Id};
 use super::progress::progress_line;
 use super::protocol::{Meta, Terms};
 use super::server::Server;
-use crate::tools::{Answer, Call, Effect, Failure, Object, Outcome, Session, Tool, write_json};
+use crate::tools::{Call, Effect, Failure, Object, Outcome, Session, Tool, ToolAnswer, write_json};
 
 #[derive(Deserialize)]
 pub(super) struct CallParams<'a> {
@@ -106,7 +106,7 @@ fn carry_out(
     session: &Session,
     arguments: Object,
     call: &Call,
-) -> Result<Result<Answer, Failure>, ErrorData> {
+) -> Result<Result<ToolAnswer, Failure>, ErrorData> {
     std::panic::catch_unwind(AssertUnwindSafe(|| tool.call(session, arguments, call))).map_err(|_| {
         let why = format!("{} failed inside: this is a bug of steelbank's.", tool.name());
         ErrorData::internal_error(why, None)
@@ -117,7 +117,7 @@ pub(super) fn write_outcome(
     line: &mut Vec<u8>,
     id: &Id,
     terms: Terms,
-    outcome: Result<Result<Answer, Failure>, ErrorData>,
+    outcome: Result<Result<ToolAnswer, Failure>, ErrorData>,
 ) {
     let outcome = match outcome {
         Ok(outcome) => outcome,

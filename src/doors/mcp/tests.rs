@@ -18,7 +18,7 @@ use super::message::{self, Id, Message};
 use super::progress::progress_line;
 use super::protocol::{Meta, Protocol, Terms, VERSIONS};
 use super::{about, calls, roots};
-use crate::tools::{Answer, Failure, Outcome, Progress, Tools};
+use crate::tools::{Failure, Outcome, Progress, ToolAnswer, Tools};
 
 fn raw(value: &Value) -> Box<RawValue> {
     RawValue::from_string(value.to_string()).unwrap()
@@ -98,7 +98,7 @@ fn rmcp_reads_the_list_of_tools() {
 #[test]
 fn rmcp_reads_a_tools_answer() {
     let structured = json!({ "found": true, "symbols": [{ "name": "CAR" }] });
-    let answer = |outcome| Answer {
+    let answer = |outcome| ToolAnswer {
         text: "\"Ä\"\n".into(),
         shown: None,
         structured: structured.clone().into(),

@@ -166,7 +166,7 @@ pub struct Reference {
 /// The answer: one entry per file and line, sorted by them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
-pub struct Answer {
+pub struct CodeFindReferencesAnswer {
     /// The symbol as it is printed, with its home package.
     pub symbol: String,
     /// The entries.

@@ -52,7 +52,7 @@ impl Planner<'_> {
     }
 
     /// Uses that a macro makes, in whose definition the name does not stand either: it makes the name from parts.
-    pub(super) fn uses_made(&mut self, found: &code_find_references::Answer) {
+    pub(super) fn uses_made(&mut self, found: &code_find_references::CodeFindReferencesAnswer) {
         let names = makers_of_uses(found);
         if !names.is_empty() {
             let message = "Its uses by these operators are made, and the name stands in none of their definitions: it may be made from parts.";
@@ -61,7 +61,11 @@ impl Planner<'_> {
     }
 
     /// Uses in code that is made while the file is read: the name does not stand where they are.
-    pub(super) fn uses_without_name(&mut self, found: &code_find_references::Answer, files: &[Tapped]) {
+    pub(super) fn uses_without_name(
+        &mut self,
+        found: &code_find_references::CodeFindReferencesAnswer,
+        files: &[Tapped],
+    ) {
         let project = self.sources.project;
         let places: BTreeSet<String> = found
             .refs
@@ -239,7 +243,7 @@ fn looks_up_by_name(project: &Project, package: &str, name: &str) -> bool {
 }
 
 /// The operators that make uses of a name from parts.
-pub(super) fn makers_of_uses(found: &code_find_references::Answer) -> BTreeSet<String> {
+pub(super) fn makers_of_uses(found: &code_find_references::CodeFindReferencesAnswer) -> BTreeSet<String> {
     let made = found.refs.iter().filter(|found| found.via_made_from.is_some());
     made.filter_map(|found| found.via.clone()).collect()
 }

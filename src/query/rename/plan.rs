@@ -150,7 +150,7 @@ pub struct Caution {
 /// The plan of a rename.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
-pub struct Answer {
+pub struct RenamePlan {
     /// The symbol as it is printed.
     pub symbol: String,
     /// The new symbol's name.

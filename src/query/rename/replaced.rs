@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use steelbank_reader::{Dialect, Features, LispText};
 
 use super::makers;
-use super::plan::{Answer, Edit};
+use super::plan::{Edit, RenamePlan};
 use super::verify::{Said, Tested};
 use crate::query::run_tests::{AssertionStatus, TestResult};
 
@@ -18,7 +18,7 @@ pub(super) struct Renamed {
 }
 
 impl Renamed {
-    pub(super) fn new(plan: &Answer) -> Self {
+    pub(super) fn new(plan: &RenamePlan) -> Self {
         let mut whole = BTreeMap::new();
         let mut add = |symbol: &str, new: &str| {
             let (package, _) = parts(symbol);

@@ -8,7 +8,7 @@ use steelbank_reader::Range;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Answer, Scope};
+use super::plan::{RenamePlan, Scope};
 use super::replaced::{Renamed, parts, plain_text};
 use crate::query::load_system::Severity;
 use crate::query::run_tests::TestResult;
@@ -221,7 +221,7 @@ const MOST: usize = 20;
 
 /// Compares what loading showed before and after the rename `plan`, whose edits are `written`. `shown` is how files are shown.
 pub(crate) fn compare(
-    plan: &Answer,
+    plan: &RenamePlan,
     written: &[Written],
     before: &Traces,
     after: &Traces,
@@ -304,7 +304,7 @@ fn failures(names: &Renamed, before: &Traces, after: &Traces, add: &mut dyn FnMu
 }
 
 fn compare_places(
-    plan: &Answer,
+    plan: &RenamePlan,
     written: &[Written],
     places: &Places,
     add: &mut dyn FnMut(DifferenceKind, String),
