@@ -6,7 +6,9 @@
 mod answer;
 mod cautions;
 
-pub use answer::{CodeFindReferencesAnswer, CodeFindReferencesRequest, Error, Reference, UseType};
+pub use answer::{
+    CodeFindReferencesAnswer, CodeFindReferencesError, CodeFindReferencesRequest, Reference, UseType,
+};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -49,7 +51,7 @@ pub fn code_find_references(
     project: &Project,
     sbcl: &SbclSources,
     request: &CodeFindReferencesRequest,
-) -> Result<CodeFindReferencesAnswer, Error> {
+) -> Result<CodeFindReferencesAnswer, CodeFindReferencesError> {
     let lookup = Lookup::new(index, &request.symbol, &request.package)?;
     let symbol = match lookup.found {
         Ok((symbol, _)) => symbol,
@@ -59,7 +61,7 @@ pub fn code_find_references(
         }
     };
     if request.project_only && project.root().is_none() {
-        return Err(Error::NoProject);
+        return Err(CodeFindReferencesError::NoProject);
     }
     let uses = SymbolUses::new(index, symbol, lookup.function_name);
     let now = project.now();
@@ -115,11 +117,13 @@ pub(super) fn missing(index: &Index, project: &Project, asked: &Asked, package: 
 }
 
 /// The error for a symbol or package that the image does not have.
-pub(super) fn not_found(asked: Asked, status: LookupStatus, unseen: String) -> Error {
+pub(super) fn not_found(asked: Asked, status: LookupStatus, unseen: String) -> CodeFindReferencesError {
     match status {
-        LookupStatus::NoPackage => Error::NoPackage { name: asked.name, package: asked.package, unseen },
+        LookupStatus::NoPackage => {
+            CodeFindReferencesError::NoPackage { name: asked.name, package: asked.package, unseen }
+        }
         LookupStatus::NoSymbol | LookupStatus::Found => {
-            Error::NoSymbol { name: asked.name, package: asked.package, unseen }
+            CodeFindReferencesError::NoSymbol { name: asked.name, package: asked.package, unseen }
         }
     }
 }

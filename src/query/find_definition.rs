@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Evidence;
-use super::code_find_references::{Error, missing, not_found};
+use super::code_find_references::{CodeFindReferencesError, missing, not_found};
 use super::context::Context;
 use super::control::Control;
 use super::designator::FunctionName;
@@ -163,7 +163,12 @@ impl Resolved {
 ///
 /// # Errors
 /// If there is none, or the name cannot be read.
-pub fn resolve(index: &Index, project: &Project, name: &str, package: &str) -> Result<Resolved, Error> {
+pub fn resolve(
+    index: &Index,
+    project: &Project,
+    name: &str,
+    package: &str,
+) -> Result<Resolved, CodeFindReferencesError> {
     let lookup = Lookup::new(index, name, package)?;
     match lookup.found {
         Ok((symbol, _)) => {

@@ -76,7 +76,7 @@ impl FindReferencesRequest {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum FindReferencesError {
     /// No pattern.
     #[error("The pattern is empty. Give the name, or the text, to look for.")]
     EmptyPattern,
@@ -116,10 +116,10 @@ pub enum Error {
     Text(#[from] TextError),
 }
 
-impl Error {
+impl FindReferencesError {
     /// Whether the request itself is wrong, rather than the index.
     pub fn is_about_the_request(&self) -> bool {
-        !matches!(self, Error::Text(_))
+        !matches!(self, FindReferencesError::Text(_))
     }
 }
 
@@ -260,29 +260,33 @@ pub fn find_references(
     request: &FindReferencesRequest,
     resolve: Option<Resolver<'_>>,
     control: &Control<'_>,
-) -> Result<References, Error> {
+) -> Result<References, FindReferencesError> {
     let search = search(request)?;
     let short = search.pattern.length() < SHORT && !request.force;
     let answer = index.search(&search, control)?;
     if !request.force && (short || answer.total > BROAD) {
         let densest = answer.densest.iter().map(|(path, count)| (shown(path), *count)).collect();
-        return Err(Error::Broad { pattern: request.pattern.clone(), total: answer.total, densest });
+        return Err(FindReferencesError::Broad {
+            pattern: request.pattern.clone(),
+            total: answer.total,
+            densest,
+        });
     }
     Ok(references(answer, request, resolve))
 }
 
-fn search(request: &FindReferencesRequest) -> Result<Search, Error> {
-    let pattern = Pattern::new(&request.pattern).ok_or(Error::EmptyPattern)?;
+fn search(request: &FindReferencesRequest) -> Result<Search, FindReferencesError> {
+    let pattern = Pattern::new(&request.pattern).ok_or(FindReferencesError::EmptyPattern)?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
     let kind = given(&request.kind)
-        .map(|kind| DefinitionKind::named(&kind).ok_or(Error::Kind { kind }))
+        .map(|kind| DefinitionKind::named(&kind).ok_or(FindReferencesError::Kind { kind }))
         .transpose()?;
     let language = given(&request.lang)
-        .map(|lang| Language::named(&lang).ok_or(Error::Language { lang }))
+        .map(|lang| Language::named(&lang).ok_or(FindReferencesError::Language { lang }))
         .transpose()?;
     let globs = Globs::new(&request.glob, &request.exclude)?;
     if !(1..=MOST).contains(&request.limit) {
-        return Err(Error::Limit { limit: request.limit });
+        return Err(FindReferencesError::Limit { limit: request.limit });
     }
     let short = pattern.length() < SHORT;
     let bound = match (request.force, short) {

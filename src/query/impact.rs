@@ -320,7 +320,8 @@ impl Question for ImpactRequest {
 impl Subjects {
     /// Takes what the working tree's changes touch: the definitions on changed lines, and those that are gone.
     fn take_working_tree(&mut self, context: &Context<'_>, users: &Users<'_>) -> Result<(), Error> {
-        let root = context.project.root().ok_or(super::code_find_references::Error::NoProject)?;
+        let root =
+            context.project.root().ok_or(super::code_find_references::CodeFindReferencesError::NoProject)?;
         let Changes { added, removed } = changes(root)?;
         for (file, ranges) in &added {
             let path = root.join(file);

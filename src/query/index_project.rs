@@ -20,7 +20,7 @@ pub struct IndexProjectRequest {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum IndexProjectError {
     /// An unknown language.
     #[error("There is no language {lang:?}. The languages are {}.", Language::all().map(Language::name).collect::<Vec<_>>().join(", "))]
     Language {
@@ -109,10 +109,11 @@ pub fn index_project(
     index: &TextIndex,
     request: &IndexProjectRequest,
     control: &Control<'_>,
-) -> Result<Indexed, Error> {
-    let language =
-        |lang: &String| Language::named(lang).ok_or_else(|| Error::Language { lang: lang.clone() });
-    let languages = request.languages.iter().map(language).collect::<Result<Vec<_>, Error>>()?;
+) -> Result<Indexed, IndexProjectError> {
+    let language = |lang: &String| {
+        Language::named(lang).ok_or_else(|| IndexProjectError::Language { lang: lang.clone() })
+    };
+    let languages = request.languages.iter().map(language).collect::<Result<Vec<_>, IndexProjectError>>()?;
     let built = index.build(request.force, &languages, control)?;
     let mut skipped = BTreeMap::new();
     for (_, reason) in &built.skipped {
@@ -146,7 +147,10 @@ pub fn index_project(
 /// # Errors
 ///
 /// If the caller gives up.
-pub fn check_index_status(index: &TextIndex, control: &Control<'_>) -> Result<IndexStatus, Error> {
+pub fn check_index_status(
+    index: &TextIndex,
+    control: &Control<'_>,
+) -> Result<IndexStatus, IndexProjectError> {
     let action = || Some("Call index_project.".to_owned());
     Ok(match index.status(control)? {
         steelbank_text::Status::Fresh => {

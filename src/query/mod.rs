@@ -71,7 +71,7 @@ pub enum Error {
     Name(#[from] designator::DesignatorError),
     /// There is no such symbol, or no project.
     #[error(transparent)]
-    References(#[from] code_find_references::Error),
+    References(#[from] code_find_references::CodeFindReferencesError),
     /// The request is wrong.
     #[error(transparent)]
     Apropos(#[from] apropos::AproposError),
@@ -86,11 +86,11 @@ pub enum Error {
     /// The request is wrong, or the text cannot be searched.
     #[cfg(feature = "text")]
     #[error(transparent)]
-    FindReferences(#[from] find_references::Error),
+    FindReferences(#[from] find_references::FindReferencesError),
     /// The request is wrong, or the text cannot be indexed.
     #[cfg(feature = "text")]
     #[error(transparent)]
-    IndexProject(#[from] index_project::Error),
+    IndexProject(#[from] index_project::IndexProjectError),
     /// Lisp cannot answer.
     #[error(transparent)]
     Lisp(#[from] LispError),

@@ -38,7 +38,7 @@ use edits::Editor;
 pub use makers::Names;
 
 use super::Evidence;
-use super::code_find_references::{self, Error, code_find_references, missing, not_found};
+use super::code_find_references::{self, CodeFindReferencesError, code_find_references, missing, not_found};
 use super::counted;
 use super::designator::{Designator, DesignatorError, FunctionName};
 use super::find_definition::{ImageDefinition, ImageDefinitions, ImageSource, find_definition, resolve};
@@ -117,7 +117,7 @@ pub fn rename_plan(sources: &Sources<'_>, request: &RenameRequest) -> Result<Ren
     let (index, project) = (sources.index, sources.project);
     let lookup = Lookup::new(index, &request.name, &request.package)?;
     if project.root().is_none() {
-        return Err(Error::NoProject.into());
+        return Err(CodeFindReferencesError::NoProject.into());
     }
     let (symbol, _) = lookup.found.map_err(|status| {
         let unseen = missing(index, project, &lookup.asked, lookup.package);

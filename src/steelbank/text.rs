@@ -8,7 +8,7 @@ use steelbank_text::{Control as TextControl, Freshness, Pattern, TextError, Text
 
 use super::Steelbank;
 use crate::query::Error;
-use crate::query::code_find_references::Error as NoReferences;
+use crate::query::code_find_references::CodeFindReferencesError as NoReferences;
 use crate::query::control::Control;
 use crate::query::find_references::{self, References, find_references};
 use crate::query::index_project::{self, IndexStatus, Indexed, check_index_status, index_project};

@@ -13,7 +13,7 @@ use crate::engine::deadline_after;
 use crate::project::TextState;
 use crate::project::write::{self, Replacement};
 use crate::query::Error;
-use crate::query::code_find_references::{self, Error as References};
+use crate::query::code_find_references::{self, CodeFindReferencesError as References};
 use crate::query::control::Control;
 use crate::query::designator::Designator;
 use crate::query::evaluate::EvaluateRequest;

@@ -155,7 +155,7 @@ impl From<Error> for Failure {
                 Self::Arguments(error.to_string())
             }
             Error::FindReferences(error) => Self::Engine(error.to_string()),
-            Error::IndexProject(error @ index_project::Error::Language { .. }) => {
+            Error::IndexProject(error @ index_project::IndexProjectError::Language { .. }) => {
                 Self::Arguments(error.to_string())
             }
             Error::IndexProject(error) => Self::Engine(error.to_string()),

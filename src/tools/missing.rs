@@ -10,7 +10,7 @@ use super::call::{Failure, Outcome, ToolAnswer};
 use crate::Steelbank;
 use crate::query::Error;
 use crate::query::apropos::AproposError;
-use crate::query::code_find_references::Error as References;
+use crate::query::code_find_references::CodeFindReferencesError as References;
 use crate::query::control::{ALLOWED, Control};
 use crate::query::lookup::{Asked, Lookup, LookupStatus, find_package};
 use crate::query::nearest;

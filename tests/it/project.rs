@@ -146,7 +146,10 @@ fn text(bank: &Steelbank) {
     assert!(symbols.contains(&"SHOP::PRICE"), "which symbol it is, for the file is loaded: {symbols:?}");
     assert_ne!(bank.index_status(&control).unwrap().status, State::Missing);
     let nothing = bank.find_references(&find_references::FindReferencesRequest::new(""), &control);
-    assert!(matches!(nothing, Err(Error::FindReferences(find_references::Error::EmptyPattern))));
+    assert!(matches!(
+        nothing,
+        Err(Error::FindReferences(find_references::FindReferencesError::EmptyPattern))
+    ));
     control.cancellation().cancel();
     let forced = serde_json::from_str(r#"{"force": true}"#).unwrap();
     let called_off = bank.index_project(&forced, &control);

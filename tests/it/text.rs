@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::child::in_own_process;
 use crate::text_index::build_error;
-use steelbank::query::find_references::{Error, FindReferencesRequest, References, Status, find_references};
+use steelbank::query::find_references::{
+    FindReferencesError, FindReferencesRequest, References, Status, find_references,
+};
 use steelbank::query::index_project::{self, index_project};
 use steelbank_text::{Control, Freshness, Role, TextIndex};
 use tempfile::TempDir;
@@ -46,7 +48,7 @@ impl World {
         TextIndex::open(self.index.root(), &self.folder.path().join("cache"), freshness).unwrap()
     }
 
-    pub(crate) fn ask(&self, request: &FindReferencesRequest) -> Result<References, Error> {
+    pub(crate) fn ask(&self, request: &FindReferencesRequest) -> Result<References, FindReferencesError> {
         find_references(&self.index, request, None, &Control::none())
     }
 
@@ -285,7 +287,7 @@ fn broad_questions_need_force() {
     assert!(error.starts_with("\"ab\" has 1 reference: the pattern has fewer than 3 characters."), "{error}");
     assert_eq!(world.find("ab").total_references, 1);
     assert_eq!(world.find("e n").total_references, 6000);
-    assert!(matches!(world.ask(&FindReferencesRequest::new(" ")), Err(Error::EmptyPattern)));
+    assert!(matches!(world.ask(&FindReferencesRequest::new(" ")), Err(FindReferencesError::EmptyPattern)));
 }
 
 #[test]

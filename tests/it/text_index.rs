@@ -7,17 +7,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use steelbank::query::find_references::{Error, FindReferencesRequest, find_references};
+use steelbank::query::find_references::{FindReferencesError, FindReferencesRequest, find_references};
 use steelbank::query::index_project::{self, State, check_index_status, index_project};
 use steelbank_text::{Control, Freshness, Progress, TextError, TextIndex};
 
 use crate::text::World;
 
-pub(crate) fn build_error(index: &TextIndex) -> Error {
+pub(crate) fn build_error(index: &TextIndex) -> FindReferencesError {
     let request = index_project::IndexProjectRequest { force: false, languages: Vec::new() };
     let error = index_project(index, &request, &Control::none()).unwrap_err();
     match error {
-        index_project::Error::Text(error) => Error::Text(error),
+        index_project::IndexProjectError::Text(error) => FindReferencesError::Text(error),
         other => panic!("{other}"),
     }
 }
@@ -46,7 +46,7 @@ fn a_question_that_waits_for_a_build_can_be_called_off() {
             Control { cancelled: &|| asked.fetch_add(1, Ordering::Relaxed) > 10, progress: &|_| {} };
         let error =
             find_references(&world.index, &FindReferencesRequest::new("needle"), None, &control).unwrap_err();
-        assert!(matches!(error, Error::Text(TextError::Cancelled)), "{error}");
+        assert!(matches!(error, FindReferencesError::Text(TextError::Cancelled)), "{error}");
         drop(go_on);
     });
 }
@@ -214,7 +214,7 @@ fn work_can_be_called_off_and_tells_how_far_it_is() {
     let cancelled = Control { cancelled: &|| true, progress: &|_| {} };
     let error =
         find_references(&world.index, &FindReferencesRequest::new("needle"), None, &cancelled).unwrap_err();
-    assert!(matches!(error, Error::Text(TextError::Cancelled)));
+    assert!(matches!(error, FindReferencesError::Text(TextError::Cancelled)));
     let news = std::sync::Mutex::new(Vec::new());
     let progress = |progress: Progress| {
         if let Progress::Indexing { done, total } = progress {

@@ -39,7 +39,7 @@ impl CodeFindReferencesRequest {
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum CodeFindReferencesError {
     /// The name cannot be read.
     #[error(transparent)]
     Designator(#[from] DesignatorError),
