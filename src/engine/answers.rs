@@ -53,7 +53,7 @@ pub enum State {
 /// A snapshot of the engine's state, for display.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
-pub struct Status {
+pub struct EngineStatus {
     /// What Lisp is doing.
     #[serde(flatten)]
     pub state: State,

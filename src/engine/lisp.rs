@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use steelbank_sys::ffi;
 
 use super::answers::{
-    CallAnswer, CallError, Fault, FaultKind, Lane, LispError, Operation, State, Status, Trouble,
+    CallAnswer, CallError, EngineStatus, Fault, FaultKind, Lane, LispError, Operation, State, Trouble,
 };
 use super::host;
 use super::image::{self, ImageError};
@@ -141,7 +141,7 @@ impl Lisp {
     }
 
     /// A picture of the engine, for people. Works in every state.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> EngineStatus {
         self.shared.status()
     }
 }

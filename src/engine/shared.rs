@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use steelbank_sys::ffi;
 
-use super::answers::{CallError, Lane, LispError, State, Status, Trouble};
+use super::answers::{CallError, EngineStatus, Lane, LispError, State, Trouble};
 use super::host::{self, Host};
 use super::lisp::{Entry, OnLisp};
 use super::phase::{Phase, Stage};
@@ -93,8 +93,8 @@ impl Shared {
         }
     }
 
-    pub(super) fn status(&self) -> Status {
-        Status {
+    pub(super) fn status(&self) -> EngineStatus {
+        EngineStatus {
             state: self.state(),
             queued: self.queue.waiting(),
             completed: self.queue.completed(),

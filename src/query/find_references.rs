@@ -220,7 +220,7 @@ pub struct Pagination {
 /// The age of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum IndexAge {
     /// The answer is about the files as they are.
     Fresh,
     /// Files kept changing while they were read; ask again.
@@ -244,7 +244,7 @@ pub struct References {
     /// Which of them this page has.
     pub pagination: Pagination,
     /// Whether the answer is about the files as they are.
-    pub status: Status,
+    pub status: IndexAge,
 }
 
 /// Tells which symbol of the image stands at a place of a Lisp file: path relative to the project, line, column.
@@ -317,7 +317,7 @@ fn references(
             limit: request.limit,
             has_more: request.offset.saturating_add(count) < answer.total && count > 0,
         },
-        status: if answer.fresh { Status::Fresh } else { Status::Stale },
+        status: if answer.fresh { IndexAge::Fresh } else { IndexAge::Stale },
     }
 }
 

@@ -153,10 +153,10 @@ pub fn check_index_status(
 ) -> Result<IndexStatus, IndexProjectError> {
     let action = || Some("Call index_project.".to_owned());
     Ok(match index.status(control)? {
-        steelbank_text::Status::Fresh => {
+        steelbank_text::TreeStatus::Fresh => {
             IndexStatus { status: State::Fresh, reason: None, action_required: None, files_modified: None }
         }
-        steelbank_text::Status::Stale(changed) => IndexStatus {
+        steelbank_text::TreeStatus::Stale(changed) => IndexStatus {
             status: State::Stale,
             reason: Some(match changed {
                 1 => "1 file was changed, added or removed since the project was indexed".to_owned(),
@@ -165,7 +165,7 @@ pub fn check_index_status(
             action_required: action(),
             files_modified: Some(changed),
         },
-        steelbank_text::Status::Missing(reason) => IndexStatus {
+        steelbank_text::TreeStatus::Missing(reason) => IndexStatus {
             status: State::Missing,
             reason: Some(reason),
             action_required: action(),

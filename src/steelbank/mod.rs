@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 
 use crate::engine::{
-    Contribs, Core, Image, Lane, Lisp, Operation, RuntimeLibrary, Settings, Status, deadline_after,
+    Contribs, Core, EngineStatus, Image, Lane, Lisp, Operation, RuntimeLibrary, Settings, deadline_after,
 };
 use crate::project::{Project, ProjectSettings};
 use crate::query::Error;
@@ -566,7 +566,7 @@ impl Steelbank {
     }
 
     /// What Lisp is doing. Works in every state, also when Lisp has died.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> EngineStatus {
         self.inner.lisp.status()
     }
 }

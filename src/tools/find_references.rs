@@ -134,7 +134,7 @@ fn text(found: &References) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::find_references::{Pagination, Reference, Span, Status};
+    use crate::query::find_references::{IndexAge, Pagination, Reference, Span};
 
     #[test]
     fn answers_are_lines_that_editors_understand() {
@@ -162,7 +162,7 @@ mod tests {
             }],
             total_references: 2,
             pagination: Pagination { total: 2, count: 1, offset: 0, limit: 1, has_more: true },
-            status: Status::Fresh,
+            status: IndexAge::Fresh,
         };
         assert_eq!(
             text(&found),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::child::in_own_process;
 use crate::text_index::build_error;
 use steelbank::query::find_references::{
-    FindReferencesError, FindReferencesRequest, References, Status, find_references,
+    FindReferencesError, FindReferencesRequest, IndexAge, References, find_references,
 };
 use steelbank::query::index_project::{self, index_project};
 use steelbank_text::{Control, Freshness, Role, TextIndex};
@@ -101,7 +101,7 @@ fn a_definition_and_all_uses_come_in_one_answer() {
         ]
     );
     assert_eq!((found.total_references, found.pagination.total, found.pagination.has_more), (6, 6, false));
-    assert_eq!(found.status, Status::Fresh);
+    assert_eq!(found.status, IndexAge::Fresh);
 }
 
 #[test]

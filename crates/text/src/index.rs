@@ -30,7 +30,7 @@ pub enum Freshness {
 
 /// What [`TextIndex::status`] tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Status {
+pub enum TreeStatus {
     /// The index covers the files as they are.
     Fresh,
     /// So many files were changed, added or removed.
@@ -147,22 +147,22 @@ impl TextIndex {
     /// # Errors
     ///
     /// If the project's folder is gone, or the caller gives up.
-    pub fn status(&self, control: &Control<'_>) -> Result<Status, TextError> {
+    pub fn status(&self, control: &Control<'_>) -> Result<TreeStatus, TextError> {
         self.refresh_root()?;
         let snapshot = match self.load() {
             Ok(Some(snapshot)) => snapshot,
-            Ok(None) => return Ok(Status::Missing("the project was never indexed".to_owned())),
+            Ok(None) => return Ok(TreeStatus::Missing("the project was never indexed".to_owned())),
             Err(PageError::Damaged) => {
-                return Ok(Status::Missing("the index is damaged or of another version".to_owned()));
+                return Ok(TreeStatus::Missing("the index is damaged or of another version".to_owned()));
             }
             Err(PageError::Io(error)) => {
-                return Ok(Status::Missing(format!("the index cannot be read: {error}")));
+                return Ok(TreeStatus::Missing(format!("the index cannot be read: {error}")));
             }
         };
         let (_, changed) = self.generation();
         Ok(match snapshot.changes(&self.tree, &changed, control)?.count() {
-            0 => Status::Fresh,
-            changed => Status::Stale(changed),
+            0 => TreeStatus::Fresh,
+            changed => TreeStatus::Stale(changed),
         })
     }
 

@@ -33,7 +33,7 @@ mod watch;
 pub use control::{Control, Progress};
 pub use error::TextError;
 pub use globs::{BadGlob, Globs};
-pub use index::{Built, Freshness, Status, TextIndex};
+pub use index::{Built, Freshness, TextIndex, TreeStatus};
 pub use kind::DefinitionKind;
 pub use language::{Language, Rule};
 pub use outline::{LispDefinition, lisp_definitions};

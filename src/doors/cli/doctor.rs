@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Exit, Shell, Trouble};
-use crate::engine::{Contribs, Core, Operation, RuntimeLibrary, Status};
+use crate::engine::{Contribs, Core, EngineStatus, Operation, RuntimeLibrary};
 use crate::query::Error;
 use crate::query::control::Control;
 use crate::query::who::WhoRequest;
@@ -52,7 +52,7 @@ struct Report {
     resident_mib: Option<u64>,
     timings: Timings,
     checks: Vec<Check>,
-    engine: Status,
+    engine: EngineStatus,
     project: ProjectReport,
 }
 
@@ -306,7 +306,7 @@ fn text(report: &Report) -> String {
     lines.join("\n")
 }
 
-fn engine_state(status: &Status) -> String {
+fn engine_state(status: &EngineStatus) -> String {
     match serde_json::to_value(&status.state) {
         Ok(state) => state["state"].as_str().unwrap_or("unknown").to_owned(),
         Err(_) => "unknown".to_owned(),
