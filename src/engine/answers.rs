@@ -34,7 +34,7 @@ impl std::fmt::Display for Lane {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum State {
+pub enum EngineState {
     /// Not started.
     Cold,
     /// SBCL is starting; jobs wait.
@@ -56,7 +56,7 @@ pub enum State {
 pub struct EngineStatus {
     /// What Lisp is doing.
     #[serde(flatten)]
-    pub state: State,
+    pub state: EngineState,
     /// Jobs that wait.
     pub queued: usize,
     /// Jobs that were run to their end.

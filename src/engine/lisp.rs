@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use steelbank_sys::ffi;
 
 use super::answers::{
-    CallAnswer, CallError, EngineStatus, Fault, FaultKind, Lane, LispError, Operation, State, Trouble,
+    CallAnswer, CallError, EngineState, EngineStatus, Fault, FaultKind, Lane, LispError, Operation, Trouble,
 };
 use super::host;
 use super::image::{self, ImageError};
@@ -136,7 +136,7 @@ impl Lisp {
     }
 
     /// What Lisp is doing now.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> EngineState {
         self.shared.state()
     }
 

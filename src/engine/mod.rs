@@ -38,7 +38,7 @@ mod watch;
 pub(crate) use again::keep_from_children;
 pub use again::{Origin, adopt_descriptor, close_on_fork, execute_again, reap_children};
 pub use answers::{
-    CallAnswer, CallError, EngineStatus, Expired, Fault, FaultKind, Lane, LispError, Operation, State,
+    CallAnswer, CallError, EngineState, EngineStatus, Expired, Fault, FaultKind, Lane, LispError, Operation,
     Trouble,
 };
 pub use image::{Contribs, Core, Image, ImageError, RuntimeLibrary};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use steelbank_sys::ffi;
 
-use super::answers::{CallError, EngineStatus, Lane, LispError, State, Trouble};
+use super::answers::{CallError, EngineState, EngineStatus, Lane, LispError, Trouble};
 use super::host::{self, Host};
 use super::lisp::{Entry, OnLisp};
 use super::phase::{Phase, Stage};
@@ -83,13 +83,15 @@ impl Shared {
         }
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> EngineState {
         match self.phase.stage() {
-            Stage::Starting => State::Starting,
-            Stage::Ready if self.queue.is_busy() => State::Busy,
-            Stage::Ready => State::Ready,
-            Stage::OtherInterface(_) => State::Dead { reason: "the core is of another version".to_owned() },
-            Stage::Dead(reason) => State::Dead { reason: reason.to_string() },
+            Stage::Starting => EngineState::Starting,
+            Stage::Ready if self.queue.is_busy() => EngineState::Busy,
+            Stage::Ready => EngineState::Ready,
+            Stage::OtherInterface(_) => {
+                EngineState::Dead { reason: "the core is of another version".to_owned() }
+            }
+            Stage::Dead(reason) => EngineState::Dead { reason: reason.to_string() },
         }
     }
 

@@ -71,7 +71,7 @@ pub struct SkippedFile {
 /// The age of the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum IndexState {
     /// It covers the files as they are.
     Fresh,
     /// Files were changed, added or removed since.
@@ -85,7 +85,7 @@ pub enum State {
 #[non_exhaustive]
 pub struct IndexStatus {
     /// The age of the index.
-    pub status: State,
+    pub status: IndexState,
     /// Why it is not fresh.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -153,11 +153,14 @@ pub fn check_index_status(
 ) -> Result<IndexStatus, IndexProjectError> {
     let action = || Some("Call index_project.".to_owned());
     Ok(match index.status(control)? {
-        steelbank_text::TreeStatus::Fresh => {
-            IndexStatus { status: State::Fresh, reason: None, action_required: None, files_modified: None }
-        }
+        steelbank_text::TreeStatus::Fresh => IndexStatus {
+            status: IndexState::Fresh,
+            reason: None,
+            action_required: None,
+            files_modified: None,
+        },
         steelbank_text::TreeStatus::Stale(changed) => IndexStatus {
-            status: State::Stale,
+            status: IndexState::Stale,
             reason: Some(match changed {
                 1 => "1 file was changed, added or removed since the project was indexed".to_owned(),
                 _ => format!("{changed} files were changed, added or removed since the project was indexed"),
@@ -166,7 +169,7 @@ pub fn check_index_status(
             files_modified: Some(changed),
         },
         steelbank_text::TreeStatus::Missing(reason) => IndexStatus {
-            status: State::Missing,
+            status: IndexState::Missing,
             reason: Some(reason),
             action_required: action(),
             files_modified: None,

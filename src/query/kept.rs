@@ -13,7 +13,7 @@ use super::question::Question;
 
 /// The last answer to a kind of question.
 #[derive(Debug)]
-pub(crate) struct Kept<Q: Question>(Mutex<Option<(Q, State, Q::Answer)>>);
+pub(crate) struct Kept<Q: Question>(Mutex<Option<(Q, Basis, Q::Answer)>>);
 
 impl<Q: Question> Default for Kept<Q> {
     fn default() -> Self {
@@ -23,13 +23,13 @@ impl<Q: Question> Default for Kept<Q> {
 
 /// What an answer depends on: the image, and the project's Lisp files, by size and date.
 #[derive(Debug, Clone)]
-struct State {
+struct Basis {
     index: Index,
     files: u64,
     has_text: bool,
 }
 
-impl State {
+impl Basis {
     /// How things are now; none if the project's files cannot be listed.
     fn of(context: &Context<'_>) -> Option<Self> {
         let mut files = files_at(context, ".").ok()?;
@@ -60,7 +60,7 @@ where
         context: &Context<'_>,
         ask: impl FnOnce() -> Result<Q::Answer, Error>,
     ) -> Result<Q::Answer, Error> {
-        let Some(now) = State::of(context) else { return ask() };
+        let Some(now) = Basis::of(context) else { return ask() };
         if let Some((asked, then, answer)) = &*self.0.lock()
             && asked == question
             && then.is(&now)

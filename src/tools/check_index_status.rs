@@ -4,7 +4,7 @@ use super::arguments::NoArguments;
 use super::find_references::controlled;
 use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::Error;
-use crate::query::index_project::{IndexStatus, State, check_index_status};
+use crate::query::index_project::{IndexState, IndexStatus, check_index_status};
 
 pub(super) fn tool() -> Tool {
     let about = About {
@@ -21,9 +21,9 @@ fn status(session: &Session, _: NoArguments, call: &Call) -> Result<ToolAnswer, 
     let index = session.text()?;
     let status = controlled(call, |control| check_index_status(index, control)).map_err(Error::from)?;
     let name = match status.status {
-        State::Fresh => "fresh",
-        State::Stale => "stale",
-        State::Missing => "missing",
+        IndexState::Fresh => "fresh",
+        IndexState::Stale => "stale",
+        IndexState::Missing => "missing",
     };
     let reason = status.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     ToolAnswer::json(&status, format!("{name}{reason}"), Outcome::Answered)

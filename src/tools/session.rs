@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::call::{Call, Failure};
 use super::{Object, Tools};
 use crate::Steelbank;
-use crate::engine::{State, Trouble};
+use crate::engine::{EngineState, Trouble};
 use crate::query::Error;
 use crate::steelbank::recovery::{Cause, Loaded, Recovery};
 use steelbank_text::TextIndex;
@@ -232,7 +232,7 @@ impl Session {
         let status = self.started().map(Steelbank::status);
         self.recovery.is_armed()
             && status.is_some_and(|status| {
-                matches!(status.state, State::Dead { .. }) && status.start_microseconds.is_some()
+                matches!(status.state, EngineState::Dead { .. }) && status.start_microseconds.is_some()
             })
     }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::arguments::NoArguments;
 use super::session::Load;
 use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
-use crate::engine::State;
+use crate::engine::EngineState;
 use crate::steelbank::recovery::Restart;
 
 /// How the server is.
@@ -82,10 +82,10 @@ fn status(session: &Session) -> Result<StatusAnswer, Failure> {
     let bank = session.bank()?;
     let status = bank.status();
     let (lisp, reason) = match status.state {
-        State::Cold | State::Starting => (LispState::Starting, None),
-        State::Ready => (LispState::Ready, None),
-        State::Busy => (LispState::Busy, None),
-        State::Dead { reason } => (LispState::Dead, Some(reason)),
+        EngineState::Cold | EngineState::Starting => (LispState::Starting, None),
+        EngineState::Ready => (LispState::Ready, None),
+        EngineState::Busy => (LispState::Busy, None),
+        EngineState::Dead { reason } => (LispState::Dead, Some(reason)),
     };
     Ok(StatusAnswer {
         version: env!("CARGO_PKG_VERSION"),

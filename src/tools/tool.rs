@@ -13,7 +13,7 @@ use super::session::{Permission, Session};
 use super::words::cut;
 use super::{arguments, budget, schema};
 use crate::Steelbank;
-use crate::engine::State;
+use crate::engine::EngineState;
 use crate::query::Error;
 
 /// What a tool does to its surroundings.
@@ -256,7 +256,7 @@ impl Tool {
 /// Why SBCL has never been ready, if it has not: that sentence has the remedy, which the later ones lack.
 fn not_started(bank: &Steelbank) -> Option<String> {
     let status = bank.status();
-    if status.start_microseconds.is_some() || !matches!(status.state, State::Dead { .. }) {
+    if status.start_microseconds.is_some() || !matches!(status.state, EngineState::Dead { .. }) {
         return None;
     }
     bank.lisp().wait_until_ready().err().map(|error| with_remedy(&Error::Start(error)))

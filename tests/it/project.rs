@@ -14,7 +14,7 @@ use steelbank::query::Evidence;
 use steelbank::query::code_find_references::CodeFindReferencesRequest;
 use steelbank::query::control::Control;
 use steelbank::query::find_references;
-use steelbank::query::index_project::State;
+use steelbank::query::index_project::IndexState;
 use steelbank::query::load_system::{FailureKind, LoadAnswer, LoadNews, LoadStatus, Severity};
 use steelbank::source::tap::sidecar::sidecar_name;
 use steelbank::{Error, LoadRequest, ProjectSettings, Steelbank};
@@ -138,13 +138,13 @@ fn loaded_and_asked() {
 
 fn text(bank: &Steelbank) {
     let control = Control::default();
-    assert_eq!(bank.index_status(&control).unwrap().status, State::Missing);
+    assert_eq!(bank.index_status(&control).unwrap().status, IndexState::Missing);
     let found =
         bank.find_references(&find_references::FindReferencesRequest::new("price"), &control).unwrap();
     assert_eq!(found.definition.unwrap().path, "a.lisp");
     let symbols: Vec<_> = found.references.iter().filter_map(|found| found.symbol.as_deref()).collect();
     assert!(symbols.contains(&"SHOP::PRICE"), "which symbol it is, for the file is loaded: {symbols:?}");
-    assert_ne!(bank.index_status(&control).unwrap().status, State::Missing);
+    assert_ne!(bank.index_status(&control).unwrap().status, IndexState::Missing);
     let nothing = bank.find_references(&find_references::FindReferencesRequest::new(""), &control);
     assert!(matches!(
         nothing,

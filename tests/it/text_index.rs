@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use steelbank::query::find_references::{FindReferencesError, FindReferencesRequest, find_references};
-use steelbank::query::index_project::{self, State, check_index_status, index_project};
+use steelbank::query::index_project::{self, IndexState, check_index_status, index_project};
 use steelbank_text::{Control, Freshness, Progress, TextError, TextIndex};
 
 use crate::text::World;
@@ -57,16 +57,16 @@ fn without_automatic_indexing_the_errors_are_the_contracts() {
     let status = || check_index_status(&world.index, &Control::none()).unwrap();
     let error = world.ask(&FindReferencesRequest::new("first")).unwrap_err();
     assert!(error.to_string().starts_with("Index not found for "), "{error}");
-    assert_eq!(status().status, State::Missing);
+    assert_eq!(status().status, IndexState::Missing);
     assert_eq!(status().action_required.as_deref(), Some("Call index_project."));
     assert_eq!(world.build(false).files_indexed, 1);
-    assert_eq!((status().status, status().files_modified), (State::Fresh, None));
+    assert_eq!((status().status, status().files_modified), (IndexState::Fresh, None));
     assert_eq!(world.places("first"), ["a.rs:1:4"]);
     world.write("a.rs", "\nfn first() {}\n");
     world.write("b.rs", "first();\n");
     let error = world.ask(&FindReferencesRequest::new("first")).unwrap_err();
     assert!(error.to_string().contains("is stale: 2 of its files were changed"), "{error}");
-    assert_eq!((status().status, status().files_modified), (State::Stale, Some(2)));
+    assert_eq!((status().status, status().files_modified), (IndexState::Stale, Some(2)));
     assert!(status().reason.unwrap().starts_with("2 files were changed"));
     let indexed = world.build(false);
     assert_eq!((indexed.files_indexed, indexed.files_updated), (2, 2));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use steelbank::Steelbank;
-use steelbank::engine::{CallError, Expired, Lane, LispError, Operation, State};
+use steelbank::engine::{CallError, EngineState, Expired, Lane, LispError, Operation};
 use steelbank::query::Error;
 use steelbank::query::control::Control;
 use steelbank::query::evaluate::EvaluateRequest;
@@ -36,7 +36,7 @@ fn dies(form: &str, reason: &str) {
     }
     let error = bank.describe_symbol("car", "CL").unwrap_err().to_string();
     assert!(error.starts_with("Lisp has died: "), "{error}");
-    assert!(matches!(bank.status().state, State::Dead { reason: why } if why.contains(reason)));
+    assert!(matches!(bank.status().state, EngineState::Dead { reason: why } if why.contains(reason)));
     // What the index answers, it answers without Lisp.
     assert!(bank.who_calls("mapcar", "CL").unwrap().count > 300);
     assert!(bank.who_references("*print-base*", "CL").unwrap().count >= 8);
@@ -249,14 +249,14 @@ fn costs_lisp_at_worst(form: &str) {
         // Threads that the form began may still hold what fills the heap.
         let again = || bank.evaluate("(progn (sb-ext:gc :full t) (+ 40 2))", Duration::from_secs(30));
         let next = (0..10).map(|_| again()).find(|next| {
-            let over = next.is_ok() || matches!(bank.status().state, State::Dead { .. });
+            let over = next.is_ok() || matches!(bank.status().state, EngineState::Dead { .. });
             if !over {
                 std::thread::sleep(Duration::from_millis(500));
             }
             over
         });
         match bank.status().state {
-            State::Dead { reason } => assert!(!reason.is_empty() && reason != "unknown"),
+            EngineState::Dead { reason } => assert!(!reason.is_empty() && reason != "unknown"),
             _ => assert_eq!(next.unwrap().unwrap().values, ["42"]),
         }
         assert!(bank.who_calls("mapcar", "CL").unwrap().count > 300);
@@ -316,11 +316,11 @@ fn a_thread_that_lets_no_collection_begin() {
         assert!(matches!(error, Error::Lisp(LispError::DeadlinePassed { .. })), "{error:?}");
         assert!(begun.elapsed() < Duration::from_secs(20));
         // It does not come back, and that is said.
-        while !matches!(bank.status().state, State::Dead { .. }) {
+        while !matches!(bank.status().state, EngineState::Dead { .. }) {
             assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", bank.status());
             std::thread::sleep(Duration::from_millis(100));
         }
-        let State::Dead { reason } = bank.status().state else { unreachable!() };
+        let EngineState::Dead { reason } = bank.status().state else { unreachable!() };
         assert!(reason.contains("does not react"), "{reason}");
         assert!(bank.who_calls("mapcar", "CL").unwrap().count > 300);
     });
@@ -337,11 +337,11 @@ fn a_lock_that_is_never_let_go() {
         };
         ask(Lane::Work, "(sb-c::with-world-lock () (sb-sys:without-interrupts (loop)))");
         let since = std::time::Instant::now();
-        while !matches!(bank.status().state, State::Dead { .. }) {
+        while !matches!(bank.status().state, EngineState::Dead { .. }) {
             assert!(since.elapsed() < Duration::from_secs(60), "{:?}", bank.status());
             ask(Lane::Query, "(sb-sys:without-interrupts (sb-c::with-world-lock () 1))");
         }
-        let State::Dead { reason } = bank.status().state else { unreachable!() };
+        let EngineState::Dead { reason } = bank.status().state else { unreachable!() };
         assert!(reason.contains("questions wait for a lock"), "{reason}");
         assert!(bank.who_calls("mapcar", "CL").unwrap().count > 300);
     });

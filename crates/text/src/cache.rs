@@ -22,11 +22,11 @@ pub(crate) struct Text {
 
 #[derive(Debug, Default)]
 pub(crate) struct TextCache {
-    state: Mutex<State>,
+    state: Mutex<CacheState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CacheState {
     texts: HashMap<PathBuf, Kept>,
     bytes: usize,
     clock: u64,

@@ -214,12 +214,12 @@ pub(super) type Job = Box<dyn FnOnce() -> bool + Send>;
 
 /// Threads for calls that may wait.
 pub(super) struct Pool {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     queue: VecDeque<Job>,
     threads: usize,
     idle: usize,
@@ -250,7 +250,7 @@ impl Pool {
         Ok(())
     }
 
-    fn add_thread(self: &Arc<Self>, state: &mut State) -> std::io::Result<()> {
+    fn add_thread(self: &Arc<Self>, state: &mut PoolState) -> std::io::Result<()> {
         if state.threads >= THREADS {
             return Ok(());
         }

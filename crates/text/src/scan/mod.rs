@@ -15,7 +15,7 @@ pub(crate) fn occurrences(text: &[u8], language: Language, emit: &mut dyn FnMut(
     match language.rule() {
         Rule::Lisp(dialect) => lisp::occurrences(text, dialect, emit),
         rule => {
-            Scanner { text, at: 0, rule, lexis: language.lexis(), state: State::Code, resume: Vec::new() }
+            Scanner { text, at: 0, rule, lexis: language.lexis(), state: ScanState::Code, resume: Vec::new() }
                 .scan(emit)
         }
     }
@@ -39,13 +39,13 @@ struct Scanner<'a> {
     at: usize,
     rule: Rule,
     lexis: &'static Lexis,
-    state: State,
+    state: ScanState,
     /// The strings around the code we are in, each with the depth of braces in that code.
     resume: Vec<(Quote, usize)>,
 }
 
 #[derive(Clone, Copy)]
-enum State {
+enum ScanState {
     Code,
     LineComment,
     /// With its depth.
@@ -56,9 +56,9 @@ enum State {
 impl Scanner<'_> {
     fn scan(mut self, emit: &mut dyn FnMut(Occurrence<'_>)) {
         while let Some(&byte) = self.text.get(self.at) {
-            if let State::Within(Quote { code: Some(code), .. }) = self.state
+            if let ScanState::Within(Quote { code: Some(code), .. }) = self.state
                 && self.here(code)
-                && let State::Within(quote) = std::mem::replace(&mut self.state, State::Code)
+                && let ScanState::Within(quote) = std::mem::replace(&mut self.state, ScanState::Code)
             {
                 self.at += code.len();
                 self.resume.push((quote, 0));
@@ -66,22 +66,23 @@ impl Scanner<'_> {
             }
             let length = word_length(&self.text[self.at..], self.rule);
             if length > 0 {
-                if matches!(self.state, State::Code) && matches!(byte, b'r' | b'R') && self.string_opens() {
+                if matches!(self.state, ScanState::Code) && matches!(byte, b'r' | b'R') && self.string_opens()
+                {
                     continue;
                 }
                 self.word(byte, emit);
                 continue;
             }
             match self.state {
-                State::Code => self.code(byte),
-                State::LineComment => {
+                ScanState::Code => self.code(byte),
+                ScanState::LineComment => {
                     if byte == b'\n' {
-                        self.state = State::Code;
+                        self.state = ScanState::Code;
                     }
                     self.at += 1;
                 }
-                State::BlockComment(depth) => self.block_comment(depth),
-                State::Within(quote) => self.string(quote, byte),
+                ScanState::BlockComment(depth) => self.block_comment(depth),
+                ScanState::Within(quote) => self.string(quote, byte),
             }
         }
     }
@@ -95,10 +96,10 @@ impl Scanner<'_> {
             && self.here(open)
         {
             self.at += open.len();
-            self.state = State::BlockComment(1);
+            self.state = ScanState::BlockComment(1);
         } else if self.lexis.line.iter().any(|line| self.here(line)) {
             self.at += 1;
-            self.state = State::LineComment;
+            self.state = ScanState::LineComment;
         } else if !self.string_opens() {
             match byte {
                 b'\'' if self.lexis.apostrophe == Apostrophe::Rust => return self.rust_apostrophe(),
@@ -109,7 +110,7 @@ impl Scanner<'_> {
                 }
                 b'}' => match self.resume.last_mut() {
                     Some((quote, 0)) => {
-                        self.state = State::Within(*quote);
+                        self.state = ScanState::Within(*quote);
                         self.resume.pop();
                     }
                     Some((_, depth)) => *depth -= 1,
@@ -124,7 +125,7 @@ impl Scanner<'_> {
     fn string_opens(&mut self) -> bool {
         let Some(quote) = self.lexis.strings.iter().find(|quote| self.here(quote.open)) else { return false };
         self.at += quote.open.len();
-        self.state = State::Within(*quote);
+        self.state = ScanState::Within(*quote);
         true
     }
 
@@ -134,7 +135,7 @@ impl Scanner<'_> {
         self.at += 1;
         if rest.first() == Some(&b'\\') {
             self.state =
-                State::Within(Quote { open: "'", close: "'", escapes: true, lines: false, code: None });
+                ScanState::Within(Quote { open: "'", close: "'", escapes: true, lines: false, code: None });
         } else if let Some(character) = first_character(rest)
             && rest.get(character.len_utf8()) == Some(&b'\'')
             && !is_word_character(character)
@@ -147,10 +148,10 @@ impl Scanner<'_> {
         let Some((open, close)) = self.lexis.block else { return self.at += 1 };
         if self.here(close) {
             self.at += close.len();
-            self.state = if depth > 1 { State::BlockComment(depth - 1) } else { State::Code };
+            self.state = if depth > 1 { ScanState::BlockComment(depth - 1) } else { ScanState::Code };
         } else if self.lexis.nested && self.here(open) {
             self.at += open.len();
-            self.state = State::BlockComment(depth + 1);
+            self.state = ScanState::BlockComment(depth + 1);
         } else {
             self.at += 1;
         }
@@ -159,10 +160,10 @@ impl Scanner<'_> {
     fn string(&mut self, quote: Quote, byte: u8) {
         if self.here(quote.close) {
             self.at += quote.close.len();
-            self.state = State::Code;
+            self.state = ScanState::Code;
         } else if byte == b'\n' && !quote.lines {
             self.at += 1;
-            self.state = State::Code;
+            self.state = ScanState::Code;
         } else if byte == b'\\' && quote.escapes {
             // What is escaped is passed over unless it belongs to a word or ends the line.
             let next = self.text.get(self.at + 1).copied().unwrap_or(b'\n');
@@ -194,10 +195,10 @@ impl Scanner<'_> {
         }
         let is_macro = self.rule == Rule::Rust && next == Some(b'!') && byte_at(end + 1) != Some(b'=');
         let role = match self.state {
-            State::Code if is_macro || self.is_called(end) => Role::Call,
-            State::Code => Role::Reference,
-            State::LineComment | State::BlockComment(_) => Role::Comment,
-            State::Within(_) => Role::String,
+            ScanState::Code if is_macro || self.is_called(end) => Role::Call,
+            ScanState::Code => Role::Reference,
+            ScanState::LineComment | ScanState::BlockComment(_) => Role::Comment,
+            ScanState::Within(_) => Role::String,
         };
         let mut send = |start: usize, end: usize| {
             if end - start <= LONGEST {
