@@ -13,7 +13,7 @@ use steelbank::query::who::WhoRequest;
 use steelbank::render::text;
 use steelbank_xref::columns::RecordColumn;
 use steelbank_xref::writer::Writer;
-use steelbank_xref::{Index, Kind, Role, bake};
+use steelbank_xref::{Index, Kind, NameRole, bake};
 
 fn main() {
     divan::main();
@@ -139,5 +139,5 @@ fn uses_without_grouping_mapcar(bencher: Bencher<'_, '_>) {
     let index = image();
     let package = index.find_package("CL", None).expect("CL");
     let (symbol, _) = index.find_symbol("MAPCAR", package).expect("MAPCAR");
-    bencher.bench(|| index.who(Kind::Calls, symbol, Role::denotes_function).len());
+    bencher.bench(|| index.who(Kind::Calls, symbol, NameRole::denotes_function).len());
 }

@@ -25,7 +25,7 @@ use crate::project::{FileVersion, Now, Project};
 use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, SidecarState, Standing};
 use crate::source::sbcl::{SbclSources, SourceFile};
 use crate::source::tap::operators::Defined;
-use crate::source::tap::roles::Role as TextRole;
+use crate::source::tap::roles::SyntaxRole as TextRole;
 use steelbank_reader::Range;
 use steelbank_xref::{Index, Kind, Package};
 

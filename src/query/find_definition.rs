@@ -23,7 +23,7 @@ use crate::engine::{Lane, Operation};
 use crate::project::{FileVersion, Project};
 use crate::source::positions::{Occurrence, PositionedFile, Sought, universal_write_date};
 use crate::source::tap::operators::Defined;
-use crate::source::tap::roles::Role;
+use crate::source::tap::roles::SyntaxRole;
 use steelbank_reader::Range;
 use steelbank_xref::Index;
 
@@ -303,17 +303,19 @@ fn fits(kind: &LispKind, found: &Occurrence) -> bool {
         | LispKind::CompilerMacro => defined == Defined::Function || defined == Defined::Macro,
         LispKind::Macro => defined == Defined::Macro || defined == Defined::Function,
         LispKind::Variable | LispKind::Constant | LispKind::SymbolMacro => defined == Defined::Variable,
-        LispKind::Class | LispKind::Condition => defined == Defined::Class || found.role == Role::Structure,
-        LispKind::Structure => found.role == Role::Structure,
+        LispKind::Class | LispKind::Condition => {
+            defined == Defined::Class || found.role == SyntaxRole::Structure
+        }
+        LispKind::Structure => found.role == SyntaxRole::Structure,
         LispKind::Type | LispKind::AlienType | LispKind::MethodCombination => {
-            matches!(defined, Defined::Other | Defined::Class) || found.role == Role::Structure
+            matches!(defined, Defined::Other | Defined::Class) || found.role == SyntaxRole::Structure
         }
         _ => true,
     }
 }
 
-fn defines(role: Role) -> bool {
-    matches!(role, Role::Definition | Role::Structure)
+fn defines(role: SyntaxRole) -> bool {
+    matches!(role, SyntaxRole::Definition | SyntaxRole::Structure)
 }
 
 fn placed(
@@ -346,7 +348,7 @@ fn placed(
     let occurrences: Vec<Occurrence> =
         file.occurrences(sought, &|_| false).into_iter().filter(|found| found.form == form_number).collect();
     let proper = |found: &&Occurrence| match &definition.kind {
-        LispKind::Declaration => found.role == Role::Declaration || defines(found.role),
+        LispKind::Declaration => found.role == SyntaxRole::Declaration || defines(found.role),
         kind => defines(found.role) && fits(kind, found),
     };
     let after = |found: &&Occurrence| start.is_none_or(|start: Range| found.range.start >= start.start);
@@ -358,7 +360,8 @@ fn placed(
     };
     // In a form that defines several things by the same name, the nearest one after the sub-form is meant.
     let name = occurrences.iter().filter(proper).find(after);
-    let name = name.or_else(|| occurrences.iter().find(|found| found.role == Role::Named && after(found)));
+    let name =
+        name.or_else(|| occurrences.iter().find(|found| found.role == SyntaxRole::Named && after(found)));
     // The image has said that this form defines it.
     let name = name.or_else(|| occurrences.iter().find(|found| found.definer.is_some() && after(found)));
     let name = name.filter(|_| inner.is_none());

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use steelbank_text::DefinitionKind;
 use steelbank_text::{
-    BadGlob, Control, Found, Globs, Language, Located, Pattern, Role, Search, SearchAnswer, TextError,
-    TextIndex,
+    BadGlob, Control, Found, Globs, Language, Located, Pattern, Search, SearchAnswer, TextError, TextIndex,
+    TextRole,
 };
 
 /// References on a page unless the request says otherwise.
@@ -193,7 +193,7 @@ pub struct Reference {
     pub column: u32,
     /// What it is there, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub role: Option<Role>,
+    pub role: Option<TextRole>,
     /// The line's text, without the blanks at its ends.
     pub preview: String,
     /// The symbol that it is in the image, where a resolver knew.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Serialize;
 use steelbank_text::DefinitionKind;
-use steelbank_text::{Globs, LispDefinition, Pattern, Role, Search, TextIndex, lisp_definitions};
+use steelbank_text::{Globs, LispDefinition, Pattern, Search, TextIndex, TextRole, lisp_definitions};
 use steelbank_xref::{Access, Index};
 
 use super::Error;
@@ -468,8 +468,8 @@ fn textual(
             && (known.definition.start..=known.definition.end).contains(&each.line);
         let loaded = context.project.loaded_date(&path).is_some();
         match each.role {
-            Some(Role::String) if !own => string = string.or(Some(shown)),
-            Some(Role::Comment) | None => (),
+            Some(TextRole::String) if !own => string = string.or(Some(shown)),
+            Some(TextRole::Comment) | None => (),
             _ if !loaded && path.extension().is_none_or(|extension| extension != "asd") => {
                 unloaded = unloaded.or(Some(shown));
             }

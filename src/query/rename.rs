@@ -49,7 +49,7 @@ use super::via::{Origin, Origins};
 use crate::project::{Context, FileVersion, Look, Project, TextState};
 use crate::source::positions::{PackageAndName, PositionedFile, Sought, Token};
 use crate::source::sbcl::SbclSources;
-use crate::source::tap::roles::Role;
+use crate::source::tap::roles::SyntaxRole;
 use steelbank_xref::{Index, Symbol};
 
 /// The question.
@@ -437,7 +437,7 @@ impl<'a> Planner<'a> {
             .filter(|source| project.contains(&PathBuf::from(&source.file)))
             .map(|source| (source.file.as_str(), source.form_path.first().copied()))
             .collect();
-        let defines = |token: &Token| matches!(token.role, Role::Definition | Role::Structure);
+        let defines = |token: &Token| matches!(token.role, SyntaxRole::Definition | SyntaxRole::Structure);
         // Of some definitions the image knows the file and no form.
         let stands = |(file, form): &(&str, Option<u32>)| {
             files.iter().filter(|tapped| tapped.path.as_os_str() == *file).any(|tapped| {
@@ -541,13 +541,13 @@ fn unexplained(project: &Project, files: &[Tapped], exact: &BTreeSet<ExactPlace>
         let left: Vec<&Token> = tokens.iter().filter(|token| !is_exact(token)).collect();
         let bound: BTreeSet<u32> = left.iter().filter(|token| token.binds).map(|token| token.form).collect();
         let explained = |token: &Token| {
-            matches!(token.role, Role::LoopKeyword | Role::Block) || bound.contains(&token.form)
+            matches!(token.role, SyntaxRole::LoopKeyword | SyntaxRole::Block) || bound.contains(&token.form)
         };
         count += left.iter().filter(|token| !explained(token)).count();
     }
     // What a template names may be what code around it binds.
     let tokens = || files.iter().flat_map(|file| &file.tokens);
-    let templates = tokens().filter(|token| token.role == Role::Template).count();
+    let templates = tokens().filter(|token| token.role == SyntaxRole::Template).count();
     if tokens().any(|token| token.binds) {
         count += templates;
     }

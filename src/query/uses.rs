@@ -6,10 +6,10 @@ use std::path::Path;
 use super::designator::FunctionName;
 use crate::project::FileVersion;
 use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, Recorded, Sought};
-use crate::source::tap::roles::Role as TextRole;
+use crate::source::tap::roles::SyntaxRole as TextRole;
 use crate::source::tap::sidecar::UseKind;
 use steelbank_reader::Range;
-use steelbank_xref::{FunctionKind, Index, Kind, Role, Symbol};
+use steelbank_xref::{FunctionKind, Index, Kind, NameRole, Symbol};
 
 /// A symbol whose uses are looked for.
 pub(super) struct SymbolUses<'a> {
@@ -93,12 +93,12 @@ impl<'a> SymbolUses<'a> {
     }
 
     /// Whether a used name belongs to what was asked for: F unites F, (SETF F), (CAS F), its compiler macro and its methods.
-    pub(super) fn accepts(&self, role: Role) -> bool {
+    pub(super) fn accepts(&self, role: NameRole) -> bool {
         match self.function_name {
             FunctionName::Plain => role.denotes_function(),
-            FunctionName::Setf => role == Role::Setf,
-            FunctionName::Cas => role == Role::Cas,
-            FunctionName::CompilerMacro => role == Role::CompilerMacro,
+            FunctionName::Setf => role == NameRole::Setf,
+            FunctionName::Cas => role == NameRole::Cas,
+            FunctionName::CompilerMacro => role == NameRole::CompilerMacro,
         }
     }
 

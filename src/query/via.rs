@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use crate::project::{FileVersion, Project};
 use crate::source::positions::{Expander, Sought};
-use crate::source::tap::roles::Role;
+use crate::source::tap::roles::SyntaxRole;
 
 /// Where the symbol comes from that a macro's expansion uses.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,7 +70,7 @@ impl<'a> Origins<'a> {
             for FileVersion { path, write_date } in self.project.naming(&next.name) {
                 let Ok(file) = self.project.positions(&path, write_date) else { continue };
                 let definitions = file.occurrences(&next, &|_| false);
-                let defines = |role| matches!(role, Role::Definition | Role::Structure);
+                let defines = |role| matches!(role, SyntaxRole::Definition | SyntaxRole::Structure);
                 for form in definitions.iter().filter(|found| defines(found.role)).map(|found| found.form) {
                     defined = true;
                     let inside = file.occurrences(sought, means).into_iter().find(|found| found.form == form);

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use steelbank::engine::DEFAULT_HEAP_MEGABYTES;
 use steelbank::{IndexData, Installation};
-use steelbank_xref::{FunctionKind, Kind, Role};
+use steelbank_xref::{FunctionKind, Kind, NameRole};
 
 use crate::image::{bank, evaluate};
 
@@ -130,6 +130,6 @@ fn lisp_and_rust_agree_on_the_tables() {
     assert_eq!(kinds, [format!("({})", expected.join(" "))]);
     let numbers = "(list steelbank::+none+ steelbank::+unknown+ steelbank::+current+ steelbank::+replaced+ \
                    (length steelbank::*name-roles*) (length steelbank::*function-kinds*))";
-    let (roles, functions) = (Role::ALL.len(), FunctionKind::ALL.len());
+    let (roles, functions) = (NameRole::ALL.len(), FunctionKind::ALL.len());
     assert_eq!(evaluate(numbers), [format!("({} 0 1 2 {roles} {functions})", steelbank_xref::export::NONE)]);
 }

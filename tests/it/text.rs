@@ -9,7 +9,7 @@ use steelbank::query::find_references::{
     FindReferencesError, FindReferencesRequest, IndexAge, References, find_references,
 };
 use steelbank::query::index_project::{self, index_project};
-use steelbank_text::{Control, Freshness, Role, TextIndex};
+use steelbank_text::{Control, Freshness, TextIndex, TextRole};
 use tempfile::TempDir;
 
 /// A project and a cache, both gone after the test.
@@ -87,7 +87,7 @@ fn a_definition_and_all_uses_come_in_one_answer() {
     let shown: Vec<_> = found
         .references
         .iter()
-        .map(|each| (each.path.as_str(), each.line, each.column, each.role.map(Role::name)))
+        .map(|each| (each.path.as_str(), each.line, each.column, each.role.map(TextRole::name)))
         .collect();
     assert_eq!(
         shown,
@@ -181,7 +181,7 @@ fn lisp_symbols_fold_case_and_know_packages() {
     assert_eq!(world.places(":run"), ["other.lisp:3:31"]);
     assert_eq!(world.places("|run|"), ["other.lisp:3:35"]);
     let roles: Vec<_> = world.find("other:run").references.iter().map(|each| each.role.unwrap()).collect();
-    assert_eq!(roles, [Role::Definition]);
+    assert_eq!(roles, [TextRole::Definition]);
 }
 
 #[test]

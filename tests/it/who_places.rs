@@ -5,7 +5,7 @@ use std::fs;
 
 use steelbank::query::Evidence;
 use steelbank::query::who::{Place, Places, User, WhoRequest};
-use steelbank_xref::{Kind, Role};
+use steelbank_xref::{Kind, NameRole};
 
 use crate::image::{bank, evaluate};
 
@@ -113,7 +113,7 @@ fn the_functions_of_an_answer_are_those_of_the_index() {
     for symbol in index.symbols().step_by(20) {
         for kind in Kind::ALL {
             let mut expected: Vec<FunctionPlaces> = Vec::new();
-            for found in index.who(kind, symbol, Role::denotes_function) {
+            for found in index.who(kind, symbol, NameRole::denotes_function) {
                 let place = (found.file.map(String::from), found.form);
                 match expected.last_mut() {
                     Some((name, places)) if *name == found.function => drop(places.insert(place)),

@@ -3,7 +3,7 @@
 use crate::definitions::definitions;
 use crate::definitions::lisp::{Definition, definitions as lisp_definitions};
 use crate::language::Language;
-use crate::scan::{Occurrence, Role, lisp, occurrences};
+use crate::scan::{Occurrence, TextRole, lisp, occurrences};
 use crate::store::postings::{Hit, encode, encode_definitions};
 use crate::store::segment::{Builder, KeyMap};
 use std::cell::RefCell;
@@ -52,7 +52,7 @@ impl Analysis {
             let (offset, mut role) = (occurrence.offset, occurrence.role);
             let definition = defined_at(&defined, offset, occurrence.key.len());
             if definition.is_some_and(|definition| !definition.declaration) {
-                role = Role::Definition;
+                role = TextRole::Definition;
             }
             if !keys.contains_key(&probe) {
                 keys.insert(probe.clone(), Default::default());
@@ -111,7 +111,7 @@ pub(crate) fn hits_of(
         if occurrence.key == identifier {
             let definition = defined_at(defined, occurrence.offset, occurrence.key.len());
             let is_definition = definition.is_some_and(|definition| !definition.declaration);
-            let role = if is_definition { Role::Definition } else { occurrence.role };
+            let role = if is_definition { TextRole::Definition } else { occurrence.role };
             hits.push(Hit { offset: occurrence.offset, role });
         }
     });

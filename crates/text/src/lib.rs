@@ -38,6 +38,6 @@ pub use kind::DefinitionKind;
 pub use language::{Language, Rule};
 pub use outline::{LispDefinition, lisp_definitions};
 pub use pattern::Pattern;
-pub use scan::Role;
+pub use scan::TextRole;
 pub use search::{Found, Located, Search, SearchAnswer};
 pub use store::manifest::Skipped;

@@ -12,7 +12,7 @@ use crate::language::Language;
 use crate::packages;
 use crate::pattern::{Meaning, Pattern, Qualified};
 use crate::retry::Retry;
-use crate::scan::Role;
+use crate::scan::TextRole;
 use crate::store::manifest::FileEntry;
 use crate::store::pages::PageError;
 use crate::store::postings::{self, Hit};
@@ -68,7 +68,7 @@ pub struct Found {
     /// In characters, from 1.
     pub column: u32,
     /// What it is there; `None` where that is not known.
-    pub role: Option<Role>,
+    pub role: Option<TextRole>,
     /// The line.
     pub preview: String,
     /// Its language.
@@ -358,7 +358,7 @@ impl Searcher<'_> {
             let room = (self.search.limit - found.len() as u64) as usize;
             let Some(text) = self.text(each.file)? else { continue };
             let entry = self.file(each.file);
-            let hits: Vec<(u32, Option<Role>)> = match each.hits {
+            let hits: Vec<(u32, Option<TextRole>)> = match each.hits {
                 Hits::Known(hits) => known(&hits, from, room),
                 Hits::Sought(key, defined) => {
                     known(&hits_of(&text.bytes, entry.language, &key, &defined), from, room)
@@ -438,7 +438,7 @@ impl Searcher<'_> {
     }
 }
 
-fn known(hits: &[Hit], from: usize, room: usize) -> Vec<(u32, Option<Role>)> {
+fn known(hits: &[Hit], from: usize, room: usize) -> Vec<(u32, Option<TextRole>)> {
     hits.iter().skip(from).take(room).map(|hit| (hit.offset, Some(hit.role))).collect()
 }
 

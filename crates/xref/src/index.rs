@@ -6,7 +6,7 @@ use super::columns::{
 };
 use super::export::{Export, Malformed, NONE};
 use super::format::{Bytes, Segment};
-use super::kinds::{FunctionKind, Kind, Role};
+use super::kinds::{FunctionKind, Kind, NameRole};
 use super::symbols::{Package, Symbol};
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -229,18 +229,23 @@ impl Index {
 
     /// Who does `kind` to `symbol`, or to a function that belongs to it as `roles` accepts:
     /// sorted by the printed principal symbol, then by the printed name, file and form. Replaced functions are left out.
-    pub fn who(&self, kind: Kind, symbol: Symbol, roles: impl Fn(Role) -> bool) -> Vec<Use<'_>> {
+    pub fn who(&self, kind: Kind, symbol: Symbol, roles: impl Fn(NameRole) -> bool) -> Vec<Use<'_>> {
         self.uses(self.found(kind, symbol, roles, true))
     }
 
     /// Like [`Index::who`], with the functions that were replaced but may still be reachable: what sb-introspect answers.
-    pub fn who_ever(&self, kind: Kind, symbol: Symbol, roles: impl Fn(Role) -> bool) -> Vec<Use<'_>> {
+    pub fn who_ever(&self, kind: Kind, symbol: Symbol, roles: impl Fn(NameRole) -> bool) -> Vec<Use<'_>> {
         self.uses(self.found(kind, symbol, roles, false))
     }
 
     /// The uses of [`Index::who`] by their numbers, for who reads some of them, or later. One that is recorded twice is there
     /// twice.
-    pub fn who_numbers(&self, kind: Kind, symbol: Symbol, roles: impl Fn(Role) -> bool) -> Vec<UseNumber> {
+    pub fn who_numbers(
+        &self,
+        kind: Kind,
+        symbol: Symbol,
+        roles: impl Fn(NameRole) -> bool,
+    ) -> Vec<UseNumber> {
         self.found(kind, symbol, roles, true)
     }
 
@@ -273,7 +278,7 @@ impl Index {
     }
 
     /// How many functions [`Index::who`] tells of: uses in a row by functions of one name are one's.
-    pub fn count(&self, kind: Kind, symbol: Symbol, roles: impl Fn(Role) -> bool) -> usize {
+    pub fn count(&self, kind: Kind, symbol: Symbol, roles: impl Fn(NameRole) -> bool) -> usize {
         self.function_ends(&self.found(kind, symbol, roles, true)).len()
     }
 
@@ -294,7 +299,13 @@ impl Index {
     }
 
     /// The records in the order of [`Index::who`].
-    fn found(&self, kind: Kind, symbol: Symbol, roles: impl Fn(Role) -> bool, fresh: bool) -> Vec<UseNumber> {
+    fn found(
+        &self,
+        kind: Kind,
+        symbol: Symbol,
+        roles: impl Fn(NameRole) -> bool,
+        fresh: bool,
+    ) -> Vec<UseNumber> {
         let mut found = Vec::new();
         for (number, generation) in self.generations.iter().enumerate() {
             let segment = &*generation.segment;
@@ -303,7 +314,8 @@ impl Index {
                 continue;
             }
             let Some(row) = self.row_in(segment, symbol) else { continue };
-            for name in segment.names_of(row).filter(|name| roles(Role::from_number(segment.role(*name)))) {
+            for name in segment.names_of(row).filter(|name| roles(NameRole::from_number(segment.role(*name))))
+            {
                 found.extend(
                     segment
                         .records(name, kind as usize)

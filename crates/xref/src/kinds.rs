@@ -29,7 +29,7 @@ impl Kind {
 
 /// How a used name is made from the symbol under which it is filed. In the order of `*name-roles*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum NameRole {
     /// The symbol itself.
     Plain,
     /// `(SETF F)`.
@@ -46,7 +46,7 @@ pub enum Role {
     Other,
 }
 
-impl Role {
+impl NameRole {
     /// Every one, in order.
     pub const ALL: [Self; 7] = [
         Self::Plain,

@@ -16,7 +16,7 @@ mod symbols;
 pub mod writer;
 
 pub use index::{ApplyError, Index, Record, Use, UseNumber};
-pub use kinds::{FunctionKind, Kind, Role};
+pub use kinds::{FunctionKind, Kind, NameRole};
 pub use symbols::{Access, Package, Symbol};
 
 #[cfg(test)]

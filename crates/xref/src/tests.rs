@@ -28,11 +28,11 @@ fn find(index: &Index, package: &str, name: &str) -> Option<(String, Access)> {
 fn who(index: &Index, kind: Kind, package: &str, name: &str) -> Vec<String> {
     let package = index.find_package(package, None).unwrap();
     let (symbol, _) = index.find_symbol(name, package).unwrap();
-    let uses = index.who(kind, symbol, Role::denotes_function);
+    let uses = index.who(kind, symbol, NameRole::denotes_function);
     let functions: Vec<String> = uses.into_iter().map(|found| found.function.into_owned()).collect();
     // What is counted is what is told.
     let names = functions.chunk_by(|left, right| left == right).count();
-    assert_eq!(index.count(kind, symbol, Role::denotes_function), names);
+    assert_eq!(index.count(kind, symbol, NameRole::denotes_function), names);
     functions
 }
 
@@ -110,9 +110,9 @@ fn uses_unite_a_function_and_its_setf_function_sorted_by_principal_symbol() {
         ["COMMON-LISP-USER::APP", "COMMON-LISP-USER::APP", "COMMON-LISP-USER::Z", "(SETF LIB::HELPER)"]
     );
     let (car, _) = index.find_symbol("CAR", index.find_package("CL", None).unwrap()).unwrap();
-    let setf = index.who(Kind::Calls, car, |role| role == Role::Setf);
+    let setf = index.who(Kind::Calls, car, |role| role == NameRole::Setf);
     assert_eq!(setf.len(), 1);
-    let slot = index.who(Kind::Calls, car, |role| role == Role::SlotAccessor);
+    let slot = index.who(Kind::Calls, car, |role| role == NameRole::SlotAccessor);
     assert_eq!(slot[0].form, Some(8), "a slot's accessor is not the function of that name");
     assert_eq!(who(&index, Kind::References, "CL", "CAR"), [""; 0]);
     assert_eq!(who(&index, Kind::Specializes, "LIB", "HELPER"), ["(METHOD LIB::HELPER (LIB::HELPER))"]);
@@ -122,7 +122,7 @@ fn uses_unite_a_function_and_its_setf_function_sorted_by_principal_symbol() {
 fn a_use_says_where_it_is() {
     let index = open(&base());
     let (car, _) = index.find_symbol("CAR", index.find_package("CL", None).unwrap()).unwrap();
-    let found = &index.who(Kind::Calls, car, |role| role == Role::Plain)[0];
+    let found = &index.who(Kind::Calls, car, |role| role == NameRole::Plain)[0];
     assert_eq!(found.file.as_deref(), Some("/src/app.lisp"));
     assert_eq!((found.toplevel_form, found.offset, found.form), (Some(3), Some(120), Some(2)));
     assert_eq!(found.file_written, 7);
@@ -198,9 +198,9 @@ fn replaced_and_collected_functions_vanish() {
     let replaced = later(&|writer| writer.survivor((11, 0), REPLACED));
     assert_eq!(who(&replaced, Kind::Calls, "COMMON-LISP", "CAR").len(), 4);
     let (car, _) = replaced.find_symbol("CAR", replaced.find_package("COMMON-LISP", None).unwrap()).unwrap();
-    assert_eq!(replaced.who_ever(Kind::Calls, car, Role::denotes_function).len(), 5);
+    assert_eq!(replaced.who_ever(Kind::Calls, car, NameRole::denotes_function).len(), 5);
     let collected = later(&|_| ());
-    assert_eq!(collected.who_ever(Kind::Calls, car, Role::denotes_function).len(), 4);
+    assert_eq!(collected.who_ever(Kind::Calls, car, NameRole::denotes_function).len(), 4);
 
     let refuted = later(&|writer| {
         writer.survivor((11, 0), UNKNOWN);
@@ -294,7 +294,7 @@ fn a_million_records() {
         expected.sort();
         let (symbol, _) = index.find_symbol(&format!("N{number}"), package).unwrap();
         let found: Vec<_> = index
-            .who(Kind::Calls, symbol, Role::denotes_function)
+            .who(Kind::Calls, symbol, NameRole::denotes_function)
             .into_iter()
             .map(|found| (found.function.into_owned(), found.form.unwrap()))
             .collect();

@@ -11,7 +11,7 @@ use crate::query::Evidence;
 use crate::query::code_find_references;
 use crate::query::find_definition::ImageDefinitions;
 use crate::source::positions::{Clauses, Sought, Token};
-use crate::source::tap::roles::Role;
+use crate::source::tap::roles::SyntaxRole;
 
 impl Planner<'_> {
     pub(super) fn symbol_cautions(&mut self, files: &[Tapped], text: &TextTokens) {
@@ -21,7 +21,7 @@ impl Planner<'_> {
         self.designators(text);
         let iterate_word = makers::is_iterate_word(&self.uses.sought().name);
         let words =
-            files.iter().flat_map(|file| &file.tokens).filter(|token| token.role == Role::LoopKeyword);
+            files.iter().flat_map(|file| &file.tokens).filter(|token| token.role == SyntaxRole::LoopKeyword);
         if words.count() > 0 && iterate_word {
             let message = "It is a word of LOOP or ITERATE, which compare names.".to_owned();
             self.caution(CautionKind::LoopWord, message, Vec::new());
@@ -145,8 +145,8 @@ impl Planner<'_> {
         let name = self.uses.sought().name.clone();
         // A structure's slot is a keyword of its constructor.
         let is_slot = |operator: &str, token: &Token| {
-            (matches!(operator, "DEFSTRUCT" | "PROGN" | "EVAL-WHEN") && token.role == Role::Slot)
-                || (makers::makes_slots(operator) && token.role != Role::Binding)
+            (matches!(operator, "DEFSTRUCT" | "PROGN" | "EVAL-WHEN") && token.role == SyntaxRole::Slot)
+                || (makers::makes_slots(operator) && token.role != SyntaxRole::Binding)
         };
         let slots = files.iter().any(|file| {
             let Some(date) = project.loaded_date(&file.path) else { return false };
@@ -181,7 +181,9 @@ impl Planner<'_> {
         let sought = self.uses.sought();
         let means = |package: &str| self.uses.means(package);
         let mut given = BTreeSet::new();
-        for file in files.iter().filter(|file| file.tokens.iter().any(|token| token.role == Role::Quoted)) {
+        for file in
+            files.iter().filter(|file| file.tokens.iter().any(|token| token.role == SyntaxRole::Quoted))
+        {
             let date = project.loaded_date(&file.path);
             let Some(file) = date.and_then(|date| project.positions(&file.path, date).ok()) else { continue };
             given.extend(file.given_quoted(sought, &means));
@@ -202,15 +204,18 @@ impl Planner<'_> {
         self.given_by_name(files);
         let project = self.sources.project;
         for file in files {
-            let quoted =
-                || file.tokens.iter().filter(|token| matches!(token.role, Role::Quoted | Role::ReadTime));
+            let quoted = || {
+                file.tokens
+                    .iter()
+                    .filter(|token| matches!(token.role, SyntaxRole::Quoted | SyntaxRole::ReadTime))
+            };
             if quoted().next().is_none() {
                 continue;
             }
             for token in quoted() {
                 let place = file.file.position(token.range.start);
                 let line = file.file.line_text(place.line);
-                if token.role == Role::ReadTime && makers::is_quoted(&line, place.column) {
+                if token.role == SyntaxRole::ReadTime && makers::is_quoted(&line, place.column) {
                     let at = format!("{}:{}", project.shown(&file.path), place.line);
                     let message =
                         "Code that runs while the file is read is given the name: it may look another symbol up by it.".to_owned();
@@ -232,7 +237,7 @@ fn looks_up_by_name(project: &Project, package: &str, name: &str) -> bool {
     project.naming(name).into_iter().any(|FileVersion { path, write_date }| {
         let Ok(file) = project.positions(&path, write_date) else { return false };
         let definitions = file.occurrences(&sought, &|_| false);
-        definitions.iter().filter(|found| found.role == Role::Definition).any(|found| {
+        definitions.iter().filter(|found| found.role == SyntaxRole::Definition).any(|found| {
             let symbols = file.symbols_in(found.form);
             let has = |any: &[&str]| {
                 symbols.iter().any(|(package, name)| *package == "COMMON-LISP" && any.contains(name))

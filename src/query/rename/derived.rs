@@ -17,7 +17,7 @@ use crate::query::designator::FunctionName;
 use crate::query::find_definition::ImageDefinition;
 use crate::query::uses::SymbolUses;
 use crate::source::positions::{Prefix, Structure, Token};
-use crate::source::tap::roles::Role;
+use crate::source::tap::roles::SyntaxRole;
 use steelbank_xref::Symbol;
 
 /// A top-level form.
@@ -104,7 +104,7 @@ impl<'a> Planner<'a> {
         derived: &mut Vec<Derived>,
         explained: &mut HashSet<Symbol>,
     ) -> Result<HashSet<(Form, String)>, Error> {
-        let roles = [Role::Structure, Role::Slot, Role::Quoted];
+        let roles = [SyntaxRole::Structure, SyntaxRole::Slot, SyntaxRole::Quoted];
         let mut unchanged = HashSet::new();
         if !files.iter().flat_map(|file| &file.tokens).any(|token| roles.contains(&token.role)) {
             return Ok(unchanged);
@@ -218,7 +218,8 @@ impl<'a> Planner<'a> {
             let uses = SymbolUses::new(self.sources.index, symbol, FunctionName::Plain);
             let tapped = self.tapped(&uses);
             // A name that stands in a definition of its own is made by nobody.
-            let defined = |token: &Token| matches!(token.role, Role::Definition | Role::Structure);
+            let defined =
+                |token: &Token| matches!(token.role, SyntaxRole::Definition | SyntaxRole::Structure);
             if tapped.iter().flat_map(|file| &file.tokens).any(defined) {
                 continue;
             }
@@ -278,7 +279,10 @@ impl<'a> Planner<'a> {
     /// Whether the form in which a token stands may define it: not where it is called, in a form that has others in it.
     pub(super) fn may_define(&self, path: &Path, token: &Token) -> bool {
         let project = self.sources.project;
-        if matches!(token.role, Role::Definition | Role::Structure | Role::Named | Role::Template) {
+        if matches!(
+            token.role,
+            SyntaxRole::Definition | SyntaxRole::Structure | SyntaxRole::Named | SyntaxRole::Template
+        ) {
             return true;
         }
         let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
@@ -287,7 +291,7 @@ impl<'a> Planner<'a> {
             structure.prefix == Prefix::Text(String::new())
                 && structure.slot_places.iter().any(|(_, place)| *place == token.range)
         };
-        if token.role == Role::Slot
+        if token.role == SyntaxRole::Slot
             && file.as_ref().is_some_and(|file| file.structures().iter().any(is_accessor))
         {
             return true;
@@ -296,7 +300,8 @@ impl<'a> Planner<'a> {
         match operator {
             Some("DEFSTRUCT") => false,
             Some("PROGN" | "EVAL-WHEN" | "LOCALLY" | "MACROLET" | "LET" | "FLET" | "LABELS") => {
-                token.definable && !matches!(token.role, Role::Operator | Role::Function | Role::Block)
+                token.definable
+                    && !matches!(token.role, SyntaxRole::Operator | SyntaxRole::Function | SyntaxRole::Block)
             }
             _ => token.definable,
         }

@@ -11,7 +11,7 @@ use super::parts;
 use super::plan::{Doubt, Edit, FileEdits};
 use crate::project::{Context, Project, TextToken, UnseenText};
 use crate::source::positions::{PositionedFile, Token, Written};
-use crate::source::tap::roles::Role;
+use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::fnv_1a;
 
 /// A place of the name in text.
@@ -135,7 +135,7 @@ impl<'a> Editor<'a> {
         self.hashes.insert(path.to_path_buf(), fnv_1a(&bytes));
         for token in tokens {
             // LOOP compares names.
-            if token.role == Role::LoopKeyword {
+            if token.role == SyntaxRole::LoopKeyword {
                 continue;
             }
             let Some(std::ops::Range { start, end }) = file.range_on_disk(&bytes, token.range) else {

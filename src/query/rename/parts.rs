@@ -12,7 +12,7 @@ use crate::query::Error;
 use crate::query::designator::FunctionName;
 use crate::query::uses::SymbolUses;
 use crate::source::positions::{PackageAndName, Structure, Token};
-use crate::source::tap::roles::Role;
+use crate::source::tap::roles::SyntaxRole;
 use steelbank_reader::lines::LineColumn;
 use steelbank_reader::{Marker, Range};
 use steelbank_xref::Symbol;
@@ -162,8 +162,10 @@ impl<'a> Planner<'a> {
                 places.any(|(_, place)| *place == token.range)
             };
             let is_parameter = |token: &Token| {
-                let called =
-                    matches!(token.role, Role::Operator | Role::Function | Role::Type | Role::Quoted);
+                let called = matches!(
+                    token.role,
+                    SyntaxRole::Operator | SyntaxRole::Function | SyntaxRole::Type | SyntaxRole::Quoted
+                );
                 let mut lists = own.iter().flat_map(|structure| &structure.lambda_lists);
                 !called && lists.any(|list| list.encloses(token.range))
             };
@@ -172,11 +174,11 @@ impl<'a> Planner<'a> {
                 if is_named(&token) || is_parameter(&token) {
                     kept.push(token);
                 } else if structures.have_slot_at(&path, token.range)
-                    || (token.role == Role::Slot
+                    || (token.role == SyntaxRole::Slot
                         && matches!(file.form_operator(token.form), Some("DEFCLASS" | "DEFINE-CONDITION")))
                 {
                     others = true;
-                } else if token.role == Role::Slot {
+                } else if token.role == SyntaxRole::Slot {
                     let LineColumn { line, column } = file.position(token.range.start);
                     asked.push(Doubt {
                         path: project.shown(&path),
@@ -285,7 +287,8 @@ impl<'a> Planner<'a> {
             unclear |= !text.certain.is_empty() || !text.possible.is_empty();
             for Tapped { path, tokens, .. } in self.tapped(&uses) {
                 // (apply #'make-x …), or a macro that is given the keywords.
-                let passed = [Role::Function, Role::Quoted, Role::Argument, Role::Template];
+                let passed =
+                    [SyntaxRole::Function, SyntaxRole::Quoted, SyntaxRole::Argument, SyntaxRole::Template];
                 unclear |= tokens.iter().any(|token| passed.contains(&token.role));
                 let Some(date) = project.loaded_date(&path) else { continue };
                 let Ok(file) = project.positions(&path, date) else { continue };

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-use super::super::tap::roles::Role;
+use super::super::tap::roles::SyntaxRole;
 use super::super::tap::sidecar::{EventKind, Name, Sidecar, TopLevelForm, UseKind};
 use super::super::tap::walk::{Context, Space, Standing, contexts};
 use super::forms::expander;
@@ -154,7 +154,7 @@ impl<'a> TapUse<'a> {
             _ => inside.filter(|&event| self.parent(event) == Some(self.around)).collect(),
         };
         match self.kind {
-            UseKind::Binds => self.prefer(&mut chosen, |context| context.role == Role::Binding),
+            UseKind::Binds => self.prefer(&mut chosen, |context| context.role == SyntaxRole::Binding),
             UseKind::Sets => self.prefer(&mut chosen, |context| context.written),
             UseKind::References => self.prefer(&mut chosen, |context| !context.written),
             _ => {}
@@ -178,13 +178,13 @@ impl<'a> TapUse<'a> {
     /// What can be meant, as far as the text tells.
     fn possibly_meant(&self) -> Vec<usize> {
         let meant = |context: &Context| match (self.kind, context.role) {
-            (UseKind::Calls, Role::Argument) => context.standing != Standing::Variable,
+            (UseKind::Calls, SyntaxRole::Argument) => context.standing != Standing::Variable,
             (UseKind::Calls | UseKind::Macroexpands, role) => {
-                matches!(role, Role::Operator | Role::Argument | Role::Function)
+                matches!(role, SyntaxRole::Operator | SyntaxRole::Argument | SyntaxRole::Function)
             }
-            (_, Role::Binding) => true,
-            (_, Role::Operator) => context.standing != Standing::Called,
-            (_, role) => matches!(role, Role::Argument | Role::Definition),
+            (_, SyntaxRole::Binding) => true,
+            (_, SyntaxRole::Operator) => context.standing != Standing::Called,
+            (_, role) => matches!(role, SyntaxRole::Argument | SyntaxRole::Definition),
         };
         // LET binds special variables as well; calls cannot mean what it binds.
         let hidden = |context: &Context| {
@@ -249,7 +249,7 @@ impl PositionedFile {
         let hidden = found.calls() && name.is_some_and(|name| sidecar.is_local_variable(form.number, name));
         let clear = |event: usize| {
             let context = &found.contexts[event];
-            context.standing == Standing::Called || context.role == Role::Function
+            context.standing == Standing::Called || context.role == SyntaxRole::Function
         };
         let clearly: Vec<usize> = possible.iter().copied().filter(|&event| clear(event)).collect();
         match (&possible[..], &clearly[..]) {

@@ -1,6 +1,6 @@
 //! What a top-level form holds and what makes its definitions, by the sidecar.
 
-use super::super::tap::roles::Role;
+use super::super::tap::roles::SyntaxRole;
 use super::super::tap::sidecar::{EventKind, Name, NameKind, Operator, Sidecar, TopLevelForm};
 use super::{Expander, PositionedFile, Reading};
 use steelbank_reader::Range;
@@ -84,7 +84,7 @@ impl PositionedFile {
                 };
                 let classes = (0..form.events.len())
                     .filter(inside)
-                    .filter(|&event| contexts[event].role == Role::Class)
+                    .filter(|&event| contexts[event].role == SyntaxRole::Class)
                     .filter_map(|event| name(event).map(Name::name))
                     .collect();
                 (self.event_range(sidecar, &form.events[list]), classes)

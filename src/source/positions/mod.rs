@@ -21,7 +21,7 @@ use steelbank_reader::{Dialect, Features, LispText, Range};
 
 use self::by_tap::Tapped;
 use super::tap::operators::Defined;
-use super::tap::roles::Role;
+use super::tap::roles::SyntaxRole;
 use super::tap::sidecar::{Event, EventKind, Sidecar, UseKind};
 pub use super::tap::walk::Standing;
 pub use clauses::Clauses;
@@ -106,7 +106,7 @@ pub struct Occurrence {
     /// Where.
     pub range: Range,
     /// What for.
-    pub role: Role,
+    pub role: SyntaxRole,
     /// The top-level form it stands in.
     pub form: u32,
     /// Whether a local variable or function of this name is bound in that form, so that it may be meant.
@@ -120,7 +120,7 @@ pub struct Occurrence {
     /// What the text tells of an operator or argument.
     pub standing: Standing,
     /// In a template: what it is in the code that the template becomes.
-    pub becomes: Role,
+    pub becomes: SyntaxRole,
     /// Whether the symbol stands nowhere in the top-level form where a variable or a binding of it could be meant.
     pub never_variable: bool,
     /// For a definition: what it makes of the name.
@@ -138,7 +138,7 @@ pub struct Token {
     /// How it is written.
     pub written: Written,
     /// What it is there for.
-    pub role: Role,
+    pub role: SyntaxRole,
     /// The top-level form it stands in.
     pub form: u32,
     /// Whether a local variable or function of this name is bound in that form.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::super::tap::roles::{Role, is_key_parameter, is_looked_up, package_clause, package_role};
+use super::super::tap::roles::{SyntaxRole, is_key_parameter, is_looked_up, package_clause, package_role};
 use super::super::tap::sidecar::{Event, EventKind, Name, NameKind, Sidecar, TopLevelForm};
 use super::super::tap::walk::{Context, SLOT, Space, Standing};
 use super::by_tap::Tapped;
@@ -55,7 +55,7 @@ impl Tapped {
             let same = |other: &usize| form.events[*other].kind == EventKind::Symbol(name);
             (0..form.events.len()).filter(same).any(|other| {
                 let context = &contexts[other];
-                context.role == Role::Binding && context.space == space
+                context.role == SyntaxRole::Binding && context.space == space
             })
         };
         let certain = matches!(context.standing, Standing::Called | Standing::Variable);
@@ -63,9 +63,10 @@ impl Tapped {
             _ if context.special => false,
             Space::Nowhere => false,
             Space::Function | Space::Setf => {
-                let designated = context.role == Role::Function;
+                let designated = context.role == SyntaxRole::Function;
                 let hidden = || function && !((certain || designated) && explained(Space::Function));
-                let in_binding = || variable && !certain && !designated && context.role == Role::Operator;
+                let in_binding =
+                    || variable && !certain && !designated && context.role == SyntaxRole::Operator;
                 bound || hidden() || in_binding()
             }
             Space::Variable => {
@@ -94,7 +95,7 @@ impl PositionedFile {
                 variables.insert(token.form.number);
             }
             let slot = token.itself && context.bound == Some(SLOT) && context.space == Space::Variable;
-            let role = if slot { Role::Slot } else { token.role };
+            let role = if slot { SyntaxRole::Slot } else { token.role };
             let event = &token.form.events[token.event];
             Occurrence {
                 range: self.event_range(&tapped.sidecar, event),
@@ -107,8 +108,10 @@ impl PositionedFile {
                 standing: context.standing,
                 becomes: context.becomes,
                 never_variable: false,
-                defined: context.defined.filter(|_| matches!(role, Role::Definition | Role::Structure)),
-                definer: (role == Role::Named || token.may_be_defined(&tapped.sidecar))
+                defined: context
+                    .defined
+                    .filter(|_| matches!(role, SyntaxRole::Definition | SyntaxRole::Structure)),
+                definer: (role == SyntaxRole::Named || token.may_be_defined(&tapped.sidecar))
                     .then(|| tapped.definer(token.form, token.event))
                     .flatten(),
             }
@@ -140,8 +143,8 @@ impl PositionedFile {
                 role: token.role,
                 form: token.form.number,
                 local: token.local,
-                binds: token.role == Role::Binding || token.context.becomes == Role::Binding,
-                definable: token.role == Role::Named
+                binds: token.role == SyntaxRole::Binding || token.context.becomes == SyntaxRole::Binding,
+                definable: token.role == SyntaxRole::Named
                     || (token.may_be_defined(&tapped.sidecar)
                         && tapped.definer(token.form, token.event).is_some()),
                 key_parameter: token.itself && is_key_parameter(sidecar, token.form, token.event),
@@ -259,7 +262,7 @@ impl PositionedFile {
     pub fn toplevel_operators(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> Vec<Range> {
         self.tokens_as(sought, means, |tapped, token| {
             let event = &token.form.events[token.event];
-            let called = token.role == Role::Operator && token.context.standing == Standing::Called;
+            let called = token.role == SyntaxRole::Operator && token.context.standing == Standing::Called;
             (token.itself && called && !defines_function(&tapped.sidecar, token.form))
                 .then(|| self.event_range(&tapped.sidecar, event))
         })
@@ -302,7 +305,7 @@ struct Seen<'a> {
     name: u32,
     /// It is the symbol itself.
     itself: bool,
-    role: Role,
+    role: SyntaxRole,
     local: bool,
     context: Context,
 }
@@ -327,6 +330,9 @@ impl Seen<'_> {
                 _ => false,
             })
         };
-        self.itself && matches!(self.role, Role::Argument | Role::Operator) && (first || listed) && !is_type()
+        self.itself
+            && matches!(self.role, SyntaxRole::Argument | SyntaxRole::Operator)
+            && (first || listed)
+            && !is_type()
     }
 }

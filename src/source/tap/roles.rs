@@ -6,7 +6,7 @@ use super::sidecar::{EventKind, Name, Sidecar, TopLevelForm};
 
 /// What a symbol occurrence is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum SyntaxRole {
     /// The name being defined, accessors, constructors and the like included.
     Definition,
     /// The name of a structure, from which `defstruct` makes other names: `make-x`, `x-p`, `x-slot`.
@@ -82,7 +82,7 @@ pub fn package_role(
     form: &TopLevelForm,
     event: usize,
     means: &dyn Fn(&str) -> bool,
-) -> Option<Role> {
+) -> Option<SyntaxRole> {
     let (role, package) = package_clause(sidecar, form, event)?;
     means(package).then_some(role)
 }
@@ -92,7 +92,7 @@ pub fn package_clause<'a>(
     sidecar: &'a Sidecar,
     form: &'a TopLevelForm,
     event: usize,
-) -> Option<(Role, &'a str)> {
+) -> Option<(SyntaxRole, &'a str)> {
     let walk = Walk { sidecar, form };
     let list = form.events[event].parent? as usize;
     // (:export . #1=(#:name)): a list that is no element is the rest of the one around.
@@ -112,10 +112,10 @@ pub fn package_clause<'a>(
     }
     let named = |list: usize| form.child(list, 2).and_then(|package| walk.name(package)).map(Name::name);
     match word.name() {
-        "EXPORT" => Some((Role::Export, named(definition)?)),
-        "SHADOW" | "INTERN" => Some((Role::Import, named(definition)?)),
+        "EXPORT" => Some((SyntaxRole::Export, named(definition)?)),
+        "SHADOW" | "INTERN" => Some((SyntaxRole::Import, named(definition)?)),
         "IMPORT-FROM" | "SHADOWING-IMPORT-FROM" if form.events[event].place > 2 || is_rest => {
-            Some((Role::Import, named(clause)?))
+            Some((SyntaxRole::Import, named(clause)?))
         }
         _ => None,
     }

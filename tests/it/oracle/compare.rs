@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use steelbank::query::designator::FunctionName;
 use steelbank::query::lookup::Lookup;
-use steelbank_xref::{Access, Index, Kind, Role, Symbol};
+use steelbank_xref::{Access, Index, Kind, NameRole, Symbol};
 
 /// How many things were compared, and what differs, one line each.
 #[derive(Debug, Default)]
@@ -28,13 +28,13 @@ impl Comparison {
     }
 }
 
-const ROLES: [(Role, &str); 6] = [
-    (Role::Plain, "plain"),
-    (Role::Setf, "setf"),
-    (Role::Cas, "cas"),
-    (Role::CompilerMacro, "compiler-macro"),
-    (Role::SlotAccessor, "slot-accessor"),
-    (Role::Other, "other"),
+const ROLES: [(NameRole, &str); 6] = [
+    (NameRole::Plain, "plain"),
+    (NameRole::Setf, "setf"),
+    (NameRole::Cas, "cas"),
+    (NameRole::CompilerMacro, "compiler-macro"),
+    (NameRole::SlotAccessor, "slot-accessor"),
+    (NameRole::Other, "other"),
 ];
 
 fn kind_text(kind: Kind) -> &'static str {
@@ -127,7 +127,7 @@ fn specializations(
     comparison: &mut Comparison,
 ) {
     let mut found: Vec<String> = index
-        .who_ever(Kind::Specializes, symbol, |role| role == Role::Plain)
+        .who_ever(Kind::Specializes, symbol, |role| role == NameRole::Plain)
         .into_iter()
         .map(|found| field(&found.function))
         .collect();

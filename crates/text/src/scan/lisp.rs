@@ -1,6 +1,6 @@
 //! The occurrences of symbols in Lisp text.
 
-use crate::scan::occurrence::{LONGEST, Occurrence, Role, first_character, is_word_character};
+use crate::scan::occurrence::{LONGEST, Occurrence, TextRole, first_character, is_word_character};
 use std::sync::LazyLock;
 use steelbank_reader::{Dialect, Features, FormKind, LispText, Marker, Token, TokenKind, upcase};
 
@@ -21,14 +21,14 @@ pub(crate) fn occurrences_in(lisp: &LispText, text: &[u8], emit: &mut dyn FnMut(
     for (index, token) in lisp.tokens().iter().enumerate() {
         match token.kind {
             TokenKind::Symbol => symbol(text, lisp, index, token, emit),
-            TokenKind::Comment => prose(text, dialect, token, Role::Comment, emit),
-            TokenKind::String => prose(text, dialect, token, Role::String, emit),
+            TokenKind::Comment => prose(text, dialect, token, TextRole::Comment, emit),
+            TokenKind::String => prose(text, dialect, token, TextRole::String, emit),
             TokenKind::Number | TokenKind::Character => {}
         }
     }
 }
 
-fn send(key: &str, offset: u32, role: Role, emit: &mut dyn FnMut(Occurrence<'_>)) {
+fn send(key: &str, offset: u32, role: TextRole, emit: &mut dyn FnMut(Occurrence<'_>)) {
     if !key.is_empty() && key.len() <= LONGEST {
         emit(Occurrence { key: key.as_bytes(), offset, role });
     }
@@ -37,12 +37,12 @@ fn send(key: &str, offset: u32, role: Role, emit: &mut dyn FnMut(Occurrence<'_>)
 fn symbol(text: &[u8], lisp: &LispText, index: usize, token: &Token, emit: &mut dyn FnMut(Occurrence<'_>)) {
     let symbol = token.symbol(text);
     if let Some(package) = symbol.package {
-        send(&package, token.span.start, Role::Reference, emit);
+        send(&package, token.span.start, TextRole::Reference, emit);
     }
     let role = match token.marker {
-        Marker::Keyword => Role::Keyword,
-        _ if is_operator(lisp, index, token) => Role::Call,
-        _ => Role::Reference,
+        Marker::Keyword => TextRole::Keyword,
+        _ if is_operator(lisp, index, token) => TextRole::Call,
+        _ => TextRole::Reference,
     };
     send(&symbol.name, token.name_start, role, emit);
 }
@@ -57,7 +57,7 @@ fn is_operator(lisp: &LispText, index: usize, token: &Token) -> bool {
 
 /// Words in a comment or a string. Punctuation around a word may be prose's and may be the symbol's own: the word is
 /// found with it and without.
-fn prose(text: &[u8], dialect: Dialect, token: &Token, role: Role, emit: &mut dyn FnMut(Occurrence<'_>)) {
+fn prose(text: &[u8], dialect: Dialect, token: &Token, role: TextRole, emit: &mut dyn FnMut(Occurrence<'_>)) {
     let bytes = text.get(token.span.indices()).unwrap_or_default();
     let mut at = 0;
     while at < bytes.len() {
@@ -95,7 +95,7 @@ fn prose_length(bytes: &[u8], dialect: Dialect) -> usize {
 const PUNCTUATION: [char; 13] = ['.', '!', '?', '[', ']', '{', '}', '<', '>', '%', '&', '@', '='];
 
 /// One run of such characters: a symbol, perhaps with a package prefix, perhaps with punctuation at either end.
-fn word(run: &[u8], start: u32, dialect: Dialect, role: Role, emit: &mut dyn FnMut(Occurrence<'_>)) {
+fn word(run: &[u8], start: u32, dialect: Dialect, role: TextRole, emit: &mut dyn FnMut(Occurrence<'_>)) {
     let Ok(run) = std::str::from_utf8(run) else { return };
     let mut at = start as usize;
     for piece in run.split(':') {

@@ -7,7 +7,7 @@ pub(crate) mod lisp;
 pub(crate) mod occurrence;
 
 pub(crate) use occurrence::Occurrence;
-pub use occurrence::Role;
+pub use occurrence::TextRole;
 use occurrence::{LONGEST, first_character, is_word_character};
 
 /// Calls `emit` for every identifier of `text`, in order but for those with a prefix, which follow the bare one.
@@ -195,10 +195,10 @@ impl Scanner<'_> {
         }
         let is_macro = self.rule == Rule::Rust && next == Some(b'!') && byte_at(end + 1) != Some(b'=');
         let role = match self.state {
-            ScanState::Code if is_macro || self.is_called(end) => Role::Call,
-            ScanState::Code => Role::Reference,
-            ScanState::LineComment | ScanState::BlockComment(_) => Role::Comment,
-            ScanState::Within(_) => Role::String,
+            ScanState::Code if is_macro || self.is_called(end) => TextRole::Call,
+            ScanState::Code => TextRole::Reference,
+            ScanState::LineComment | ScanState::BlockComment(_) => TextRole::Comment,
+            ScanState::Within(_) => TextRole::String,
         };
         let mut send = |start: usize, end: usize| {
             if end - start <= LONGEST {

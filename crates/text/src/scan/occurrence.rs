@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// What an occurrence is in its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum TextRole {
     /// A use of the name that is none of the others.
     Reference,
     /// The operator of a call.
@@ -20,27 +20,33 @@ pub enum Role {
     Keyword,
 }
 
-impl Role {
-    const ALL: [Role; 6] =
-        [Role::Reference, Role::Call, Role::Definition, Role::Comment, Role::String, Role::Keyword];
+impl TextRole {
+    const ALL: [TextRole; 6] = [
+        TextRole::Reference,
+        TextRole::Call,
+        TextRole::Definition,
+        TextRole::Comment,
+        TextRole::String,
+        TextRole::Keyword,
+    ];
 
     pub(crate) fn code(self) -> u8 {
         self as u8
     }
 
-    pub(crate) fn from_code(code: u8) -> Option<Role> {
-        Role::ALL.get(usize::from(code)).copied()
+    pub(crate) fn from_code(code: u8) -> Option<TextRole> {
+        TextRole::ALL.get(usize::from(code)).copied()
     }
 
     /// Its name, as it is written in answers.
     pub fn name(self) -> &'static str {
         match self {
-            Role::Reference => "reference",
-            Role::Call => "call",
-            Role::Definition => "definition",
-            Role::Comment => "comment",
-            Role::String => "string",
-            Role::Keyword => "keyword",
+            TextRole::Reference => "reference",
+            TextRole::Call => "call",
+            TextRole::Definition => "definition",
+            TextRole::Comment => "comment",
+            TextRole::String => "string",
+            TextRole::Keyword => "keyword",
         }
     }
 }
@@ -54,7 +60,7 @@ pub(crate) struct Occurrence<'a> {
     /// The identifier as it is looked up. Common Lisp's are as they are read, all others as they are written.
     pub(crate) key: &'a [u8],
     pub(crate) offset: u32,
-    pub(crate) role: Role,
+    pub(crate) role: TextRole,
 }
 
 /// The character at the start of `bytes`, if they decode.

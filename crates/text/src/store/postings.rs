@@ -2,7 +2,7 @@
 
 use crate::definitions::lisp::Definition;
 use crate::kind::DefinitionKind;
-use crate::scan::occurrence::Role;
+use crate::scan::occurrence::TextRole;
 use crate::store::codec::{Decoder, put_number};
 use steelbank_reader::Range;
 
@@ -10,7 +10,7 @@ use steelbank_reader::Range;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hit {
     pub(crate) offset: u32,
-    pub(crate) role: Role,
+    pub(crate) role: TextRole,
 }
 
 /// The occurrences in one file.
@@ -53,7 +53,7 @@ fn decode(decoder: &mut Decoder<'_>) -> Option<Vec<Hit>> {
     if count > decoder.rest().len() {
         return None;
     }
-    let common = Role::from_code((head % 8) as u8);
+    let common = TextRole::from_code((head % 8) as u8);
     let roles = match common {
         Some(_) => &[],
         None if head % 8 == MIXED => decoder.take(count.div_ceil(2))?,
@@ -64,7 +64,7 @@ fn decode(decoder: &mut Decoder<'_>) -> Option<Vec<Hit>> {
     for index in 0..count {
         let role = match common {
             Some(role) => role,
-            None => Role::from_code(roles.get(index / 2)? >> (index % 2 * 4) & 0xf)?,
+            None => TextRole::from_code(roles.get(index / 2)? >> (index % 2 * 4) & 0xf)?,
         };
         offset = offset.checked_add(decoder.small()?)?;
         hits.push(Hit { offset, role });
@@ -203,7 +203,7 @@ mod tests {
                 .into_iter()
                 .map(|(step, role)| {
                     offset += step;
-                    Hit { offset, role: Role::from_code(role).unwrap() }
+                    Hit { offset, role: TextRole::from_code(role).unwrap() }
                 })
                 .collect()
         })

@@ -1,6 +1,6 @@
 //! Definitions: names, structures, classes, methods, packages, alien definitions.
 
-use super::{Binding, Defined, Lambda, Mode, Part, Role, Space, Standing, Walk};
+use super::{Binding, Defined, Lambda, Mode, Part, Space, Standing, SyntaxRole, Walk};
 use crate::source::tap::sidecar::{EventKind, Operator};
 
 impl Walk<'_> {
@@ -14,7 +14,7 @@ impl Walk<'_> {
             return self.form(event, mode.uncertain());
         };
         if named != event {
-            self.children_as(event, |walk, part| walk.datum_role(part, Role::Argument, mode));
+            self.children_as(event, |walk, part| walk.datum_role(part, SyntaxRole::Argument, mode));
         }
         self.definition(named, defined, mode);
         if matches!(defined, Defined::Function | Defined::Macro)
@@ -26,7 +26,7 @@ impl Walk<'_> {
     }
 
     fn definition(&mut self, event: usize, defined: Defined, mode: Mode) {
-        self.datum_role(event, Role::Definition, mode);
+        self.datum_role(event, SyntaxRole::Definition, mode);
         self.seen[event].defined = Some(defined);
     }
 
@@ -48,14 +48,14 @@ impl Walk<'_> {
             Part::MethodCombination => {
                 self.once(event, 3, |walk, list| walk.method_combination(list, by, mode));
             }
-            Part::PackageClause => self.datum(event, Role::Quoted, mode),
+            Part::PackageClause => self.datum(event, SyntaxRole::Quoted, mode),
             Part::AlienName => {
                 let defined =
                     if by == "DEFINE-ALIEN-VARIABLE" { Defined::Variable } else { Defined::Function };
                 let names = by.starts_with("DEFINE");
                 let note = |walk: &mut Self, event: usize| match names {
                     true if walk.symbol(event).is_some() => walk.definition(event, defined, mode),
-                    _ => walk.datum(event, Role::Quoted, mode),
+                    _ => walk.datum(event, SyntaxRole::Quoted, mode),
                 };
                 match self.symbol(event) {
                     Some(_) => note(self, event),
@@ -64,7 +64,7 @@ impl Walk<'_> {
             }
             Part::AlienTypeName => match self.symbol(event) {
                 Some(_) => self.definition(event, Defined::Other, mode),
-                None => self.datum(event, Role::Quoted, mode),
+                None => self.datum(event, SyntaxRole::Quoted, mode),
             },
             Part::AlienType => self.type_specifier(event, mode),
             Part::AlienParameter => self.children_as(event, |walk, child| match walk.place(child) {
@@ -96,17 +96,17 @@ impl Walk<'_> {
 
     fn structure(&mut self, event: usize, mode: Mode) {
         if self.symbol(event).is_some() {
-            self.datum_role(event, Role::Structure, mode);
+            self.datum_role(event, SyntaxRole::Structure, mode);
             self.seen[event].defined = Some(Defined::Other);
             return;
         }
         self.children_as(event, |walk, child| match walk.place(child) {
             1 if walk.symbol(child).is_some() => {
-                walk.datum_role(child, Role::Structure, mode);
+                walk.datum_role(child, SyntaxRole::Structure, mode);
                 walk.seen[child].defined = Some(Defined::Other);
             }
             1 => walk.form(child, mode.uncertain()),
-            _ if walk.symbol(child).is_some() => walk.datum_role(child, Role::Quoted, mode),
+            _ if walk.symbol(child).is_some() => walk.datum_role(child, SyntaxRole::Quoted, mode),
             _ => walk.structure_option(child, mode),
         });
     }
@@ -114,29 +114,29 @@ impl Walk<'_> {
     fn structure_option(&mut self, option: usize, mode: Mode) {
         let word = self.child(option, 1).and_then(|head| self.keyword(head)).unwrap_or("");
         self.children_as(option, |walk, child| match (word, walk.place(child)) {
-            (_, 1) => walk.datum_role(child, Role::Quoted, mode),
-            ("INCLUDE", 2) => walk.named_datum(child, Role::Class, mode),
+            (_, 1) => walk.datum_role(child, SyntaxRole::Quoted, mode),
+            ("INCLUDE", 2) => walk.named_datum(child, SyntaxRole::Class, mode),
             ("INCLUDE", _) => walk.structure_slot(child, mode),
             ("CONSTRUCTOR", 3..) => walk.children_as(child, |walk, parameter| match walk.symbol(parameter) {
-                Some(_) => walk.datum_role(parameter, Role::Slot, mode),
+                Some(_) => walk.datum_role(parameter, SyntaxRole::Slot, mode),
                 None => walk.children_as(parameter, |walk, part| match walk.place(part) {
-                    1 | 3 if walk.symbol(part).is_some() => walk.datum_role(part, Role::Slot, mode),
-                    1 => walk.datum(part, Role::Slot, mode),
+                    1 | 3 if walk.symbol(part).is_some() => walk.datum_role(part, SyntaxRole::Slot, mode),
+                    1 => walk.datum(part, SyntaxRole::Slot, mode),
                     _ => walk.form(part, mode),
                 }),
             }),
             ("CONSTRUCTOR" | "COPIER" | "PREDICATE", 2) if walk.symbol(child).is_some() => {
                 walk.definition(child, Defined::Function, mode);
             }
-            ("PRINT-FUNCTION" | "PRINT-OBJECT", _) => walk.function_name(child, Role::Function, mode),
+            ("PRINT-FUNCTION" | "PRINT-OBJECT", _) => walk.function_name(child, SyntaxRole::Function, mode),
             ("TYPE", _) => walk.type_specifier(child, mode),
-            _ => walk.datum(child, Role::Quoted, mode),
+            _ => walk.datum(child, SyntaxRole::Quoted, mode),
         });
     }
 
     fn structure_slot(&mut self, event: usize, mode: Mode) {
         if self.symbol(event).is_some() {
-            return self.datum_role(event, Role::Slot, mode);
+            return self.datum_role(event, SyntaxRole::Slot, mode);
         }
         if self.operator_of(event) == Operator::Comma {
             return self.form(event, mode);
@@ -144,13 +144,13 @@ impl Walk<'_> {
         self.children_as(event, |walk, child| {
             let place = walk.place(child);
             match place {
-                1 => walk.named_datum(child, Role::Slot, mode),
+                1 => walk.named_datum(child, SyntaxRole::Slot, mode),
                 2 => walk.form(child, mode),
                 _ if place.is_multiple_of(2) => match walk.key(event, place) {
                     Some("TYPE") => walk.type_specifier(child, mode),
                     _ => walk.form(child, mode),
                 },
-                _ => walk.datum_role(child, Role::Quoted, mode),
+                _ => walk.datum_role(child, SyntaxRole::Quoted, mode),
             }
         });
     }
@@ -165,20 +165,20 @@ impl Walk<'_> {
             return self.form(list, mode.uncertain());
         }
         self.children_as(list, |walk, slot| match walk.symbol(slot) {
-            Some(_) => walk.datum_role(slot, Role::Slot, mode),
+            Some(_) => walk.datum_role(slot, SyntaxRole::Slot, mode),
             None if walk.operator_of(slot) == Operator::Comma => walk.form(slot, mode),
             None => walk.children_as(slot, |walk, child| {
                 let place = walk.place(child);
                 match place {
-                    1 => walk.named_datum(child, Role::Slot, mode),
-                    _ if place.is_multiple_of(2) => walk.datum_role(child, Role::Quoted, mode),
+                    1 => walk.named_datum(child, SyntaxRole::Slot, mode),
+                    _ if place.is_multiple_of(2) => walk.datum_role(child, SyntaxRole::Quoted, mode),
                     _ => match walk.key(slot, place) {
                         Some("READER" | "WRITER" | "ACCESSOR") => {
                             walk.defines(child, Defined::Function, mode, &mut Vec::new());
                         }
                         Some("TYPE") => walk.type_specifier(child, mode),
                         Some("INITFORM") => walk.form(child, mode),
-                        Some("INITARG") => walk.named_datum(child, Role::Quoted, mode),
+                        Some("INITARG") => walk.named_datum(child, SyntaxRole::Quoted, mode),
                         _ => walk.form(child, mode.uncertain()),
                     },
                 }
@@ -189,11 +189,11 @@ impl Walk<'_> {
     fn class_option(&mut self, option: usize, mode: Mode) {
         let word = self.child(option, 1).and_then(|head| self.keyword(head)).unwrap_or("");
         self.children_as(option, |walk, child| match (word, walk.place(child)) {
-            (_, 1) => walk.datum_role(child, Role::Quoted, mode),
+            (_, 1) => walk.datum_role(child, SyntaxRole::Quoted, mode),
             ("DEFAULT-INITARGS", place) if place % 2 == 1 => walk.form(child, mode),
-            ("METACLASS", _) => walk.named_datum(child, Role::Class, mode),
-            ("REPORT", _) => walk.function_name(child, Role::Function, mode),
-            _ if walk.symbol(child).is_some() => walk.datum_role(child, Role::Quoted, mode),
+            ("METACLASS", _) => walk.named_datum(child, SyntaxRole::Class, mode),
+            ("REPORT", _) => walk.function_name(child, SyntaxRole::Function, mode),
+            _ if walk.symbol(child).is_some() => walk.datum_role(child, SyntaxRole::Quoted, mode),
             _ => walk.form(child, mode.uncertain()),
         });
     }
@@ -203,17 +203,19 @@ impl Walk<'_> {
         match word {
             "METHOD" => {
                 if let Some(head) = self.child(option, 1) {
-                    self.datum_role(head, Role::Quoted, mode);
+                    self.datum_role(head, SyntaxRole::Quoted, mode);
                 }
                 self.method(option, 2, by, mode);
             }
             "" => self.form(option, mode),
             _ => self.children_as(option, |walk, child| match (word, walk.place(child)) {
-                ("GENERIC-FUNCTION-CLASS" | "METHOD-CLASS", 2) => walk.named_datum(child, Role::Class, mode),
+                ("GENERIC-FUNCTION-CLASS" | "METHOD-CLASS", 2) => {
+                    walk.named_datum(child, SyntaxRole::Class, mode)
+                }
                 ("ARGUMENT-PRECEDENCE-ORDER", 2..) if walk.symbol(child).is_some() => {
                     walk.variable(child, by, mode, &mut Vec::new());
                 }
-                _ => walk.datum(child, Role::Quoted, mode),
+                _ => walk.datum(child, SyntaxRole::Quoted, mode),
             }),
         }
     }
@@ -229,7 +231,7 @@ impl Walk<'_> {
         let mut pending = Vec::new();
         self.children_from(list, first, |walk, child| match walk.place(child) {
             place if place < lambda => {
-                walk.note(child, Role::Quoted, Standing::Name, Space::Nowhere, mode);
+                walk.note(child, SyntaxRole::Quoted, Standing::Name, Space::Nowhere, mode);
             }
             place if place == lambda => {
                 walk.lambda_list(child, by, Lambda::Specialized, mode, &mut pending);
@@ -250,17 +252,17 @@ impl Walk<'_> {
             let place = walk.place(child);
             match place {
                 _ if short => match walk.key(list, place) {
-                    Some("OPERATOR") => walk.function_name(child, Role::Function, mode),
-                    _ => walk.datum(child, Role::Quoted, mode),
+                    Some("OPERATOR") => walk.function_name(child, SyntaxRole::Function, mode),
+                    _ => walk.datum(child, SyntaxRole::Quoted, mode),
                 },
                 3 => walk.lambda_list(child, by, Lambda::Ordinary, mode, &mut pending),
                 4 => walk.children_as(child, |walk, group| {
                     walk.children_as(group, |walk, part| match walk.place(part) {
                         1 => walk.variable(part, by, mode, &mut pending),
                         2 if walk.symbol(part).is_some() && walk.keyword(part).is_none() => {
-                            walk.function_name(part, Role::Function, mode);
+                            walk.function_name(part, SyntaxRole::Function, mode);
                         }
-                        _ => walk.datum(part, Role::Quoted, mode),
+                        _ => walk.datum(part, SyntaxRole::Quoted, mode),
                     });
                 }),
                 _ => match walk.child(child, 1).and_then(|head| walk.keyword(head)) {

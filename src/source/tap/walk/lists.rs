@@ -1,6 +1,6 @@
 //! Lambda lists, local functions, type specifiers and declarations.
 
-use super::{Binding, Lambda, Local, Mode, Role, Space, Standing, Walk};
+use super::{Binding, Lambda, Local, Mode, Space, Standing, SyntaxRole, Walk};
 use crate::source::tap::sidecar::{EventKind, Operator};
 
 /// Where in a lambda list a parameter stands.
@@ -41,7 +41,7 @@ impl Walk<'_> {
             }
             let word = self.standard(child);
             if word.starts_with('&') {
-                self.datum_role(child, Role::Argument, mode);
+                self.datum_role(child, SyntaxRole::Argument, mode);
                 section = match word {
                     "&OPTIONAL" | "&AUX" => Section::Optional,
                     "&KEY" => Section::Key,
@@ -67,9 +67,9 @@ impl Walk<'_> {
     fn specialized(&mut self, list: usize, by: &'static str, mode: Mode, pending: &mut Vec<Binding>) {
         self.children_as(list, |walk, child| match walk.place(child) {
             1 => walk.variable(child, by, mode, pending),
-            _ if walk.symbol(child).is_some() => walk.datum_role(child, Role::Class, mode),
+            _ if walk.symbol(child).is_some() => walk.datum_role(child, SyntaxRole::Class, mode),
             _ if walk.head_is(child, "EQL") => walk.children_as(child, |walk, part| match walk.place(part) {
-                1 => walk.datum_role(part, Role::Class, mode),
+                1 => walk.datum_role(part, SyntaxRole::Class, mode),
                 _ => walk.form(part, mode),
             }),
             _ => walk.form(child, mode.uncertain()),
@@ -91,7 +91,7 @@ impl Walk<'_> {
         self.children_as(list, |walk, child| match walk.place(child) {
             1 if keyed && walk.is_plain_list(child) => {
                 walk.children_as(child, |walk, part| match walk.place(part) {
-                    1 => walk.note(part, Role::Quoted, Standing::Name, Space::Nowhere, mode),
+                    1 => walk.note(part, SyntaxRole::Quoted, Standing::Name, Space::Nowhere, mode),
                     _ => walk.lambda_list(part, by, Lambda::Destructuring, mode, &mut own),
                 });
             }
@@ -151,9 +151,11 @@ impl Walk<'_> {
                 match named.filter(|&named| walk.symbol(named).is_some()) {
                     Some(named) => {
                         if space == Space::Setf {
-                            walk.children_as(child, |walk, part| walk.datum_role(part, Role::Argument, mode));
+                            walk.children_as(child, |walk, part| {
+                                walk.datum_role(part, SyntaxRole::Argument, mode)
+                            });
                         }
-                        walk.note(named, Role::Binding, Standing::Open, space, mode);
+                        walk.note(named, SyntaxRole::Binding, Standing::Open, space, mode);
                         walk.seen[named].bound = Some(by);
                         walk.bind(named, Space::Block, by, mode, &mut pending);
                     }
@@ -172,11 +174,11 @@ impl Walk<'_> {
     /// A type specifier.
     pub(super) fn type_specifier(&mut self, event: usize, mode: Mode) {
         if self.symbol(event).is_some() {
-            return self.datum_role(event, Role::Type, mode);
+            return self.datum_role(event, SyntaxRole::Type, mode);
         }
         match self.operator_of(event) {
             Operator::Comma | Operator::Backquote => return self.form(event, mode),
-            Operator::Quote => return self.datum(event, Role::Quoted, mode),
+            Operator::Quote => return self.datum(event, SyntaxRole::Quoted, mode),
             Operator::Any | Operator::Function => {}
         }
         let head = self.child(event, 1).map_or("", |head| self.standard(head));
@@ -184,12 +186,12 @@ impl Walk<'_> {
         if self.depth < super::DEEPEST {
             self.children_as(event, |walk, child| match (head, walk.place(child)) {
                 ("SATISFIES", 2..) => {
-                    walk.note(child, Role::Function, Standing::Name, Space::Nowhere, mode);
+                    walk.note(child, SyntaxRole::Function, Standing::Name, Space::Nowhere, mode);
                 }
                 ("MEMBER" | "EQL", 2..) if walk.symbol(child).is_some() => {
-                    walk.note(child, Role::Quoted, Standing::Name, Space::Nowhere, mode);
+                    walk.note(child, SyntaxRole::Quoted, Standing::Name, Space::Nowhere, mode);
                 }
-                ("MEMBER" | "EQL", 2..) => walk.datum(child, Role::Quoted, mode),
+                ("MEMBER" | "EQL", 2..) => walk.datum(child, SyntaxRole::Quoted, mode),
                 _ => walk.type_specifier(child, mode),
             });
         }
@@ -202,7 +204,7 @@ impl Walk<'_> {
             || matches!(self.operator_of(event), Operator::Comma | Operator::Backquote)
         {
             return match self.symbol(event) {
-                Some(_) => self.datum_role(event, Role::Declaration, mode),
+                Some(_) => self.datum_role(event, SyntaxRole::Declaration, mode),
                 None => self.form(event, mode.uncertain()),
             };
         }
@@ -211,15 +213,15 @@ impl Walk<'_> {
         self.children_as(event, |walk, child| match (word, walk.place(child)) {
             (_, 1) | ("TYPE" | "FTYPE", 2) => walk.type_specifier(child, mode),
             ("FTYPE" | "INLINE" | "NOTINLINE" | "MAYBE-INLINE", _) => walk.declared_function(child, mode),
-            ("OPTIMIZE" | "DECLARATION", _) => walk.datum(child, Role::Declaration, mode),
+            ("OPTIMIZE" | "DECLARATION", _) => walk.datum(child, SyntaxRole::Declaration, mode),
             ("MUFFLE-CONDITIONS" | "UNMUFFLE-CONDITIONS", _) => walk.type_specifier(child, mode),
             _ if walk.symbol(child).is_some() => {
-                walk.note(child, Role::Declaration, Standing::Open, Space::Variable, mode);
+                walk.note(child, SyntaxRole::Declaration, Standing::Open, Space::Variable, mode);
                 walk.seen[child].special = word == "SPECIAL" || word == "GLOBAL" || word == "ALWAYS-BOUND";
             }
             // (ignore #'f)
             _ => walk.children_as(child, |walk, part| match walk.place(part) {
-                1 => walk.datum_role(part, Role::Declaration, mode),
+                1 => walk.datum_role(part, SyntaxRole::Declaration, mode),
                 _ => walk.declared_function(part, mode),
             }),
         });
@@ -227,10 +229,10 @@ impl Walk<'_> {
 
     fn declared_function(&mut self, event: usize, mode: Mode) {
         match self.symbol(event) {
-            Some(_) => self.note(event, Role::Declaration, Standing::Open, Space::Function, mode),
+            Some(_) => self.note(event, SyntaxRole::Declaration, Standing::Open, Space::Function, mode),
             None => self.children_as(event, |walk, child| match walk.place(child) {
-                2 => walk.note(child, Role::Declaration, Standing::Open, Space::Setf, mode),
-                _ => walk.datum_role(child, Role::Declaration, mode),
+                2 => walk.note(child, SyntaxRole::Declaration, Standing::Open, Space::Setf, mode),
+                _ => walk.datum_role(child, SyntaxRole::Declaration, mode),
             }),
         }
     }

@@ -1,6 +1,6 @@
 //! LOOP, whose clauses are told by words and not by places.
 
-use super::{Binding, Mode, Role, Space, Standing, Walk};
+use super::{Binding, Mode, Space, Standing, SyntaxRole, Walk};
 
 const BY: &str = "LOOP";
 
@@ -57,7 +57,7 @@ impl Walk<'_> {
                 (Next::Form, _) => {
                     // (return it)
                     if word == Some("IT") {
-                        self.datum_role(child, Role::LoopKeyword, mode);
+                        self.datum_role(child, SyntaxRole::LoopKeyword, mode);
                     } else {
                         self.form(child, mode);
                     }
@@ -72,7 +72,7 @@ impl Walk<'_> {
                     Next::Word
                 }
                 (Next::Name, _) => {
-                    self.note(child, Role::Block, Standing::Open, Space::Block, mode);
+                    self.note(child, SyntaxRole::Block, Standing::Open, Space::Block, mode);
                     self.seen[child].bound = Some(BY);
                     if let Some(name) = self.symbol(child) {
                         self.env.push(Binding {
@@ -87,7 +87,7 @@ impl Walk<'_> {
                 }
                 (Next::Using, _) => {
                     self.children_as(child, |walk, part| match walk.place(part) {
-                        1 => walk.datum_role(part, Role::LoopKeyword, mode),
+                        1 => walk.datum_role(part, SyntaxRole::LoopKeyword, mode),
                         _ => walk.variable(part, BY, mode, pending),
                     });
                     Next::Word
@@ -96,7 +96,7 @@ impl Walk<'_> {
                     self.word(child, word, mode, &mut clause, pending)
                 }
                 (Next::Being | Next::Of, Some(word)) => {
-                    self.datum_role(child, Role::LoopKeyword, mode);
+                    self.datum_role(child, SyntaxRole::LoopKeyword, mode);
                     match (next, word) {
                         (Next::Being, "EACH" | "THE") => Next::Being,
                         (Next::Being, _) => Next::Of,
@@ -135,10 +135,10 @@ impl Walk<'_> {
     ) -> Next {
         if !is_word(word) {
             // A word of an extension, or a form where none is expected.
-            self.note(child, Role::Argument, Standing::Open, Space::Unknown, mode);
+            self.note(child, SyntaxRole::Argument, Standing::Open, Space::Unknown, mode);
             return Next::Form;
         }
-        self.datum_role(child, Role::LoopKeyword, mode);
+        self.datum_role(child, SyntaxRole::LoopKeyword, mode);
         let next = match word {
             "NAMED" => Next::Name,
             "FOR" | "AS" | "WITH" => Next::Variable,

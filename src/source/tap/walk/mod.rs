@@ -10,7 +10,7 @@ mod loops;
 mod parts;
 
 use super::operators::{Defined, Named, Part, operator};
-use super::roles::Role;
+use super::roles::SyntaxRole;
 use super::sidecar::{EventKind, Name, NameKind, Operator, Sidecar, TopLevelForm};
 
 /// What is known of the symbol at one event.
@@ -18,9 +18,9 @@ use super::sidecar::{EventKind, Name, NameKind, Operator, Sidecar, TopLevelForm}
 #[non_exhaustive]
 pub struct Context {
     /// What it is there for.
-    pub role: Role,
+    pub role: SyntaxRole,
     /// In a template: what it is there for in the code that the template becomes.
-    pub becomes: Role,
+    pub becomes: SyntaxRole,
     /// How it stands among the operators around it.
     pub standing: Standing,
     /// Where its name is looked up.
@@ -78,8 +78,8 @@ pub enum Space {
 }
 
 const NOTHING: Context = Context {
-    role: Role::Argument,
-    becomes: Role::Argument,
+    role: SyntaxRole::Argument,
+    becomes: SyntaxRole::Argument,
     standing: Standing::Open,
     space: Space::Unknown,
     bound: None,
@@ -215,7 +215,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Notes what the symbol at `event` is there for. In a template it is part of the template first.
-    fn note(&mut self, event: usize, role: Role, standing: Standing, space: Space, mode: Mode) {
+    fn note(&mut self, event: usize, role: SyntaxRole, standing: Standing, space: Space, mode: Mode) {
         let Some(name) = self.symbol(event) else { return };
         let found = match space {
             Space::Unknown => self
@@ -229,28 +229,35 @@ impl<'a> Walk<'a> {
             self.read_time_inside(event);
         }
         let (role, becomes, standing) = match mode.level {
-            _ if role == Role::LoopKeyword => (role, role, standing),
+            _ if role == SyntaxRole::LoopKeyword => (role, role, standing),
             0 => (role, role, standing),
             _ => {
                 let standing = match (role, standing) {
-                    (Role::Operator | Role::Function, Standing::Head) => Standing::Head,
-                    (Role::Operator | Role::Function, _) => Standing::Operator,
-                    (Role::Type | Role::Class | Role::Slot | Role::Definition | Role::Structure, _)
+                    (SyntaxRole::Operator | SyntaxRole::Function, Standing::Head) => Standing::Head,
+                    (SyntaxRole::Operator | SyntaxRole::Function, _) => Standing::Operator,
+                    (
+                        SyntaxRole::Type
+                        | SyntaxRole::Class
+                        | SyntaxRole::Slot
+                        | SyntaxRole::Definition
+                        | SyntaxRole::Structure,
+                        _,
+                    )
                     | (_, Standing::Name) => Standing::Name,
                     (_, Standing::Variable | Standing::Argument) => Standing::Argument,
                     _ => Standing::Open,
                 };
-                (Role::Template, role, standing)
+                (SyntaxRole::Template, role, standing)
             }
         };
-        let role = if made { Role::ReadTime } else { role };
+        let role = if made { SyntaxRole::ReadTime } else { role };
         let (written, level) = (mode.place && space == Space::Variable, mode.level);
         self.seen[event] =
             Context { role, becomes, standing, space, bound, made, written, level, ..self.seen[event] };
     }
 
     /// A symbol that is looked up nowhere.
-    fn datum_role(&mut self, event: usize, role: Role, mode: Mode) {
+    fn datum_role(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
         self.note(event, role, Standing::Open, Space::Nowhere, mode);
     }
 
@@ -272,7 +279,7 @@ impl<'a> Walk<'a> {
         if self.symbol(event).is_some() {
             let made = self.children(event).next().is_some();
             self.seen[event] = Context {
-                role: Role::ReadTime,
+                role: SyntaxRole::ReadTime,
                 space: Space::Nowhere,
                 standing: Standing::Open,
                 made,
@@ -291,12 +298,12 @@ impl<'a> Walk<'a> {
             match self.form.events[event].kind {
                 EventKind::Symbol(_) => {
                     let standing = if mode.certain { Standing::Variable } else { Standing::Argument };
-                    self.note(event, Role::Argument, standing, Space::Variable, mode);
+                    self.note(event, SyntaxRole::Argument, standing, Space::Variable, mode);
                 }
                 EventKind::Form(_) | EventKind::List => self.list(event, mode),
                 EventKind::Other => match self.operator_of(event) {
                     Operator::Comma => self.comma(event, mode),
-                    _ => self.children_as(event, |walk, child| walk.datum(child, Role::Quoted, mode)),
+                    _ => self.children_as(event, |walk, child| walk.datum(child, SyntaxRole::Quoted, mode)),
                 },
                 EventKind::Text(_) => {}
             }
@@ -320,15 +327,15 @@ impl<'a> Walk<'a> {
                 let single = self.child(list, 2).is_some_and(|datum| self.symbol(datum).is_some());
                 self.children_as(list, |walk, child| match walk.place(child) {
                     2 if single => {
-                        walk.note(child, Role::Quoted, Standing::Name, Space::Nowhere, mode.plain());
+                        walk.note(child, SyntaxRole::Quoted, Standing::Name, Space::Nowhere, mode.plain());
                     }
-                    2 => walk.datum(child, Role::Quoted, mode.plain()),
-                    _ => walk.datum_role(child, Role::Argument, mode.plain()),
+                    2 => walk.datum(child, SyntaxRole::Quoted, mode.plain()),
+                    _ => walk.datum_role(child, SyntaxRole::Argument, mode.plain()),
                 });
             }
             Operator::Function => self.children_as(list, |walk, child| match walk.place(child) {
-                2 => walk.function_name(child, Role::Function, mode.plain()),
-                _ => walk.datum_role(child, Role::Argument, mode.plain()),
+                2 => walk.function_name(child, SyntaxRole::Function, mode.plain()),
+                _ => walk.datum_role(child, SyntaxRole::Argument, mode.plain()),
             }),
             Operator::Backquote => {
                 let outside = if mode.level == 0 { mode.certain } else { mode.outside };
@@ -336,7 +343,7 @@ impl<'a> Walk<'a> {
                     Mode { level: mode.level.saturating_add(1), certain: false, outside, ..mode.plain() };
                 self.children_as(list, |walk, child| match walk.place(child) {
                     2 => walk.form(child, inner),
-                    _ => walk.datum_role(child, Role::Argument, mode.plain()),
+                    _ => walk.datum_role(child, SyntaxRole::Argument, mode.plain()),
                 });
             }
             Operator::Comma => self.comma(list, mode),
@@ -373,7 +380,7 @@ impl<'a> Walk<'a> {
         // (setf (f x) y) is no call of a local function f.
         let hides = |binding: &Binding| !mode.place || binding.is_macro || space == Space::Setf;
         let binding = self.lookup(space, name, mode.level).copied().filter(hides);
-        self.note(head, Role::Operator, standing, space, mode);
+        self.note(head, SyntaxRole::Operator, standing, space, mode);
         if binding.is_none() {
             self.seen[head].bound = None;
         }
@@ -445,23 +452,23 @@ impl<'a> Walk<'a> {
         let single = self.symbol(event).is_some();
         match named {
             Named::Function if single => {
-                self.note(event, Role::Function, Standing::Name, Space::Nowhere, mode);
+                self.note(event, SyntaxRole::Function, Standing::Name, Space::Nowhere, mode);
             }
             Named::Function if self.head_is(event, "SETF") => {
                 self.children_as(event, |walk, child| match walk.place(child) {
-                    2 => walk.note(child, Role::Function, Standing::Name, Space::Nowhere, mode),
-                    _ => walk.datum_role(child, Role::Quoted, mode),
+                    2 => walk.note(child, SyntaxRole::Function, Standing::Name, Space::Nowhere, mode),
+                    _ => walk.datum_role(child, SyntaxRole::Quoted, mode),
                 });
             }
-            Named::Function => self.datum(event, Role::Quoted, mode),
-            Named::Class if single => self.datum_role(event, Role::Class, mode),
-            Named::Slot if single => self.datum_role(event, Role::Slot, mode),
+            Named::Function => self.datum(event, SyntaxRole::Quoted, mode),
+            Named::Class if single => self.datum_role(event, SyntaxRole::Class, mode),
+            Named::Slot if single => self.datum_role(event, SyntaxRole::Slot, mode),
             Named::Type => self.type_specifier(event, mode),
-            Named::Exported => self.datum(event, Role::Export, mode),
-            Named::Imported => self.datum(event, Role::Import, mode),
+            Named::Exported => self.datum(event, SyntaxRole::Export, mode),
+            Named::Imported => self.datum(event, SyntaxRole::Import, mode),
             Named::Proclaimed if self.is_list(event) => self.declaration_specifier(event, mode),
-            _ if single => self.note(event, Role::Quoted, Standing::Name, Space::Nowhere, mode),
-            _ => self.datum(event, Role::Quoted, mode),
+            _ if single => self.note(event, SyntaxRole::Quoted, Standing::Name, Space::Nowhere, mode),
+            _ => self.datum(event, SyntaxRole::Quoted, mode),
         }
     }
 
@@ -470,7 +477,7 @@ impl<'a> Walk<'a> {
         let mode = mode.uncertain();
         self.children_from(list, first, |walk, child| match walk.form.events[child].kind {
             EventKind::Symbol(_) => {
-                walk.note(child, Role::Argument, Standing::Open, Space::Unknown, mode);
+                walk.note(child, SyntaxRole::Argument, Standing::Open, Space::Unknown, mode);
             }
             _ => {
                 let head = walk.place(child) == 2 || first == 1;
@@ -496,7 +503,7 @@ impl<'a> Walk<'a> {
             self.name(named).is_some_and(own)
         });
         if let Some(named) = named {
-            self.note(named, Role::Named, Standing::Open, Space::Unknown, mode.uncertain());
+            self.note(named, SyntaxRole::Named, Standing::Open, Space::Unknown, mode.uncertain());
         }
     }
 }

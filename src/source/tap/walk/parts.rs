@@ -1,7 +1,7 @@
 //! The elements of a form whose operator is in the table, each by its part.
 
 use super::super::operators::{Operator as Known, OperatorKind, Part, Shape};
-use super::super::roles::Role;
+use super::super::roles::SyntaxRole;
 use super::super::sidecar::{EventKind, Operator};
 use super::{Binding, DEEPEST, Lambda, Local, Mode, SLOT, Space, Standing, Walk};
 
@@ -105,7 +105,7 @@ impl Walk<'_> {
                 let key = before.and_then(|(place, list)| self.child(list as usize, place));
                 match key.and_then(|key| self.keyword(key)) {
                     Some("REPORT" | "INTERACTIVE" | "TEST") => {
-                        self.function_name(event, Role::Function, mode)
+                        self.function_name(event, SyntaxRole::Function, mode)
                     }
                     _ => self.form(event, mode),
                 }
@@ -114,7 +114,7 @@ impl Walk<'_> {
             Part::Tagbody => {
                 self.env.append(pending);
                 match self.symbol(event) {
-                    Some(_) => self.note(event, Role::Block, Standing::Open, Space::Tag, mode),
+                    Some(_) => self.note(event, SyntaxRole::Block, Standing::Open, Space::Tag, mode),
                     None => self.form(event, mode),
                 }
             }
@@ -123,7 +123,7 @@ impl Walk<'_> {
             Part::SymbolMacro => self.variable(event, by, mode, pending),
             Part::SlotVariable => match self.symbol(event) {
                 Some(_) => {
-                    self.datum_role(event, Role::Slot, mode);
+                    self.datum_role(event, SyntaxRole::Slot, mode);
                     self.bind(event, Space::Variable, SLOT, mode, pending);
                 }
                 None => self.form(event, mode.uncertain()),
@@ -136,7 +136,7 @@ impl Walk<'_> {
                 if let Some(name) = self.symbol(event) {
                     let (space, level) = (Space::Function, mode.level);
                     pending.push(Binding { space, name, level, by, is_macro: true });
-                    self.note(event, Role::Binding, Standing::Open, Space::Function, mode);
+                    self.note(event, SyntaxRole::Binding, Standing::Open, Space::Function, mode);
                     self.seen[event].bound = Some(by);
                 }
             }
@@ -144,31 +144,31 @@ impl Walk<'_> {
             Part::Labels => self.local_functions(event, by, Local::Labels, mode),
             Part::Macros => self.local_functions(event, by, Local::Macrolet, mode),
             Part::Block => {
-                self.note(event, Role::Block, Standing::Open, Space::Block, mode);
+                self.note(event, SyntaxRole::Block, Standing::Open, Space::Block, mode);
                 if self.symbol(event).is_some() {
                     self.seen[event].bound = Some(by);
                 }
                 self.bind(event, Space::Block, by, mode, pending);
             }
-            Part::ToBlock => self.note(event, Role::Block, Standing::Open, Space::Block, mode),
-            Part::ToTag => self.note(event, Role::Block, Standing::Open, Space::Tag, mode),
+            Part::ToBlock => self.note(event, SyntaxRole::Block, Standing::Open, Space::Block, mode),
+            Part::ToTag => self.note(event, SyntaxRole::Block, Standing::Open, Space::Tag, mode),
             Part::LambdaList => self.lambda_list(event, by, Lambda::Ordinary, mode, pending),
             Part::MacroLambdaList => self.lambda_list(event, by, Lambda::Destructuring, mode, pending),
             Part::Type => self.type_specifier(event, mode),
-            Part::Condition => self.datum(event, Role::Class, mode),
-            Part::FunctionName => self.function_name(event, Role::Function, mode),
-            Part::Class => self.named_datum(event, Role::Class, mode),
-            Part::Slot => self.named_datum(event, Role::Slot, mode),
+            Part::Condition => self.datum(event, SyntaxRole::Class, mode),
+            Part::FunctionName => self.function_name(event, SyntaxRole::Function, mode),
+            Part::Class => self.named_datum(event, SyntaxRole::Class, mode),
+            Part::Slot => self.named_datum(event, SyntaxRole::Slot, mode),
             Part::Datum => match self.symbol(event) {
-                Some(_) => self.note(event, Role::Quoted, Standing::Name, Space::Nowhere, mode),
-                None => self.datum(event, Role::Quoted, mode),
+                Some(_) => self.note(event, SyntaxRole::Quoted, Standing::Name, Space::Nowhere, mode),
+                None => self.datum(event, SyntaxRole::Quoted, mode),
             },
             Part::Keys => self.keys(event, mode),
             Part::Declaration => self.declaration_specifier(event, mode),
             Part::Loop => self.loop_form(event, mode, pending),
             Part::List(shape) => match self.symbol(event) {
                 // NIL, or what only looks like a list.
-                Some(_) => self.note(event, Role::Argument, Standing::Open, Space::Unknown, mode),
+                Some(_) => self.note(event, SyntaxRole::Argument, Standing::Open, Space::Unknown, mode),
                 None => self.parts(event, 1, shape, by, mode, pending),
             },
             Part::Either(atom, list) => {
@@ -197,7 +197,7 @@ impl Walk<'_> {
     }
 
     /// A class or slot.
-    pub(super) fn named_datum(&mut self, event: usize, role: Role, mode: Mode) {
+    pub(super) fn named_datum(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
         match self.symbol(event) {
             Some(_) => self.datum_role(event, role, mode),
             None => self.datum(event, role, mode),
@@ -205,7 +205,7 @@ impl Walk<'_> {
     }
 
     /// Data, down to the last symbol. Commas lead back to code.
-    pub(super) fn datum(&mut self, event: usize, role: Role, mode: Mode) {
+    pub(super) fn datum(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
         if self.place(event) == 0 && self.form.events[event].parent.is_some() {
             return self.read_time(event);
         }
@@ -225,7 +225,7 @@ impl Walk<'_> {
     }
 
     /// `name`, `(setf name)`, or a lambda expression.
-    pub(super) fn function_name(&mut self, event: usize, role: Role, mode: Mode) {
+    pub(super) fn function_name(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
         if self.symbol(event).is_some() {
             let standing = if mode.level > 0 { Standing::Operator } else { Standing::Open };
             return self.note(event, role, standing, Space::Function, mode);
@@ -235,7 +235,7 @@ impl Walk<'_> {
         {
             return self.children_as(event, |walk, child| match walk.place(child) {
                 2 => walk.note(child, role, Standing::Open, Space::Setf, mode),
-                _ => walk.datum_role(child, Role::Argument, mode),
+                _ => walk.datum_role(child, SyntaxRole::Argument, mode),
             });
         }
         self.form(event, mode);
@@ -251,7 +251,7 @@ impl Walk<'_> {
     ) {
         match self.form.events[event].kind {
             EventKind::Symbol(_) => {
-                self.note(event, Role::Binding, Standing::Open, Space::Variable, mode);
+                self.note(event, SyntaxRole::Binding, Standing::Open, Space::Variable, mode);
                 self.seen[event].bound = Some(by);
                 self.bind(event, Space::Variable, by, mode, pending);
             }
@@ -264,10 +264,10 @@ impl Walk<'_> {
 
     pub(super) fn keys(&mut self, event: usize, mode: Mode) {
         match self.symbol(event) {
-            Some(_) => self.note(event, Role::Quoted, Standing::Name, Space::Nowhere, mode),
+            Some(_) => self.note(event, SyntaxRole::Quoted, Standing::Name, Space::Nowhere, mode),
             None => self.children_as(event, |walk, child| match walk.symbol(child) {
-                Some(_) => walk.note(child, Role::Quoted, Standing::Name, Space::Nowhere, mode),
-                None => walk.datum(child, Role::Quoted, mode),
+                Some(_) => walk.note(child, SyntaxRole::Quoted, Standing::Name, Space::Nowhere, mode),
+                None => walk.datum(child, SyntaxRole::Quoted, mode),
             }),
         }
     }
