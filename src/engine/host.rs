@@ -14,7 +14,7 @@ use super::answers::Lane;
 use super::death::Death;
 use super::lisp::Entry;
 use super::signals;
-use super::ticket::{Progress, guarded};
+use super::ticket::{ProgressListener, guarded};
 use super::watch::Order;
 
 /// What Lisp's side asks of the engine.
@@ -79,7 +79,7 @@ pub(super) struct Said {
 
 thread_local! {
     static SAID: RefCell<Said> = RefCell::default();
-    static PROGRESS: RefCell<Option<Progress>> = const { RefCell::new(None) };
+    static PROGRESS: RefCell<Option<ProgressListener>> = const { RefCell::new(None) };
     /// Whether this is the thread that the runtime was started on.
     static MAIN: Cell<bool> = const { Cell::new(false) };
 }
@@ -95,7 +95,7 @@ pub(super) fn take_said() -> Said {
 }
 
 /// Sets who hears of the progress of calls on this thread.
-pub(super) fn set_progress(progress: Option<Progress>) {
+pub(super) fn set_progress(progress: Option<ProgressListener>) {
     PROGRESS.with(|cell| *cell.borrow_mut() = progress);
 }
 

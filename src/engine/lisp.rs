@@ -13,7 +13,7 @@ use super::host;
 use super::image::{self, ImageError};
 use super::shared::Shared;
 use super::start::{self, Settings, StartError};
-use super::ticket::{self, Progress, Ticket};
+use super::ticket::{self, ProgressListener, Ticket};
 
 /// Why an image was not saved.
 #[derive(Debug, thiserror::Error)]
@@ -71,7 +71,7 @@ impl Lisp {
         &self,
         lane: Lane,
         allowed: Duration,
-        progress: Option<Progress>,
+        progress: Option<ProgressListener>,
         body: impl FnOnce(&OnLisp<'_>) -> Result<T, CallError> + Send + 'static,
     ) -> Ticket<T> {
         let (job, ticket) = ticket::job(self.shared.queue(), lane, allowed, progress, body);

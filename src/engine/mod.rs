@@ -47,4 +47,4 @@ pub(crate) use map::map_file;
 pub use signals::{block_lisp_signals, survive_file_size_limit};
 pub use start::{Settings, StartError};
 pub use steelbank_sys::HEAP_MEGABYTES as DEFAULT_HEAP_MEGABYTES;
-pub use ticket::{Interrupt, Progress, Ticket, deadline_after};
+pub use ticket::{Interrupt, ProgressListener, Ticket, deadline_after};

@@ -12,7 +12,7 @@ use super::queue::Queue;
 use super::sync::{Condvar, Mutex};
 
 /// A progress callback: receives each update of a running job as JSON. Called on the Lisp thread: it must be quick.
-pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
+pub type ProgressListener = Arc<dyn Fn(&str) + Send + Sync>;
 
 type Outcome<T> = Result<T, LispError>;
 
@@ -151,7 +151,7 @@ impl Ledger {
 
 pub(super) struct Job {
     pub(super) ledger: Arc<Ledger>,
-    pub(super) progress: Option<Progress>,
+    pub(super) progress: Option<ProgressListener>,
     pub(super) run: Box<dyn FnOnce(&OnLisp<'_>) -> Notice + Send>,
 }
 
@@ -259,7 +259,7 @@ pub(super) fn job<T: Send + 'static>(
     queue: &'static Queue,
     lane: Lane,
     allowed: Duration,
-    progress: Option<Progress>,
+    progress: Option<ProgressListener>,
     body: impl FnOnce(&OnLisp<'_>) -> Result<T, CallError> + Send + 'static,
 ) -> (Job, Ticket<T>) {
     let slot = Arc::new(Slot { state: Mutex::new(SlotState::Empty), filled: Condvar::default() });

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::flights::{Flight, Flights};
 use super::snapshot::Snapshot;
 use crate::Steelbank;
-use crate::engine::{CallError, Expired, Lane, LispError, Operation, Progress, deadline_after};
+use crate::engine::{CallError, Expired, Lane, LispError, Operation, ProgressListener, deadline_after};
 use crate::project::systems::files_of_system;
 use crate::project::{Contents, ImageSystem, Project, ProjectSettings};
 use crate::query::code_find_references;
@@ -403,7 +403,7 @@ impl Steelbank {
         deadline: Instant,
         listener: Option<LoadListener>,
     ) -> Result<Vec<u8>, Error> {
-        let progress = listener.map(|listener| -> Progress {
+        let progress = listener.map(|listener| -> ProgressListener {
             Arc::new(move |json: &str| {
                 if let Ok(news) = serde_json::from_str::<LoadNews>(json) {
                     listener(news);

@@ -14,7 +14,7 @@ use crate::query::{Error, Step};
 
 /// How far a running call is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Progress {
+pub struct ToolProgress {
     /// What is being done.
     pub what: Step,
     /// The file that it is done to, if it is one.
@@ -30,7 +30,7 @@ pub struct Progress {
 pub struct Call {
     cancellation: Cancellation,
     budget: usize,
-    listener: Arc<dyn Fn(Progress) + Send + Sync>,
+    listener: Arc<dyn Fn(ToolProgress) + Send + Sync>,
 }
 
 impl std::fmt::Debug for Call {
@@ -50,7 +50,7 @@ impl Default for Call {
 
 impl Call {
     /// A call whose progress `listener` hears. It must not wait.
-    pub fn new(listener: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+    pub fn new(listener: impl Fn(ToolProgress) + Send + Sync + 'static) -> Self {
         Self { cancellation: Cancellation::default(), budget: BUDGET, listener: Arc::new(listener) }
     }
 
@@ -77,7 +77,7 @@ impl Call {
     }
 
     /// Tells how far the call is.
-    pub fn report(&self, progress: Progress) {
+    pub fn report(&self, progress: ToolProgress) {
         (self.listener)(progress);
     }
 }

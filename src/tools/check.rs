@@ -10,7 +10,7 @@ use super::arguments::Timeout;
 use super::load_system::shorter;
 use super::missing::{Found, Missing, systems};
 use super::trial::scratch_failure;
-use super::{About, Call, Effect, Failure, Outcome, Progress, Session, Tool, ToolAnswer};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer, ToolProgress};
 use crate::query::check::{CheckAnswer, CheckRequest};
 use crate::render::check as text;
 use crate::scratch::Overlay;
@@ -66,7 +66,7 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAn
     };
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     let answer = session.bank()?.check(&request, &control, |news| {
-        call.report(Progress { what: news.what, path: news.path, done: news.done, total: news.total });
+        call.report(ToolProgress { what: news.what, path: news.path, done: news.done, total: news.total });
     });
     let mut answer = answer.map_err(scratch_failure)?;
     let project = session.bank()?.project();

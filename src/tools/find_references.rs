@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::budget::{fit, length};
-use super::{About, Call, Effect, Failure, Outcome, Progress, Session, Tool, ToolAnswer};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer, ToolProgress};
 use crate::query::find_references::{
     Definition, FindReferencesRequest, References, Resolver, find_references,
 };
@@ -34,20 +34,20 @@ pub(super) fn controlled<T>(call: &Call, work: impl FnOnce(&Control<'_>) -> T) -
     let cancellation = call.cancellation();
     // Progress only goes up: what is indexed is counted on from what was listed.
     let (listed, last) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let progress = |progress: steelbank_text::Progress| {
+    let progress = |progress: steelbank_text::IndexProgress| {
         let (what, at, end) = match progress {
-            steelbank_text::Progress::Listing { found } => {
+            steelbank_text::IndexProgress::Listing { found } => {
                 listed.fetch_max(found, Ordering::Relaxed);
                 (Step::List, found, None)
             }
-            steelbank_text::Progress::Indexing { done, total } => {
+            steelbank_text::IndexProgress::Indexing { done, total } => {
                 let before = listed.load(Ordering::Relaxed);
                 (Step::Index, before + done, Some(before + total))
             }
             _ => return,
         };
         if last.fetch_max(at, Ordering::Relaxed) < at {
-            call.report(Progress {
+            call.report(ToolProgress {
                 what,
                 path: None,
                 done: at as u64,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::Timeout;
 use super::session::Load;
-use super::{About, Call, Effect, Failure, Outcome, Progress, Session, Tool, ToolAnswer};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer, ToolProgress};
 use crate::LoadListener;
 use crate::engine::LispError;
 use crate::query;
@@ -227,7 +227,7 @@ pub(super) fn shorter(mut failure: LoadFailure, shown: impl Fn(&str) -> String, 
 pub(crate) fn listener(call: &Call) -> LoadListener {
     let call = call.clone();
     Arc::new(move |news: LoadNews| {
-        call.report(Progress {
+        call.report(ToolProgress {
             what: news.what.into(),
             path: Some(news.path).filter(|path| !path.is_empty()),
             done: news.done,

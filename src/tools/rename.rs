@@ -11,7 +11,7 @@ use super::arguments::{SymbolName, Timeout, default_package, wrong_cursor};
 use super::budget::fit;
 use super::missing::{Found, of_error, resolve};
 use super::trial::scratch_failure;
-use super::{About, Call, Effect, Failure, Outcome, Permission, Progress, Session, Tool, ToolAnswer};
+use super::{About, Call, Effect, Failure, Outcome, Permission, Session, Tool, ToolAnswer, ToolProgress};
 use crate::query::control::ALLOWED;
 use crate::query::rename::{
     self, Applied, Caution, CautionKind, Conflict, Derived, Doubt, Hunk, RenameError, RenameRequest, Scope,
@@ -221,7 +221,12 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     if wanted && possible && (applies || !given.apply) {
         let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
         let outcome = bank.rename_verify(&request, &plan, given.tests, &control, |news| {
-            call.report(Progress { what: news.what, path: news.path, done: news.done, total: news.total });
+            call.report(ToolProgress {
+                what: news.what,
+                path: news.path,
+                done: news.done,
+                total: news.total,
+            });
         });
         verified = Some(outcome.map_err(|error| {
             let why = scratch_failure(error);

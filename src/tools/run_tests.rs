@@ -12,7 +12,7 @@ use super::arguments::Timeout;
 use super::load_system::listener;
 use super::missing::{Found, Missing, systems};
 use super::trial::{failure_text, in_scratch};
-use super::{About, Call, Effect, Failure, Outcome, Progress, Session, Tool, ToolAnswer};
+use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer, ToolProgress};
 use crate::Steelbank;
 use crate::query::control::Control;
 use crate::query::impact::ImpactRequest;
@@ -96,7 +96,7 @@ fn run(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, F
     }
     let told = call.clone();
     let run = bank.run_tests(&request, &control, Some(listener(call)), move |name, done, total| {
-        told.report(Progress {
+        told.report(ToolProgress {
             what: Step::Test(name.to_owned()),
             path: None,
             done: done as u64,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use super::{Call, Failure, Outcome, Progress, Session, ToolAnswer};
+use super::{Call, Failure, Outcome, Session, ToolAnswer, ToolProgress};
 use crate::query::control::Control;
 use crate::query::trial::{Frame, TrialFailure};
 use crate::scratch::{ScratchError, ScratchOutcome};
@@ -18,7 +18,7 @@ pub(super) fn in_scratch(
     call: &Call,
 ) -> Result<ToolAnswer, Failure> {
     let answer = session.bank()?.call_in_scratch(tool, arguments, control, |news| {
-        call.report(Progress { what: news.what, path: news.path, done: news.done, total: news.total });
+        call.report(ToolProgress { what: news.what, path: news.path, done: news.done, total: news.total });
     });
     let mut answer = answer.map_err(scratch_failure)?;
     forget_handles(&mut answer.structured);

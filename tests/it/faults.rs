@@ -473,7 +473,7 @@ fn a_job_can_be_awaited() {
 fn to_wait_for_oneself_is_an_error_at_once() {
     let heard = std::sync::Arc::new(std::sync::Mutex::new(None));
     let hears = std::sync::Arc::clone(&heard);
-    let listener: steelbank::engine::Progress = std::sync::Arc::new(move |_| {
+    let listener: steelbank::engine::ProgressListener = std::sync::Arc::new(move |_| {
         *hears.lock().unwrap() = Some(bank().evaluate("1", Duration::from_secs(60)));
     });
     let job = bank().lisp().submit(Lane::Work, Duration::from_secs(60), Some(listener), |on_lisp| {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use steelbank::query::find_references::{FindReferencesError, FindReferencesRequest, find_references};
 use steelbank::query::index_project::{self, IndexState, check_index_status, index_project};
-use steelbank_text::{Control, Freshness, Progress, TextError, TextIndex};
+use steelbank_text::{Control, Freshness, IndexProgress, TextError, TextIndex};
 
 use crate::text::World;
 
@@ -33,7 +33,7 @@ fn a_question_that_waits_for_a_build_can_be_called_off() {
     let (reached, held) = (std::sync::Mutex::new(reached), std::sync::Mutex::new(held));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let hold = |_: Progress| {
+            let hold = |_: IndexProgress| {
                 let _ = reached.lock().unwrap().send(());
                 let _ = held.lock().unwrap().recv_timeout(Duration::from_secs(30));
             };
@@ -216,8 +216,8 @@ fn work_can_be_called_off_and_tells_how_far_it_is() {
         find_references(&world.index, &FindReferencesRequest::new("needle"), None, &cancelled).unwrap_err();
     assert!(matches!(error, FindReferencesError::Text(TextError::Cancelled)));
     let news = std::sync::Mutex::new(Vec::new());
-    let progress = |progress: Progress| {
-        if let Progress::Indexing { done, total } = progress {
+    let progress = |progress: IndexProgress| {
+        if let IndexProgress::Indexing { done, total } = progress {
             news.lock().unwrap().push((done, total));
         }
     };

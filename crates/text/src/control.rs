@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// How far the work is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Progress {
+pub enum IndexProgress {
     /// The project's folders are being listed. Told only of a walk that takes longer than a second.
     Listing {
         /// Files found so far.
@@ -27,7 +27,7 @@ pub struct Control<'a> {
     /// Asked now and then whether to give up.
     pub cancelled: &'a (dyn Fn() -> bool + Sync),
     /// Told how far the work is.
-    pub progress: &'a (dyn Fn(Progress) + Sync),
+    pub progress: &'a (dyn Fn(IndexProgress) + Sync),
 }
 
 impl Control<'static> {

@@ -1,7 +1,7 @@
 //! The project's tree of files. Whatever is read, is read through this: nothing outside the root, no symbolic link,
 //! nothing but regular files.
 
-use crate::control::{Control, Pace, Progress};
+use crate::control::{Control, IndexProgress, Pace};
 use crate::error::TextError;
 use crate::store::codec::checksum;
 use ignore::{WalkBuilder, WalkState};
@@ -287,7 +287,7 @@ impl Tree {
                 walk.watched.extend(watched);
                 walk.failures.extend(failure);
                 if pace.is_due() {
-                    (control.progress)(Progress::Listing { found: walk.files.len() });
+                    (control.progress)(IndexProgress::Listing { found: walk.files.len() });
                 }
                 WalkState::Continue
             })
@@ -386,7 +386,7 @@ mod tests {
         let news = Mutex::new(Vec::new());
         let control = Control { cancelled: &|| false, progress: &|progress| news.lock().push(progress) };
         tree.walk_at(&control, Pace::new(Duration::ZERO, Duration::ZERO)).unwrap();
-        assert_eq!(news.lock().last(), Some(&Progress::Listing { found: 1 }));
+        assert_eq!(news.lock().last(), Some(&IndexProgress::Listing { found: 1 }));
     }
 
     #[test]
@@ -399,7 +399,7 @@ mod tests {
         let news = Mutex::new(Vec::new());
         let control = Control { cancelled: &|| false, progress: &|progress| news.lock().push(progress) };
         tree.walk_at(&control, Pace::new(Duration::ZERO, Duration::ZERO)).unwrap();
-        assert_eq!(news.lock().last(), Some(&Progress::Listing { found: 20 }));
+        assert_eq!(news.lock().last(), Some(&IndexProgress::Listing { found: 20 }));
         news.lock().clear();
         tree.walk_at(&control, Pace::new(Duration::from_secs(3600), Duration::ZERO)).unwrap();
         assert!(news.lock().is_empty(), "a short walk is silent");

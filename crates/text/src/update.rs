@@ -1,7 +1,7 @@
 //! Bringing the index up to date: what changed is read, analysed and written as a new segment.
 
 use crate::analysis::Analysis;
-use crate::control::{Control, Progress};
+use crate::control::{Control, IndexProgress};
 use crate::error::TextError;
 use crate::language::Language;
 use crate::limits::HUGE;
@@ -114,7 +114,7 @@ impl<'a> Update<'a> {
             if batch.is_empty() {
                 break;
             }
-            (self.control.progress)(Progress::Indexing { done, total });
+            (self.control.progress)(IndexProgress::Indexing { done, total });
             done += batch.len();
             let languages = &manifest.languages;
             let fresh = parallel(batch, |(path, entry)| self.read(path, entry, languages));
@@ -132,7 +132,7 @@ impl<'a> Update<'a> {
                 self.new_segment(manifest, std::mem::take(&mut builder), std::mem::take(&mut bytes))?;
             }
         }
-        (self.control.progress)(Progress::Indexing { done: total, total });
+        (self.control.progress)(IndexProgress::Indexing { done: total, total });
         if bytes > 0 || builder_has_files(files, manifest.segments.len() as u32) {
             self.new_segment(manifest, builder, bytes)?;
         }

@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::tools::Progress;
+use crate::tools::ToolProgress;
 
 /// Drawn from its first news on; a clone is the same bar.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ impl Bar {
     }
 
     /// Shows how far a call is. Of a path only the file's name: the line is short.
-    pub(super) fn tell(&self, progress: &Progress) {
+    pub(super) fn tell(&self, progress: &ToolProgress) {
         self.0.set_length(progress.total.unwrap_or(progress.done));
         self.0.set_position(progress.done);
         let file = progress.path.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path));

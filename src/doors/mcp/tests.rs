@@ -18,7 +18,7 @@ use super::message::{self, Id, Message};
 use super::progress::progress_line;
 use super::protocol::{Meta, Protocol, Terms, VERSIONS};
 use super::{about, calls, roots};
-use crate::tools::{Failure, Outcome, Progress, ToolAnswer, Tools};
+use crate::tools::{Failure, Outcome, ToolAnswer, ToolProgress, Tools};
 
 fn raw(value: &Value) -> Box<RawValue> {
     RawValue::from_string(value.to_string()).unwrap()
@@ -148,8 +148,12 @@ fn rmcp_reads_errors_and_empty_results() {
 
 #[test]
 fn rmcp_reads_progress_and_the_request_for_roots() {
-    let progress =
-        Progress { what: crate::query::Step::Compile, path: Some("a.lisp".into()), done: 3, total: Some(7) };
+    let progress = ToolProgress {
+        what: crate::query::Step::Compile,
+        path: Some("a.lisp".into()),
+        done: 3,
+        total: Some(7),
+    };
     let JsonRpcMessage::Notification(told) = read(&progress_line(&raw(&json!("t")), &progress)) else {
         panic!()
     };
