@@ -19,7 +19,7 @@ use steelbank::engine::Operation;
 use steelbank::query::code_find_references::CodeFindReferencesRequest;
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
-use steelbank::query::who::{Places, WhoRequest};
+use steelbank::query::who::{PlaceDetail, WhoRequest};
 use steelbank_xref::Kind;
 
 #[allow(dead_code)]
@@ -79,7 +79,7 @@ fn code_find_references(bencher: Bencher<'_, '_>, name: &str) {
 fn who_calls_or_macroexpands(bencher: Bencher<'_, '_>, name: &str) {
     bencher.bench_local(|| {
         for kind in [Kind::Calls, Kind::Macroexpands] {
-            bank().who(&WhoRequest::new(kind, name).places(Places::Lines)).unwrap();
+            bank().who(&WhoRequest::new(kind, name).places(PlaceDetail::Lines)).unwrap();
         }
     });
 }

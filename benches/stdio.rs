@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use divan::Bencher;
 use serde_json::{Value, json};
 use steelbank::Steelbank;
-use steelbank::query::who::{Places, WhoRequest};
+use steelbank::query::who::{PlaceDetail, WhoRequest};
 use steelbank::tools::{Call, Session};
 use steelbank_xref::Kind;
 
@@ -282,7 +282,7 @@ fn stages(bencher: Bencher<'_, '_>, stage: &str) {
     let session = Session::new(bank.clone());
     let tool = session.tools().get("who-references").unwrap();
     let Value::Object(given) = arguments("cl:*print-base*") else { return };
-    let question = WhoRequest::new(Kind::References, "cl:*print-base*").places(Places::Lines);
+    let question = WhoRequest::new(Kind::References, "cl:*print-base*").places(PlaceDetail::Lines);
     match stage {
         "question" => bencher.bench_local(|| bank.who(&question).unwrap().count),
         _ => bencher.bench_local(|| tool.call(&session, given.clone(), &Call::default()).unwrap().text.len()),

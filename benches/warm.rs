@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
-use steelbank::query::who::{Places, WhoRequest};
+use steelbank::query::who::{PlaceDetail, WhoRequest};
 use steelbank::{ProjectSettings, Steelbank};
 use steelbank_xref::Kind;
 
@@ -121,7 +121,7 @@ fn through_us(root: &Path) {
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
     let ask = || {
         let begun = Instant::now();
-        let request = WhoRequest::new(Kind::Calls, "scan").package("CL-PPCRE").places(Places::Lines);
+        let request = WhoRequest::new(Kind::Calls, "scan").package("CL-PPCRE").places(PlaceDetail::Lines);
         let answer = bank.who(&request).unwrap();
         assert!(answer.count > 5, "{answer:?}");
         milliseconds(begun)

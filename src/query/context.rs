@@ -73,19 +73,19 @@ impl Context<'_> {
     }
 
     /// What finds the places of definitions.
-    pub(super) fn places(&self) -> Places<'_> {
-        Places { project: self.project, sbcl: self.sbcl, read: HashMap::new() }
+    pub(super) fn places(&self) -> DefinitionPlaces<'_> {
+        DefinitionPlaces { project: self.project, sbcl: self.sbcl, read: HashMap::new() }
     }
 }
 
 /// Finds the places of definitions. Reads each of SBCL's own files once.
-pub(super) struct Places<'a> {
+pub(super) struct DefinitionPlaces<'a> {
     project: &'a Project,
     sbcl: &'a SbclSources,
     read: HashMap<PathBuf, Option<SourceFile>>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> DefinitionPlaces<'a> {
     pub(super) fn new(project: &'a Project, sbcl: &'a SbclSources) -> Self {
         Self { project, sbcl, read: HashMap::new() }
     }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::context::Context;
-use super::context::Places;
+use super::context::DefinitionPlaces;
 use super::control::Control;
 use super::lookup::{Asked, DEFAULT_PACKAGE, Lookup, LookupStatus};
 use super::question::Question;
@@ -439,7 +439,7 @@ const BOUND: &[u8] = br#""bound":true"#;
 
 /// Adds the places of all sources.
 fn locate(description: &mut Description, files: &SbclSources, project: &Project) {
-    let mut places = Places::new(project, files);
+    let mut places = DefinitionPlaces::new(project, files);
     let functions = [&mut description.function, &mut description.setf_function].into_iter().flatten();
     let plain =
         [&mut description.compiler_macro, &mut description.deftype, &mut description.method_combination];

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::context::{Context, Places};
+use super::context::{Context, DefinitionPlaces};
 use super::control::Control;
 use super::load_system::Severity;
 use super::lookup::{DEFAULT_PACKAGE, find_package};
@@ -166,7 +166,7 @@ impl EvaluateRequest {
     /// What Lisp told, with places.
     pub(super) fn placed(&self, told: Told, context: &Context<'_>) -> Evaluation {
         let code = Code::new(&self.source, &told.starts);
-        let mut places: Places<'_> = context.places();
+        let mut places: DefinitionPlaces<'_> = context.places();
         let warnings = told.warnings.into_iter().map(|warning| {
             let frame = warning.frame.unwrap_or_else(|| ToldFrame::in_code(warning.form, warning.number));
             Warned {

@@ -26,7 +26,7 @@ pub use plan::{
 
 pub use verify::{Difference, DifferenceKind, Verified};
 pub(crate) use verify::{
-    GoneSymbol, Places, PlacesRequest, Recorded, Said, Tested, Traces, TracesRequest, Written, compare,
+    GoneSymbol, NamePlaces, PlacesRequest, Recorded, Said, Tested, Traces, TracesRequest, Written, compare,
 };
 
 use crate::query::LispKind;

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::context::Places;
+use super::context::DefinitionPlaces;
 use super::read_json;
 use crate::engine::{CallAnswer, CallError, OnLisp, Operation};
 use steelbank_reader::lines::{LineColumn, LineIndex};
@@ -271,7 +271,7 @@ impl ToldFailure {
     }
 
     /// The failure with places. `code` is the code that was given, if any was.
-    pub(super) fn placed(self, places: &mut Places<'_>, code: Option<&Code<'_>>) -> TrialFailure {
+    pub(super) fn placed(self, places: &mut DefinitionPlaces<'_>, code: Option<&Code<'_>>) -> TrialFailure {
         TrialFailure {
             kind: self.kind,
             condition: self.condition,
@@ -291,7 +291,7 @@ impl ToldFrame {
     }
 
     /// `file:line:column`, as far as it is known.
-    pub(super) fn place(&self, places: &mut Places<'_>, code: Option<&Code<'_>>) -> Option<String> {
+    pub(super) fn place(&self, places: &mut DefinitionPlaces<'_>, code: Option<&Code<'_>>) -> Option<String> {
         if self.code {
             return code.and_then(|code| code.place(self.form?, self.number?));
         }
@@ -299,7 +299,7 @@ impl ToldFrame {
         Some(places.of_form(Path::new(file), self.write_date, self.form, self.number))
     }
 
-    fn placed(self, places: &mut Places<'_>, code: Option<&Code<'_>>) -> Frame {
+    fn placed(self, places: &mut DefinitionPlaces<'_>, code: Option<&Code<'_>>) -> Frame {
         Frame {
             place: self.place(places, code),
             function: self.name,

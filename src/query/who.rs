@@ -32,7 +32,7 @@ pub struct WhoRequest {
     /// The package in which the name is looked up.
     pub package: String,
     /// What the answer tells of places.
-    pub places: Places,
+    pub places: PlaceDetail,
     /// How many functions to give at most.
     pub limit: usize,
     /// How many functions to leave out first.
@@ -41,7 +41,7 @@ pub struct WhoRequest {
 
 /// What an answer tells of places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Places {
+pub enum PlaceDetail {
     /// Files and form numbers, as the compiler recorded them. It reads no source.
     #[default]
     Recorded,
@@ -58,7 +58,7 @@ impl WhoRequest {
             kind,
             name: name.into(),
             package: DEFAULT_PACKAGE.to_owned(),
-            places: Places::Recorded,
+            places: PlaceDetail::Recorded,
             limit: usize::MAX,
             offset: 0,
         }
@@ -73,7 +73,7 @@ impl WhoRequest {
 
     /// The same question with other places.
     #[must_use]
-    pub fn places(mut self, places: Places) -> Self {
+    pub fn places(mut self, places: PlaceDetail) -> Self {
         self.places = places;
         self
     }
@@ -135,9 +135,9 @@ impl WhoRequest {
             accessibility: access,
         });
         let lines = match self.places {
-            Places::Recorded => false,
-            Places::Lines => true,
-            Places::LinesUpTo(most) => answer.users.len() <= most,
+            PlaceDetail::Recorded => false,
+            PlaceDetail::Lines => true,
+            PlaceDetail::LinesUpTo(most) => answer.users.len() <= most,
         };
         self.locate(&mut answer, &uses, project, &now, sbcl, lines);
         let text = text_uses(index, project, &now, &Target::of(&uses), false);

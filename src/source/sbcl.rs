@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::positions::universal_write_date;
 use steelbank_reader::lines::{LineColumn, LineIndex, characters, decode};
-use steelbank_xref::places::{Places as Table, form_start};
+use steelbank_xref::places::{PlaceTable as Table, form_start};
 
 /// Where the sources are that SBCL was built from, if they are at hand.
 #[derive(Debug, Clone, Default)]
@@ -24,12 +24,12 @@ type PlacesByFile = HashMap<String, HashMap<u32, Option<LineColumn>>>;
 
 /// Looks up places in SBCL's own sources: each file is read at most once, and not at all for places that are known.
 #[derive(Debug)]
-pub struct Places<'a> {
+pub struct SbclPlaces<'a> {
     sources: &'a SbclSources,
     read: HashMap<String, Option<SourceFile>>,
 }
 
-impl Places<'_> {
+impl SbclPlaces<'_> {
     /// The line and column, from 1, of the form after `offset` bytes of the file with this logical name.
     pub fn form_after(&mut self, file: &str, offset: u32) -> Option<LineColumn> {
         if let Some(table) = &self.sources.table
@@ -80,8 +80,8 @@ impl SbclSources {
     }
 
     /// To look up places in several files.
-    pub fn places(&self) -> Places<'_> {
-        Places { sources: self, read: HashMap::new() }
+    pub fn places(&self) -> SbclPlaces<'_> {
+        SbclPlaces { sources: self, read: HashMap::new() }
     }
 
     /// The file that a logical name such as `SYS:SRC;CODE;LIST.LISP` or a native path means, if it exists.

@@ -33,7 +33,7 @@ use crate::query::describe_symbol::{DescribeSymbolAnswer, DescribeSymbolRequest}
 use crate::query::evaluate::{EvaluateAnswer, EvaluateRequest};
 use crate::query::who::{WhoAnswer, WhoRequest};
 use crate::source::sbcl::SbclSources;
-use steelbank_xref::places::Places;
+use steelbank_xref::places::PlaceTable;
 use steelbank_xref::{Index, Kind};
 
 pub use load::LoadListener;
@@ -238,10 +238,10 @@ impl Builder {
         };
         let index = index.map_err(|error| Error::Index(error.to_string()))?;
         let places = match installation.places {
-            Some(IndexData::Memory(bytes)) => Places::open(bytes),
+            Some(IndexData::Memory(bytes)) => PlaceTable::open(bytes),
             // Without it, the sources are read. Lisp starts once in a process, and so does this.
             Some(IndexData::File(path)) => {
-                std::fs::read(path).ok().and_then(|bytes| Places::open(Vec::leak(bytes)))
+                std::fs::read(path).ok().and_then(|bytes| PlaceTable::open(Vec::leak(bytes)))
             }
             None => None,
         };

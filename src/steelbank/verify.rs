@@ -20,7 +20,7 @@ use crate::query::evaluate::EvaluateRequest;
 use crate::query::load_system::{LoadAnswer, LoadStatus};
 use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::rename::{
-    GoneSymbol, Places, PlacesRequest, Recorded, RenamePlan, RenameRequest, Said, Scope, Tested, Traces,
+    GoneSymbol, NamePlaces, PlacesRequest, Recorded, RenamePlan, RenameRequest, Said, Scope, Tested, Traces,
     TracesRequest, Verified, Written, compare,
 };
 use crate::query::run_tests::RunTestsRequest;
@@ -289,8 +289,8 @@ impl Steelbank {
     }
 
     /// Where the old and the new symbol stand in this image's project.
-    fn places(&self, request: &PlacesRequest, control: &Control) -> Places {
-        let mut places = Places::default();
+    fn places(&self, request: &PlacesRequest, control: &Control) -> NamePlaces {
+        let mut places = NamePlaces::default();
         let planned = |name: &str, new_name: &str| {
             let asked = RenameRequest {
                 scope: request.scope,

@@ -12,7 +12,7 @@ use super::missing::{Found, Missing, resolve};
 use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
 use crate::query::text::Unseen;
-use crate::query::who::{Elsewhere, Place, Places, Position, User, WhoRequest};
+use crate::query::who::{Elsewhere, Place, PlaceDetail, Position, User, WhoRequest};
 use crate::render::text;
 use steelbank_xref::Kind;
 
@@ -227,7 +227,7 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
     let most = if call.budget() == usize::MAX { usize::MAX } else { MOST };
     let mut request = WhoRequest::new(kind, symbol.name)
         .package(symbol.package)
-        .places(Places::LinesUpTo(MOST))
+        .places(PlaceDetail::LinesUpTo(MOST))
         .limit(given.page.limit().min(most));
     request.offset = offset;
     let answer = bank.who(&request)?;

@@ -11,7 +11,7 @@ use steelbank::query::code_find_references::{CodeFindReferencesAnswer, CodeFindR
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
 use steelbank::query::text::TextState;
-use steelbank::query::who::{Places, WhoAnswer, WhoRequest};
+use steelbank::query::who::{PlaceDetail, WhoAnswer, WhoRequest};
 use steelbank::render;
 use steelbank_xref::Kind;
 
@@ -36,7 +36,7 @@ fn references(bank: &Steelbank, symbol: &str) -> CodeFindReferencesAnswer {
 }
 
 fn who(bank: &Steelbank, kind: Kind, symbol: &str) -> WhoAnswer {
-    bank.who(&WhoRequest::new(kind, symbol).places(Places::Lines)).unwrap()
+    bank.who(&WhoRequest::new(kind, symbol).places(PlaceDetail::Lines)).unwrap()
 }
 
 /// Path and line of each entry, exact or not, and of each line of text.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use steelbank::query::Evidence;
-use steelbank::query::who::{Place, Places, User, WhoRequest};
+use steelbank::query::who::{Place, PlaceDetail, User, WhoRequest};
 use steelbank_xref::{Kind, NameRole};
 
 use crate::image::{bank, evaluate};
@@ -23,7 +23,7 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     let calls = WhoRequest::new(Kind::Calls, "places::g");
     let answer = bank().who(&calls).unwrap();
     assert!(answer.users.iter().flat_map(|user| user.places).all(|place| place.position.is_none()));
-    let calls = calls.places(Places::Lines);
+    let calls = calls.places(PlaceDetail::Lines);
     let answer = bank().who(&calls).unwrap();
     let users: Vec<_> = answer.users.iter().collect();
     let found: Vec<(&str, u32, u32, Evidence)> = users
@@ -41,7 +41,7 @@ fn uses_in_a_file_have_their_own_line_and_column() {
         ]
     );
 
-    let specializes = WhoRequest::new(Kind::Specializes, "places::c").places(Places::Lines);
+    let specializes = WhoRequest::new(Kind::Specializes, "places::c").places(PlaceDetail::Lines);
     let answer = bank().who(&specializes).unwrap();
     let first = answer.users.get(0).unwrap();
     assert_eq!(first.name, method);
@@ -70,7 +70,7 @@ fn a_place_that_is_surely_one_use_is_not_taken_for_another() {
     evaluate("(defpackage :taken (:use :cl))");
     evaluate("(progn (defun taken::g (x) x) (defmacro taken::with (x) `(list (taken::g 0) ,x)))");
     evaluate(&format!("(progn (load (compile-file {file:?} :external-format :utf-8)) t)"));
-    let request = WhoRequest::new(Kind::Calls, "taken::g").places(Places::Lines);
+    let request = WhoRequest::new(Kind::Calls, "taken::g").places(PlaceDetail::Lines);
     let answer = bank().who(&request).unwrap();
     let found = |name: &str| -> Vec<(u32, u32, Evidence, Option<String>)> {
         let user = answer.users.iter().find(|user| user.name == name).unwrap();
@@ -88,7 +88,7 @@ fn a_place_that_is_surely_one_use_is_not_taken_for_another() {
 
 #[test]
 fn sbcls_own_functions_have_the_line_of_their_form() {
-    let request = WhoRequest::new(Kind::References, "*print-base*").package("CL").places(Places::Lines);
+    let request = WhoRequest::new(Kind::References, "*print-base*").package("CL").places(PlaceDetail::Lines);
     let answer = bank().who(&request).unwrap();
     let first = answer.users.get(0).unwrap();
     let place = &first.places[0];

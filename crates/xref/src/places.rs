@@ -15,11 +15,11 @@ const ROW: usize = 16;
 
 /// The table, read in place.
 #[derive(Debug, Clone, Copy)]
-pub struct Places {
+pub struct PlaceTable {
     rows: &'static [[u8; ROW]],
 }
 
-impl Places {
+impl PlaceTable {
     /// Opens a table; none if it is of another version, or cut off.
     pub fn open(bytes: &'static [u8]) -> Option<Self> {
         let (count, rows) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
@@ -166,10 +166,10 @@ mod tests {
         bytes.extend(key(b"SYS:A.LISP", 7).to_le_bytes());
         bytes.extend([3, 0, 0, 0, 5, 0, 0, 0]);
         let whole: &'static [u8] = Vec::leak(bytes);
-        let places = Places::open(whole).unwrap();
+        let places = PlaceTable::open(whole).unwrap();
         assert_eq!(places.find("SYS:A.LISP", 7), Some((3, 5)));
         assert_eq!(places.find("SYS:A.LISP", 8), None);
-        assert!((0..whole.len()).all(|end| Places::open(&whole[..end]).is_none()));
+        assert!((0..whole.len()).all(|end| PlaceTable::open(&whole[..end]).is_none()));
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub(crate) struct Traces {
     pub(crate) compiled: usize,
     /// The files that were loaded.
     pub(crate) loaded: Vec<PathBuf>,
-    pub(crate) places: Option<Places>,
+    pub(crate) places: Option<NamePlaces>,
 }
 
 /// A diagnostic.
@@ -116,7 +116,7 @@ pub(crate) struct Tested {
 
 /// Where the names stand in the renamed project, as its own image tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Places {
+pub(crate) struct NamePlaces {
     /// Tokens that read as the old symbol still, or as one that is renamed along: sentences.
     pub(crate) old: Vec<String>,
     /// Tokens that read as the new symbol, or as a name that is renamed along: file, and bytes.
@@ -306,7 +306,7 @@ fn failures(names: &Renamed, before: &Traces, after: &Traces, add: &mut dyn FnMu
 fn compare_places(
     plan: &RenamePlan,
     written: &[Written],
-    places: &Places,
+    places: &NamePlaces,
     add: &mut dyn FnMut(DifferenceKind, String),
 ) {
     if let Some(trouble) = &places.trouble {
