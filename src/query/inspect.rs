@@ -145,7 +145,7 @@ pub struct Inspection {
     pub count: usize,
     /// The parts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parts: Vec<Part>,
+    pub parts: Vec<ObjectPart>,
     /// How the expression failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<Evaluation>,
@@ -162,7 +162,7 @@ pub struct Fact {
 
 /// A part of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Part {
+pub struct ObjectPart {
     /// The path to it.
     pub path: String,
     /// The slot, the indices, or the key; left out where the path says it.

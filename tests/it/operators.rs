@@ -5,7 +5,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use steelbank::source::tap::operators::{Operator, OperatorKind, Part, Shape, operator, operators};
+use steelbank::source::tap::operators::{FormPart, Operator, OperatorKind, Shape, operator, operators};
 
 use crate::image::bank;
 
@@ -114,49 +114,49 @@ impl Form {
     }
 
     fn parts(&mut self, name: &str, shape: &'static Shape) {
-        let again: &[Part] = if name == "SHIFTF" { &shape.rest } else { &[] };
+        let again: &[FormPart] = if name == "SHIFTF" { &shape.rest } else { &[] };
         for part in shape.first.iter().chain(&shape.rest).chain(again) {
             self.text.push(' ');
             self.part(name, part);
         }
     }
 
-    fn part(&mut self, name: &str, part: &'static Part) {
+    fn part(&mut self, name: &str, part: &'static FormPart) {
         let number = self.next();
         let text = match part {
             // A form would be no variable.
-            Part::Place if name.ends_with("SETQ") => format!("va{number}"),
+            FormPart::Place if name.ends_with("SETQ") => format!("va{number}"),
             // What it stands for is evaluated where it stands.
-            Part::Form if name == "DEFINE-SYMBOL-MACRO" => "1".to_owned(),
-            Part::LambdaList if name == "HANDLER-CASE" => format!("(x{number})"),
-            Part::Place => format!("(car {})", self.evaluated()),
-            Part::Form | Part::Inner | Part::Tagbody | Part::RestartBody => self.evaluated(),
-            Part::Variable | Part::SlotVariable | Part::SymbolMacro | Part::LocalMacro => {
+            FormPart::Form if name == "DEFINE-SYMBOL-MACRO" => "1".to_owned(),
+            FormPart::LambdaList if name == "HANDLER-CASE" => format!("(x{number})"),
+            FormPart::Place => format!("(car {})", self.evaluated()),
+            FormPart::Form | FormPart::Inner | FormPart::Tagbody | FormPart::RestartBody => self.evaluated(),
+            FormPart::Variable | FormPart::SlotVariable | FormPart::SymbolMacro | FormPart::LocalMacro => {
                 format!("va{number}")
             }
-            Part::SymbolMacroBinding => format!("(va{number} 1)"),
-            Part::Functions | Part::Labels => format!("((fu{number} (x) x {}))", self.evaluated()),
-            Part::Macros => format!("((fu{number} (x) x))"),
-            Part::Block | Part::Defines(_) => format!("na{number}"),
-            Part::ToBlock => "around".to_owned(),
-            Part::ToTag => "tag".to_owned(),
-            Part::LambdaList | Part::MacroLambdaList => {
+            FormPart::SymbolMacroBinding => format!("(va{number} 1)"),
+            FormPart::Functions | FormPart::Labels => format!("((fu{number} (x) x {}))", self.evaluated()),
+            FormPart::Macros => format!("((fu{number} (x) x))"),
+            FormPart::Block | FormPart::Defines(_) => format!("na{number}"),
+            FormPart::ToBlock => "around".to_owned(),
+            FormPart::ToTag => "tag".to_owned(),
+            FormPart::LambdaList | FormPart::MacroLambdaList => {
                 format!("(x{number} &optional (y{number} {}))", self.evaluated())
             }
-            Part::Type => format!("(member qu{number})"),
-            Part::Condition => format!("(and error (satisfies qu{number}))"),
-            Part::FunctionName => "car".to_owned(),
-            Part::Class => "standard-object".to_owned(),
-            Part::Slot => format!("qu{number}"),
-            Part::Keys => format!("(qu{number})"),
-            Part::Datum => datum(name, number),
-            Part::Names(_) => "'car".to_owned(),
-            Part::List(shape) => {
+            FormPart::Type => format!("(member qu{number})"),
+            FormPart::Condition => format!("(and error (satisfies qu{number}))"),
+            FormPart::FunctionName => "car".to_owned(),
+            FormPart::Class => "standard-object".to_owned(),
+            FormPart::Slot => format!("qu{number}"),
+            FormPart::Keys => format!("(qu{number})"),
+            FormPart::Datum => datum(name, number),
+            FormPart::Names(_) => "'car".to_owned(),
+            FormPart::List(shape) => {
                 self.text.push('(');
                 self.parts(name, shape);
                 ")".to_owned()
             }
-            Part::Either(atom, list) => {
+            FormPart::Either(atom, list) => {
                 return if self.lists { self.part(name, list) } else { self.part(name, atom) };
             }
             other => panic!("{name}: {other:?}"),

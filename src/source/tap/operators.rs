@@ -37,7 +37,7 @@ pub enum Defined {
 
 /// What one element of a form is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub enum FormPart {
     /// A form, evaluated outside of what the operator binds.
     Form,
     /// A form, evaluated within what the operator binds.
@@ -113,7 +113,7 @@ pub enum Part {
     /// A list of parts.
     List(Shape),
     /// An atom, or a list.
-    Either(Box<Part>, Box<Part>),
+    Either(Box<FormPart>, Box<FormPart>),
     /// A form whose value, if it is a constant, names something.
     Names(Named),
     /// What an alien definition is called: a symbol, or a list of a string and a symbol.
@@ -160,16 +160,16 @@ pub enum Named {
 #[non_exhaustive]
 pub struct Shape {
     /// The first elements.
-    pub first: Vec<Part>,
+    pub first: Vec<FormPart>,
     /// The elements after them, again and again.
-    pub rest: Vec<Part>,
+    pub rest: Vec<FormPart>,
     /// Each binding is seen by the next one.
     pub sequential: bool,
 }
 
 impl Shape {
     /// The part at `index`, from 0.
-    pub fn part(&self, index: usize) -> Option<&Part> {
+    pub fn part(&self, index: usize) -> Option<&FormPart> {
         match index.checked_sub(self.first.len()) {
             None => self.first.get(index),
             Some(_) if self.rest.is_empty() => None,
@@ -180,7 +180,10 @@ impl Shape {
     /// Whether there is no end to the elements.
     pub fn is_open(&self) -> bool {
         !self.rest.is_empty()
-            || matches!(self.first.last(), Some(Part::Method | Part::MethodCombination | Part::Loop))
+            || matches!(
+                self.first.last(),
+                Some(FormPart::Method | FormPart::MethodCombination | FormPart::Loop)
+            )
     }
 }
 
@@ -259,20 +262,20 @@ fn shape(words: &mut Words<'_>, kind: OperatorKind) -> Option<Shape> {
             }
             _ if word == "body" => {
                 words.next();
-                shape.rest = vec![Part::Inner];
+                shape.rest = vec![FormPart::Inner];
             }
             "restart-body" => {
                 words.next();
-                shape.rest = vec![Part::RestartBody];
+                shape.rest = vec![FormPart::RestartBody];
             }
             "tagbody" => {
                 words.next();
-                shape.rest = vec![Part::Tagbody];
+                shape.rest = vec![FormPart::Tagbody];
             }
             _ => {
                 let mut found = part(words, kind)?;
                 if words.next_if_eq(&"/").is_some() {
-                    found = Part::Either(Box::new(found), Box::new(part(words, kind)?));
+                    found = FormPart::Either(Box::new(found), Box::new(part(words, kind)?));
                 }
                 match words.next_if_eq(&"*") {
                     Some(_) => shape.rest = vec![found],
@@ -284,11 +287,11 @@ fn shape(words: &mut Words<'_>, kind: OperatorKind) -> Option<Shape> {
     Some(shape)
 }
 
-fn part(words: &mut Words<'_>, kind: OperatorKind) -> Option<Part> {
+fn part(words: &mut Words<'_>, kind: OperatorKind) -> Option<FormPart> {
     let word = words.next()?;
     if kind == OperatorKind::Function {
-        return Some(Part::Names(match word {
-            "form" => return Some(Part::Form),
+        return Some(FormPart::Names(match word {
+            "form" => return Some(FormPart::Form),
             "function" => Named::Function,
             "variable-name" => Named::Variable,
             "class" => Named::Class,
@@ -306,53 +309,53 @@ fn part(words: &mut Words<'_>, kind: OperatorKind) -> Option<Part> {
         "(" | "<" => {
             let shape = shape(words, kind)?;
             (words.next()? == ")").then_some(())?;
-            Part::List(Shape { sequential: word == "<", ..shape })
+            FormPart::List(Shape { sequential: word == "<", ..shape })
         }
-        "form" => Part::Form,
-        "function" => Part::Names(Named::Function),
-        "inner" => Part::Inner,
-        "place" => Part::Place,
-        "defines:function" => Part::Defines(Defined::Function),
-        "defines:macro" => Part::Defines(Defined::Macro),
-        "defines:variable" => Part::Defines(Defined::Variable),
-        "defines:class" => Part::Defines(Defined::Class),
-        "defines:other" => Part::Defines(Defined::Other),
-        "structure" => Part::Structure,
-        "structure-slot" => Part::StructureSlot,
-        "slots" => Part::Slots,
-        "class-option" => Part::ClassOption,
-        "generic-option" => Part::GenericOption,
-        "method" => Part::Method,
-        "method-combination" => Part::MethodCombination,
-        "package-clause" => Part::PackageClause,
-        "variable" => Part::Variable,
-        "slot-variable" => Part::SlotVariable,
-        "symbol-macro" => Part::SymbolMacro,
-        "symbol-macro-binding" => Part::SymbolMacroBinding,
-        "local-macro" => Part::LocalMacro,
-        "functions" => Part::Functions,
-        "labels" => Part::Labels,
-        "macros" => Part::Macros,
-        "block" => Part::Block,
-        "to-block" => Part::ToBlock,
-        "to-tag" => Part::ToTag,
-        "lambda-list" => Part::LambdaList,
-        "macro-lambda-list" | "destructuring" => Part::MacroLambdaList,
-        "type" => Part::Type,
-        "condition" => Part::Condition,
-        "function-name" => Part::FunctionName,
-        "class" => Part::Class,
-        "slot" => Part::Slot,
-        "datum" => Part::Datum,
-        "keys" => Part::Keys,
-        "declaration" => Part::Declaration,
-        "loop" => Part::Loop,
-        "alien-name" => Part::AlienName,
-        "alien-type-name" => Part::AlienTypeName,
-        "alien-type" => Part::AlienType,
-        "alien-parameter" => Part::AlienParameter,
-        "alien-parameters" => Part::AlienParameters,
-        "alien-binding" => Part::AlienBinding,
+        "form" => FormPart::Form,
+        "function" => FormPart::Names(Named::Function),
+        "inner" => FormPart::Inner,
+        "place" => FormPart::Place,
+        "defines:function" => FormPart::Defines(Defined::Function),
+        "defines:macro" => FormPart::Defines(Defined::Macro),
+        "defines:variable" => FormPart::Defines(Defined::Variable),
+        "defines:class" => FormPart::Defines(Defined::Class),
+        "defines:other" => FormPart::Defines(Defined::Other),
+        "structure" => FormPart::Structure,
+        "structure-slot" => FormPart::StructureSlot,
+        "slots" => FormPart::Slots,
+        "class-option" => FormPart::ClassOption,
+        "generic-option" => FormPart::GenericOption,
+        "method" => FormPart::Method,
+        "method-combination" => FormPart::MethodCombination,
+        "package-clause" => FormPart::PackageClause,
+        "variable" => FormPart::Variable,
+        "slot-variable" => FormPart::SlotVariable,
+        "symbol-macro" => FormPart::SymbolMacro,
+        "symbol-macro-binding" => FormPart::SymbolMacroBinding,
+        "local-macro" => FormPart::LocalMacro,
+        "functions" => FormPart::Functions,
+        "labels" => FormPart::Labels,
+        "macros" => FormPart::Macros,
+        "block" => FormPart::Block,
+        "to-block" => FormPart::ToBlock,
+        "to-tag" => FormPart::ToTag,
+        "lambda-list" => FormPart::LambdaList,
+        "macro-lambda-list" | "destructuring" => FormPart::MacroLambdaList,
+        "type" => FormPart::Type,
+        "condition" => FormPart::Condition,
+        "function-name" => FormPart::FunctionName,
+        "class" => FormPart::Class,
+        "slot" => FormPart::Slot,
+        "datum" => FormPart::Datum,
+        "keys" => FormPart::Keys,
+        "declaration" => FormPart::Declaration,
+        "loop" => FormPart::Loop,
+        "alien-name" => FormPart::AlienName,
+        "alien-type-name" => FormPart::AlienTypeName,
+        "alien-type" => FormPart::AlienType,
+        "alien-parameter" => FormPart::AlienParameter,
+        "alien-parameters" => FormPart::AlienParameters,
+        "alien-binding" => FormPart::AlienBinding,
         _ => return None,
     })
 }
@@ -374,12 +377,12 @@ mod tests {
     #[test]
     fn shapes_have_parts_at_places() {
         let shape = |name| &operator("COMMON-LISP", name).unwrap().shape;
-        assert_eq!(shape("SETF").part(3), Some(&Part::Form));
-        assert_eq!(shape("SETF").part(4), Some(&Part::Place));
+        assert_eq!(shape("SETF").part(3), Some(&FormPart::Form));
+        assert_eq!(shape("SETF").part(4), Some(&FormPart::Place));
         assert_eq!(shape("IF").part(3), None);
-        assert_eq!(shape("DOTIMES").part(7), Some(&Part::Tagbody));
-        let Some(Part::List(bindings)) = shape("LET*").part(0) else { panic!("{:?}", shape("LET*")) };
+        assert_eq!(shape("DOTIMES").part(7), Some(&FormPart::Tagbody));
+        let Some(FormPart::List(bindings)) = shape("LET*").part(0) else { panic!("{:?}", shape("LET*")) };
         assert!(bindings.sequential);
-        assert!(matches!(bindings.part(9), Some(Part::Either(..))));
+        assert!(matches!(bindings.part(9), Some(FormPart::Either(..))));
     }
 }

@@ -31,12 +31,12 @@ const PAGE: u64 = 4096;
 
 /// A file of a snapshot, by its length and parts of its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Part {
+pub(super) struct FilePart {
     bytes: u64,
     sampled: u32,
 }
 
-impl Part {
+impl FilePart {
     pub(super) fn of(file: &File) -> io::Result<Self> {
         let bytes = file.metadata()?.len();
         let mut crc = Crc::new();
@@ -64,9 +64,9 @@ impl Part {
 /// What a snapshot is of.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Manifest {
-    pub(super) core: Part,
-    pub(super) index: Part,
-    pub(super) names: Part,
+    pub(super) core: FilePart,
+    pub(super) index: FilePart,
+    pub(super) names: FilePart,
     /// The project's folder.
     pub(super) root: Option<PathBuf>,
     /// The systems that were asked for.
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     fn manifest(folder: &Path) -> Manifest {
-        let part = Part::of(&File::open(folder.join("core")).unwrap()).unwrap();
+        let part = FilePart::of(&File::open(folder.join("core")).unwrap()).unwrap();
         Manifest {
             core: part,
             index: part,
@@ -172,7 +172,7 @@ mod tests {
         let bytes: Vec<u8> = (0..2_000_000_u32).map(|number| (number >> 3) as u8).collect();
         let part = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
-            Part::of(&File::open(&path).unwrap()).unwrap()
+            FilePart::of(&File::open(&path).unwrap()).unwrap()
         };
         let whole = part(&bytes);
         assert_eq!(part(&bytes), whole);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Deserialize;
 
-use super::format::{Manifest, Part};
+use super::format::{FilePart, Manifest};
 use super::inputs::{Inputs, Told};
 use super::{Key, Layer, Snapshot, store};
 use crate::engine::{Lane, Operation};
@@ -282,7 +282,7 @@ fn try_to_save(builder: Builder, start: &Start, key: &Key, folder: &Path) -> Res
     std::fs::write(folder.join("index"), index).map_err(|error| broken(&error))?;
     std::fs::write(folder.join("names"), bank.project().bake_names()).map_err(|error| broken(&error))?;
     bank.lisp().save(&folder.join("core"), ALLOWED).map_err(|error| broken(&error))?;
-    let part = |name: &str| File::open(folder.join(name)).and_then(|file| Part::of(&file));
+    let part = |name: &str| File::open(folder.join(name)).and_then(|file| FilePart::of(&file));
     let manifest = Manifest {
         core: part("core").map_err(|error| broken(&error))?,
         index: part("index").map_err(|error| broken(&error))?,

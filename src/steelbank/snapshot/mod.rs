@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{self, Core, RuntimeLibrary};
 use crate::query::load_system::{ImageContents, LoadAnswer};
 use crate::{IndexData, Installation, ProjectSettings};
-use format::{Manifest, Part};
+use format::{FilePart, Manifest};
 
 /// How much of the systems a snapshot holds. What a load does depends on what was loaded before it, and on nothing after it:
 /// when a file has changed, whatever was loaded before it is as it would be.
@@ -182,9 +182,9 @@ impl Snapshot {
         if let Some(other) = changes.other {
             return Err(other);
         }
-        let open = |name: &str, part: Part| -> Result<File, String> {
+        let open = |name: &str, part: FilePart| -> Result<File, String> {
             let file = File::open(path.join(name)).map_err(|error| format!("its {name}: {error}"))?;
-            match Part::of(&file) {
+            match FilePart::of(&file) {
                 Ok(found) if found == part => Ok(file),
                 Ok(_) => Err(format!("its {name} is damaged")),
                 Err(error) => Err(format!("its {name}: {error}")),

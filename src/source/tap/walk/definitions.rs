@@ -1,6 +1,6 @@
 //! Definitions: names, structures, classes, methods, packages, alien definitions.
 
-use super::{Binding, Defined, Lambda, Mode, Part, Space, Standing, SyntaxRole, Walk};
+use super::{Binding, Defined, FormPart, Lambda, Mode, Space, Standing, SyntaxRole, Walk};
 use crate::source::tap::sidecar::{EventKind, Operator};
 
 impl Walk<'_> {
@@ -33,23 +33,23 @@ impl Walk<'_> {
     pub(super) fn definition_part(
         &mut self,
         event: usize,
-        part: &'static Part,
+        part: &'static FormPart,
         by: &'static str,
         mode: Mode,
         pending: &mut Vec<Binding>,
     ) {
         match part {
-            Part::Structure => self.structure(event, mode),
-            Part::StructureSlot => self.structure_slot(event, mode),
-            Part::Slots => self.slots(event, mode),
-            Part::ClassOption => self.class_option(event, mode),
-            Part::GenericOption => self.generic_option(event, by, mode),
-            Part::Method => self.once(event, 3, |walk, list| walk.method(list, 3, by, mode)),
-            Part::MethodCombination => {
+            FormPart::Structure => self.structure(event, mode),
+            FormPart::StructureSlot => self.structure_slot(event, mode),
+            FormPart::Slots => self.slots(event, mode),
+            FormPart::ClassOption => self.class_option(event, mode),
+            FormPart::GenericOption => self.generic_option(event, by, mode),
+            FormPart::Method => self.once(event, 3, |walk, list| walk.method(list, 3, by, mode)),
+            FormPart::MethodCombination => {
                 self.once(event, 3, |walk, list| walk.method_combination(list, by, mode));
             }
-            Part::PackageClause => self.datum(event, SyntaxRole::Quoted, mode),
-            Part::AlienName => {
+            FormPart::PackageClause => self.datum(event, SyntaxRole::Quoted, mode),
+            FormPart::AlienName => {
                 let defined =
                     if by == "DEFINE-ALIEN-VARIABLE" { Defined::Variable } else { Defined::Function };
                 let names = by.starts_with("DEFINE");
@@ -62,22 +62,22 @@ impl Walk<'_> {
                     None => self.children_as(event, |walk, child| note(walk, child)),
                 }
             }
-            Part::AlienTypeName => match self.symbol(event) {
+            FormPart::AlienTypeName => match self.symbol(event) {
                 Some(_) => self.definition(event, Defined::Other, mode),
                 None => self.datum(event, SyntaxRole::Quoted, mode),
             },
-            Part::AlienType => self.type_specifier(event, mode),
-            Part::AlienParameter => self.children_as(event, |walk, child| match walk.place(child) {
+            FormPart::AlienType => self.type_specifier(event, mode),
+            FormPart::AlienParameter => self.children_as(event, |walk, child| match walk.place(child) {
                 1 => walk.variable(child, by, mode, &mut Vec::new()),
                 _ => walk.type_specifier(child, mode),
             }),
-            Part::AlienParameters => self.children_as(event, |walk, parameter| {
+            FormPart::AlienParameters => self.children_as(event, |walk, parameter| {
                 walk.children_as(parameter, |walk, child| match walk.place(child) {
                     1 => walk.variable(child, by, mode, pending),
                     _ => walk.type_specifier(child, mode),
                 });
             }),
-            Part::AlienBinding => self.children_as(event, |walk, child| match walk.place(child) {
+            FormPart::AlienBinding => self.children_as(event, |walk, child| match walk.place(child) {
                 1 => walk.variable(child, by, mode, pending),
                 2 => walk.type_specifier(child, mode),
                 _ => walk.form(child, mode),

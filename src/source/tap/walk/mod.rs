@@ -9,7 +9,7 @@ mod lists;
 mod loops;
 mod parts;
 
-use super::operators::{Defined, Named, Part, operator};
+use super::operators::{Defined, FormPart, Named, operator};
 use super::roles::SyntaxRole;
 use super::sidecar::{EventKind, Name, NameKind, Operator, Sidecar, TopLevelForm};
 

@@ -1,6 +1,6 @@
 //! The elements of a form whose operator is in the table, each by its part.
 
-use super::super::operators::{Operator as Known, OperatorKind, Part, Shape};
+use super::super::operators::{FormPart, Operator as Known, OperatorKind, Shape};
 use super::super::roles::SyntaxRole;
 use super::super::sidecar::{EventKind, Operator};
 use super::{Binding, DEEPEST, Lambda, Local, Mode, SLOT, Space, Standing, Walk};
@@ -17,7 +17,7 @@ impl Walk<'_> {
                     1 => {}
                     place => {
                         let named = match known.shape.part(place as usize - 2) {
-                            Some(Part::Names(named)) => Some(*named),
+                            Some(FormPart::Names(named)) => Some(*named),
                             _ => None,
                         };
                         self.argument(child, list, named, mode);
@@ -41,7 +41,7 @@ impl Walk<'_> {
         mode: Mode,
         pending: &mut Vec<Binding>,
     ) {
-        if shape.rest.first() == Some(&Part::Tagbody) {
+        if shape.rest.first() == Some(&FormPart::Tagbody) {
             let from = first + shape.first.len() as u32;
             let tags = self.form.children(list).filter(|&tag| self.form.events[tag].place >= from);
             for tag in tags.collect::<Vec<_>>() {
@@ -81,25 +81,25 @@ impl Walk<'_> {
     pub(super) fn part(
         &mut self,
         event: usize,
-        part: &'static Part,
+        part: &'static FormPart,
         by: &'static str,
         mode: Mode,
         pending: &mut Vec<Binding>,
     ) {
         // What a comma or #. makes of it, nobody knows.
         if self.operator_of(event) == Operator::Comma {
-            if matches!(part, Part::Inner | Part::Tagbody) {
+            if matches!(part, FormPart::Inner | FormPart::Tagbody) {
                 self.env.append(pending);
             }
             return self.form(event, mode);
         }
         match part {
-            Part::Form => self.form(event, mode),
-            Part::Inner => {
+            FormPart::Form => self.form(event, mode),
+            FormPart::Inner => {
                 self.env.append(pending);
                 self.form(event, mode);
             }
-            Part::RestartBody => {
+            FormPart::RestartBody => {
                 self.env.append(pending);
                 let before = self.place(event).checked_sub(1).zip(self.form.events[event].parent);
                 let key = before.and_then(|(place, list)| self.child(list as usize, place));
@@ -110,29 +110,29 @@ impl Walk<'_> {
                     _ => self.form(event, mode),
                 }
             }
-            Part::Place => self.form(event, Mode { place: true, ..mode }),
-            Part::Tagbody => {
+            FormPart::Place => self.form(event, Mode { place: true, ..mode }),
+            FormPart::Tagbody => {
                 self.env.append(pending);
                 match self.symbol(event) {
                     Some(_) => self.note(event, SyntaxRole::Block, Standing::Open, Space::Tag, mode),
                     None => self.form(event, mode),
                 }
             }
-            Part::Defines(defined) => self.defines(event, *defined, mode, pending),
-            Part::Variable => self.variable(event, by, mode, pending),
-            Part::SymbolMacro => self.variable(event, by, mode, pending),
-            Part::SlotVariable => match self.symbol(event) {
+            FormPart::Defines(defined) => self.defines(event, *defined, mode, pending),
+            FormPart::Variable => self.variable(event, by, mode, pending),
+            FormPart::SymbolMacro => self.variable(event, by, mode, pending),
+            FormPart::SlotVariable => match self.symbol(event) {
                 Some(_) => {
                     self.datum_role(event, SyntaxRole::Slot, mode);
                     self.bind(event, Space::Variable, SLOT, mode, pending);
                 }
                 None => self.form(event, mode.uncertain()),
             },
-            Part::SymbolMacroBinding => self.children_as(event, |walk, child| match walk.place(child) {
+            FormPart::SymbolMacroBinding => self.children_as(event, |walk, child| match walk.place(child) {
                 1 => walk.variable(child, by, mode, pending),
                 _ => walk.form(child, mode),
             }),
-            Part::LocalMacro => {
+            FormPart::LocalMacro => {
                 if let Some(name) = self.symbol(event) {
                     let (space, level) = (Space::Function, mode.level);
                     pending.push(Binding { space, name, level, by, is_macro: true });
@@ -140,59 +140,59 @@ impl Walk<'_> {
                     self.seen[event].bound = Some(by);
                 }
             }
-            Part::Functions => self.local_functions(event, by, Local::Flet, mode),
-            Part::Labels => self.local_functions(event, by, Local::Labels, mode),
-            Part::Macros => self.local_functions(event, by, Local::Macrolet, mode),
-            Part::Block => {
+            FormPart::Functions => self.local_functions(event, by, Local::Flet, mode),
+            FormPart::Labels => self.local_functions(event, by, Local::Labels, mode),
+            FormPart::Macros => self.local_functions(event, by, Local::Macrolet, mode),
+            FormPart::Block => {
                 self.note(event, SyntaxRole::Block, Standing::Open, Space::Block, mode);
                 if self.symbol(event).is_some() {
                     self.seen[event].bound = Some(by);
                 }
                 self.bind(event, Space::Block, by, mode, pending);
             }
-            Part::ToBlock => self.note(event, SyntaxRole::Block, Standing::Open, Space::Block, mode),
-            Part::ToTag => self.note(event, SyntaxRole::Block, Standing::Open, Space::Tag, mode),
-            Part::LambdaList => self.lambda_list(event, by, Lambda::Ordinary, mode, pending),
-            Part::MacroLambdaList => self.lambda_list(event, by, Lambda::Destructuring, mode, pending),
-            Part::Type => self.type_specifier(event, mode),
-            Part::Condition => self.datum(event, SyntaxRole::Class, mode),
-            Part::FunctionName => self.function_name(event, SyntaxRole::Function, mode),
-            Part::Class => self.named_datum(event, SyntaxRole::Class, mode),
-            Part::Slot => self.named_datum(event, SyntaxRole::Slot, mode),
-            Part::Datum => match self.symbol(event) {
+            FormPart::ToBlock => self.note(event, SyntaxRole::Block, Standing::Open, Space::Block, mode),
+            FormPart::ToTag => self.note(event, SyntaxRole::Block, Standing::Open, Space::Tag, mode),
+            FormPart::LambdaList => self.lambda_list(event, by, Lambda::Ordinary, mode, pending),
+            FormPart::MacroLambdaList => self.lambda_list(event, by, Lambda::Destructuring, mode, pending),
+            FormPart::Type => self.type_specifier(event, mode),
+            FormPart::Condition => self.datum(event, SyntaxRole::Class, mode),
+            FormPart::FunctionName => self.function_name(event, SyntaxRole::Function, mode),
+            FormPart::Class => self.named_datum(event, SyntaxRole::Class, mode),
+            FormPart::Slot => self.named_datum(event, SyntaxRole::Slot, mode),
+            FormPart::Datum => match self.symbol(event) {
                 Some(_) => self.note(event, SyntaxRole::Quoted, Standing::Name, Space::Nowhere, mode),
                 None => self.datum(event, SyntaxRole::Quoted, mode),
             },
-            Part::Keys => self.keys(event, mode),
-            Part::Declaration => self.declaration_specifier(event, mode),
-            Part::Loop => self.loop_form(event, mode, pending),
-            Part::List(shape) => match self.symbol(event) {
+            FormPart::Keys => self.keys(event, mode),
+            FormPart::Declaration => self.declaration_specifier(event, mode),
+            FormPart::Loop => self.loop_form(event, mode, pending),
+            FormPart::List(shape) => match self.symbol(event) {
                 // NIL, or what only looks like a list.
                 Some(_) => self.note(event, SyntaxRole::Argument, Standing::Open, Space::Unknown, mode),
                 None => self.parts(event, 1, shape, by, mode, pending),
             },
-            Part::Either(atom, list) => {
+            FormPart::Either(atom, list) => {
                 let part = if self.symbol(event).is_some() { atom } else { list };
                 self.part(event, part, by, mode, pending);
             }
-            Part::Names(named) => {
+            FormPart::Names(named) => {
                 let list = self.form.events[event].parent.map_or(event, |parent| parent as usize);
                 self.argument(event, list, Some(*named), mode);
             }
-            Part::Structure
-            | Part::StructureSlot
-            | Part::Slots
-            | Part::ClassOption
-            | Part::GenericOption
-            | Part::Method
-            | Part::MethodCombination
-            | Part::PackageClause
-            | Part::AlienName
-            | Part::AlienTypeName
-            | Part::AlienType
-            | Part::AlienParameter
-            | Part::AlienParameters
-            | Part::AlienBinding => self.definition_part(event, part, by, mode, pending),
+            FormPart::Structure
+            | FormPart::StructureSlot
+            | FormPart::Slots
+            | FormPart::ClassOption
+            | FormPart::GenericOption
+            | FormPart::Method
+            | FormPart::MethodCombination
+            | FormPart::PackageClause
+            | FormPart::AlienName
+            | FormPart::AlienTypeName
+            | FormPart::AlienType
+            | FormPart::AlienParameter
+            | FormPart::AlienParameters
+            | FormPart::AlienBinding => self.definition_part(event, part, by, mode, pending),
         }
     }
 
@@ -274,6 +274,9 @@ impl Walk<'_> {
 }
 
 /// The part that takes all elements to the end, if the last one does.
-fn trailing(shape: &'static Shape) -> Option<&'static Part> {
-    shape.first.last().filter(|part| matches!(part, Part::Method | Part::MethodCombination | Part::Loop))
+fn trailing(shape: &'static Shape) -> Option<&'static FormPart> {
+    shape
+        .first
+        .last()
+        .filter(|part| matches!(part, FormPart::Method | FormPart::MethodCombination | FormPart::Loop))
 }
