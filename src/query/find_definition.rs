@@ -86,7 +86,7 @@ pub struct ImageSource {
 /// One definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
-pub struct Definition {
+pub struct FoundDefinition {
     /// What it is: `function`, `generic-function`, `method`, `macro`, `variable`, `constant`, `class`, `structure`,
     /// `condition`, `type`, …; `name` where the text names it as a definition that the image does not tell apart.
     pub kind: LispKind,
@@ -123,7 +123,7 @@ pub struct FindDefinitionAnswer {
     /// The symbol as it is printed.
     pub symbol: String,
     /// Its definitions.
-    pub definitions: Vec<Definition>,
+    pub definitions: Vec<FoundDefinition>,
     /// How many there are.
     pub count: usize,
 }
@@ -251,7 +251,7 @@ pub fn find_definition(
                 continue;
             }
             let place = file.position(found.range.start);
-            definitions.push(Definition {
+            definitions.push(FoundDefinition {
                 kind: found.definer.map_or(LispKind::Name, |definer| LispKind::named(&definer)),
                 name: resolved.text.clone(),
                 path: project.shown(&path),
@@ -323,9 +323,9 @@ fn placed(
     sought: &Sought,
     definition: &ImageDefinition,
     source: &ImageSource,
-) -> (Definition, Option<u32>) {
+) -> (FoundDefinition, Option<u32>) {
     let path = PathBuf::from(&source.file);
-    let mut found = Definition {
+    let mut found = FoundDefinition {
         kind: definition.kind.clone(),
         name: definition.name.clone(),
         path: project.shown(&path),

@@ -146,7 +146,7 @@ fn broad(pattern: &str, total: u64, densest: &[(String, u64)]) -> String {
 /// A definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct Definition {
+pub struct TextDefinition {
     /// The file, relative to the project.
     pub path: String,
     /// The line of the name, from 1.
@@ -232,9 +232,9 @@ pub enum IndexAge {
 #[non_exhaustive]
 pub struct References {
     /// The best definition, or null if nothing of that name (and kind) is defined.
-    pub definition: Option<Definition>,
+    pub definition: Option<TextDefinition>,
     /// The other definitions, best first; at most 49.
-    pub definitions: Vec<Definition>,
+    pub definitions: Vec<TextDefinition>,
     /// How many definitions there are in all.
     pub total_definitions: u64,
     /// Where the text occurs, sorted by path, line and column; definitions included.
@@ -326,8 +326,8 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-fn definition(located: Located) -> Definition {
-    Definition {
+fn definition(located: Located) -> TextDefinition {
+    TextDefinition {
         path: shown(&located.path),
         line: located.name.line,
         column: located.name.column,

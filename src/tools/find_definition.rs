@@ -30,13 +30,13 @@ struct Definitions {
     /// The symbol as it is printed.
     symbol: String,
     /// Its definitions, by place.
-    definitions: Vec<Definition>,
+    definitions: Vec<ShownDefinition>,
     /// How many there are.
     count: usize,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Definition {
+struct ShownDefinition {
     kind: LispKind,
     name: String,
     /// `file:line:column`, as far as it is known.
@@ -50,8 +50,8 @@ struct Definition {
     stale: bool,
 }
 
-impl From<find_definition::Definition> for Definition {
-    fn from(found: find_definition::Definition) -> Self {
+impl From<find_definition::FoundDefinition> for ShownDefinition {
+    fn from(found: find_definition::FoundDefinition) -> Self {
         let part = |part: Option<u32>| part.map(|part| format!(":{part}")).unwrap_or_default();
         Self {
             at: format!("{}{}{}", found.path, part(found.line), part(found.column)),
@@ -75,7 +75,7 @@ fn definition(session: &Session, given: SymbolName, call: &Call) -> Result<ToolA
     let definitions = Definitions {
         symbol: answer.symbol,
         count: answer.count,
-        definitions: answer.definitions.into_iter().map(Definition::from).collect(),
+        definitions: answer.definitions.into_iter().map(ShownDefinition::from).collect(),
     };
     ToolAnswer::new(text, &Found::yes(definitions), Outcome::Answered)
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::budget::{fit, length};
 use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer, ToolProgress};
 use crate::query::find_references::{
-    Definition, FindReferencesRequest, References, Resolver, find_references,
+    FindReferencesRequest, References, Resolver, TextDefinition, find_references,
 };
 use crate::query::{Error, counted};
 use steelbank_text::Control;
@@ -92,7 +92,7 @@ fn clean(text: &str) -> String {
 fn text(found: &References) -> String {
     let mut text = String::new();
     let place = |path: &str, line: u32, column: u32| format!("{}:{line}:{column}", clean(path));
-    let mut define = |definition: &Definition| {
+    let mut define = |definition: &TextDefinition| {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
@@ -140,7 +140,7 @@ mod tests {
     fn answers_are_lines_that_editors_understand() {
         let span = Span { start_line: 1, start_column: 1, end_line: 1, end_column: 9 };
         let found = References {
-            definition: Some(Definition {
+            definition: Some(TextDefinition {
                 path: "a.lisp".to_owned(),
                 line: 1,
                 column: 8,

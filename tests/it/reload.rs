@@ -10,7 +10,7 @@ use steelbank::query::code_find_references::{
     CodeFindReferencesAnswer, CodeFindReferencesRequest, Reference,
 };
 use steelbank::query::control::Control;
-use steelbank::query::find_definition::Definition;
+use steelbank::query::find_definition::FoundDefinition;
 use steelbank::query::load_system::LoadStatus;
 
 use crate::child::in_own_process;
@@ -86,7 +86,7 @@ fn definitions_are_exact(bank: &Steelbank) {
     assert_eq!(found, [("generic-function", (5, 13)), ("method", (4, 12))]);
 }
 
-fn place_of(found: &Definition) -> (&str, (u32, u32)) {
+fn place_of(found: &FoundDefinition) -> (&str, (u32, u32)) {
     assert!(found.evidence == Evidence::Exact && !found.stale, "{found:?}");
     (found.kind.name(), (found.line.unwrap(), found.column.unwrap()))
 }

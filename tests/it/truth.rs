@@ -11,7 +11,7 @@ use steelbank::query::Evidence;
 use steelbank::query::LispKind;
 use steelbank::query::code_find_references::{CodeFindReferencesAnswer, CodeFindReferencesRequest};
 use steelbank::query::control::Control;
-use steelbank::query::find_definition::Definition;
+use steelbank::query::find_definition::FoundDefinition;
 use steelbank::query::load_system::LoadStatus;
 use steelbank::query::rename::{CautionKind, RenameRequest as Rename};
 
@@ -127,7 +127,7 @@ fn marked() {
 fn made(bank: &Steelbank) {
     let definitions = |name: &str| -> Vec<String> {
         let answer = bank.find_definition(name, "CL-USER", &Control::default()).unwrap();
-        let text = |found: &Definition| {
+        let text = |found: &FoundDefinition| {
             let by = found.made_by.as_deref().unwrap_or("-");
             let defines = found.defines.as_ref().map_or("-", LispKind::name);
             format!(

@@ -1,7 +1,7 @@
 //! What the index keeps of one file.
 
 use crate::definitions::definitions;
-use crate::definitions::lisp::{Definition, definitions as lisp_definitions};
+use crate::definitions::lisp::{LispTextDefinition, definitions as lisp_definitions};
 use crate::language::Language;
 use crate::scan::{Occurrence, TextRole, lisp, occurrences};
 use crate::store::postings::{Hit, encode, encode_definitions};
@@ -42,7 +42,7 @@ impl Analysis {
             Some(lisp) => lisp_definitions(lisp, text),
             None => definitions(text, language, stop),
         };
-        let mut keys: KeyMap<Vec<u8>, (Vec<Hit>, Vec<Definition>)> = KeyMap::default();
+        let mut keys: KeyMap<Vec<u8>, (Vec<Hit>, Vec<LispTextDefinition>)> = KeyMap::default();
         let family = family(language);
         let mut probe = Vec::new();
         let mut note = |occurrence: Occurrence<'_>| {
@@ -91,7 +91,7 @@ impl Analysis {
 }
 
 /// The definition whose name starts at `offset`, or just after a sigil there.
-fn defined_at(definitions: &[Definition], offset: u32, length: usize) -> Option<Definition> {
+fn defined_at(definitions: &[LispTextDefinition], offset: u32, length: usize) -> Option<LispTextDefinition> {
     let first = definitions.partition_point(|definition| definition.name.start < offset);
     let found = definitions.get(first)?;
     let starts_here = found.name.start == offset;
@@ -104,7 +104,7 @@ pub(crate) fn hits_of(
     text: &[u8],
     language: Language,
     identifier: &[u8],
-    defined: &[Definition],
+    defined: &[LispTextDefinition],
 ) -> Vec<Hit> {
     let mut hits = Vec::new();
     occurrences(text, language, &mut |occurrence| {

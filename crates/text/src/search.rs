@@ -3,7 +3,7 @@
 use crate::analysis::{hits_of, trigram};
 use crate::cache::TextCache;
 use crate::control::Control;
-use crate::definitions::lisp::Definition;
+use crate::definitions::lisp::LispTextDefinition;
 use crate::error::TextError;
 use crate::globs::Globs;
 use crate::index::TextIndex;
@@ -141,7 +141,7 @@ struct Matches {
 enum Hits {
     Known(Vec<Hit>),
     /// To be found again: the key, and its definitions in this file.
-    Sought(Vec<u8>, Vec<Definition>),
+    Sought(Vec<u8>, Vec<LispTextDefinition>),
     Literal(Vec<u32>),
 }
 
@@ -235,7 +235,7 @@ impl Searcher<'_> {
         names: &[String],
         languages: &[Language],
         matches: &mut Vec<Matches>,
-        definitions: &mut Vec<(usize, Definition)>,
+        definitions: &mut Vec<(usize, LispTextDefinition)>,
     ) -> Result<(), Retry> {
         let snapshot = self.snapshot;
         for (segment, places) in snapshot.segments() {
@@ -243,7 +243,7 @@ impl Searcher<'_> {
                 self.macro_definitions(segment, places, key, languages, definitions)?;
                 continue;
             };
-            let mut defined: HashMap<u32, Vec<Definition>> =
+            let mut defined: HashMap<u32, Vec<LispTextDefinition>> =
                 postings::definitions(&entry.definitions).ok_or(PageError::Damaged)?.into_iter().collect();
             for found in segment.hits(&entry)? {
                 let Some(file) = self.selected(places, found.file, languages) else { continue };
@@ -279,7 +279,10 @@ impl Searcher<'_> {
         Ok(())
     }
 
-    fn of_kind(&self, definitions: Vec<Definition>) -> impl Iterator<Item = Definition> + use<> {
+    fn of_kind(
+        &self,
+        definitions: Vec<LispTextDefinition>,
+    ) -> impl Iterator<Item = LispTextDefinition> + use<> {
         let wanted = self.search.kind;
         definitions.into_iter().filter(move |each| wanted.is_none_or(|wanted| each.kind.answers(wanted)))
     }
@@ -291,7 +294,7 @@ impl Searcher<'_> {
         places: &[u32],
         key: &[u8],
         languages: &[Language],
-        definitions: &mut Vec<(usize, Definition)>,
+        definitions: &mut Vec<(usize, LispTextDefinition)>,
     ) -> Result<(), Retry> {
         let rust: Vec<_> = languages.iter().copied().filter(|each| each.name() == "rust").collect();
         let Some(bare) = key.strip_suffix(b"!").filter(|_| !rust.is_empty()) else { return Ok(()) };
@@ -385,7 +388,7 @@ impl Searcher<'_> {
 
     /// Definitions are ordered by this: what is read and real before what is left out or only declared, the project's
     /// own code before that of others, then code before tests, then by path and place.
-    fn rank(&self, file: usize, definition: &Definition) -> impl Ord + use<> {
+    fn rank(&self, file: usize, definition: &LispTextDefinition) -> impl Ord + use<> {
         let path = self.file(file).path.to_string_lossy().to_lowercase();
         let within = |names: &[&str]| path.split('/').any(|part| names.contains(&part));
         let minor = matches!(
@@ -420,7 +423,7 @@ impl Searcher<'_> {
         )
     }
 
-    fn locate(&mut self, file: usize, definition: &Definition) -> Result<Option<Located>, Retry> {
+    fn locate(&mut self, file: usize, definition: &LispTextDefinition) -> Result<Option<Located>, Retry> {
         let Some(text) = self.text(file)? else { return Ok(None) };
         let at = |offset| text.lines.position(&text.bytes, offset);
         let name = at(definition.name.start);

@@ -5,7 +5,7 @@ use steelbank_reader::{Datum, Dialect, Form, FormId, FormKind, LispText, Marker,
 
 /// One definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Definition {
+pub(crate) struct LispTextDefinition {
     /// What it defines.
     pub(crate) kind: DefinitionKind,
     /// The name, without its package prefix, as it stands in the text.
@@ -125,7 +125,7 @@ const CLOJURE: &[(&str, DefinitionKind)] = &[
 ];
 
 /// All definitions of `text`, a text read from `bytes`, in order. Quoted forms and templates define nothing.
-pub(crate) fn definitions(text: &LispText, bytes: &[u8]) -> Vec<Definition> {
+pub(crate) fn definitions(text: &LispText, bytes: &[u8]) -> Vec<LispTextDefinition> {
     let known = match text.dialect() {
         Dialect::CommonLisp => COMMON_LISP,
         Dialect::EmacsLisp => EMACS_LISP,
@@ -166,7 +166,7 @@ struct Finder<'a> {
     bytes: &'a [u8],
     form: &'a Form,
     id: FormId,
-    found: &'a mut Vec<Definition>,
+    found: &'a mut Vec<LispTextDefinition>,
 }
 
 impl Finder<'_> {
@@ -246,7 +246,7 @@ impl Finder<'_> {
         if name.start >= name.end {
             return;
         }
-        self.found.push(Definition {
+        self.found.push(LispTextDefinition {
             kind,
             name,
             form: self.form.span,
@@ -266,7 +266,7 @@ impl Finder<'_> {
                 && matches!(token.marker, Marker::None)
                 && !token.is_named(self.bytes, "SETF")
             {
-                self.found.push(Definition {
+                self.found.push(LispTextDefinition {
                     kind: DefinitionKind::Accessor,
                     name: token.name_span(),
                     form: self.form.span,

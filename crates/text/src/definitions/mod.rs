@@ -1,6 +1,6 @@
 //! Definitions in a text: from the grammars' own tag queries, and for Lisp from the structural reader.
 
-use crate::definitions::lisp::{Definition, definitions as lisp_definitions};
+use crate::definitions::lisp::{LispTextDefinition, definitions as lisp_definitions};
 use crate::kind::DefinitionKind;
 use crate::language::Language;
 use crate::scan::lisp as scan_lisp;
@@ -20,7 +20,11 @@ const LONGEST: usize = 4 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The definitions of `text`, by the place of their names. `stop` is asked now and then whether to give up.
-pub(crate) fn definitions(text: &[u8], language: Language, stop: &dyn Fn() -> bool) -> Vec<Definition> {
+pub(crate) fn definitions(
+    text: &[u8],
+    language: Language,
+    stop: &dyn Fn() -> bool,
+) -> Vec<LispTextDefinition> {
     if let Some(dialect) = language.dialect() {
         return lisp_definitions(&scan_lisp::read(text, dialect), text);
     }
@@ -32,7 +36,7 @@ pub(crate) fn definitions(text: &[u8], language: Language, stop: &dyn Fn() -> bo
     }
 }
 
-fn tags(text: &[u8], tagger: &grammars::Tagger, stop: &dyn Fn() -> bool) -> Option<Vec<Definition>> {
+fn tags(text: &[u8], tagger: &grammars::Tagger, stop: &dyn Fn() -> bool) -> Option<Vec<LispTextDefinition>> {
     let start = Instant::now();
     let go_on = || match stop() || start.elapsed() > PATIENCE {
         true => ControlFlow::Break(()),
@@ -48,7 +52,7 @@ fn tags(text: &[u8], tagger: &grammars::Tagger, stop: &dyn Fn() -> bool) -> Opti
     let options = QueryCursorOptions::new().progress_callback(&mut querying);
     let mut cursor = QueryCursor::new();
     let mut matches = cursor.matches_with_options(&tagger.query, tree.root_node(), text, options);
-    let mut found: Vec<Definition> = Vec::new();
+    let mut found: Vec<LispTextDefinition> = Vec::new();
     while let Some(each) = matches.next() {
         let mut name = None;
         let mut defined = None;
@@ -77,14 +81,19 @@ fn tags(text: &[u8], tagger: &grammars::Tagger, stop: &dyn Fn() -> bool) -> Opti
     Some(found)
 }
 
-fn definition(text: &[u8], name: Node<'_>, node: Node<'_>, kind: DefinitionKind) -> Option<Definition> {
+fn definition(
+    text: &[u8],
+    name: Node<'_>,
+    node: Node<'_>,
+    kind: DefinitionKind,
+) -> Option<LispTextDefinition> {
     let node = owner(name, node);
     let (kind, declaration) = refine(text, name, node, kind)?;
     let mut start = name.start_byte();
     if text.get(start..)?.starts_with(b"r#") {
         start += 2;
     }
-    Some(Definition {
+    Some(LispTextDefinition {
         kind,
         name: Range::new(start as u32, name.end_byte() as u32),
         form: Range::new(node.start_byte() as u32, node.end_byte() as u32),

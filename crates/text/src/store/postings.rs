@@ -1,6 +1,6 @@
 //! Occurrences and definitions as bytes.
 
-use crate::definitions::lisp::Definition;
+use crate::definitions::lisp::LispTextDefinition;
 use crate::kind::DefinitionKind;
 use crate::scan::occurrence::TextRole;
 use crate::store::codec::{Decoder, put_number};
@@ -130,7 +130,7 @@ pub(crate) fn ascending(list: &[u8]) -> Option<Vec<u32>> {
 }
 
 /// One file's definitions of one name.
-pub(crate) fn encode_definitions(definitions: &[Definition]) -> Vec<u8> {
+pub(crate) fn encode_definitions(definitions: &[LispTextDefinition]) -> Vec<u8> {
     let mut out = Vec::new();
     put_number(&mut out, definitions.len() as u64);
     for definition in definitions {
@@ -144,7 +144,7 @@ pub(crate) fn encode_definitions(definitions: &[Definition]) -> Vec<u8> {
     out
 }
 
-fn decode_definitions(decoder: &mut Decoder<'_>) -> Option<Vec<Definition>> {
+fn decode_definitions(decoder: &mut Decoder<'_>) -> Option<Vec<LispTextDefinition>> {
     let count = decoder.number()?;
     let mut all = Vec::new();
     for _ in 0..count {
@@ -154,7 +154,7 @@ fn decode_definitions(decoder: &mut Decoder<'_>) -> Option<Vec<Definition>> {
         let name_start = start.checked_add(decoder.small()?)?;
         let name_end = name_start.checked_add(decoder.small()?)?;
         let end = start.checked_add(decoder.small()?)?;
-        all.push(Definition {
+        all.push(LispTextDefinition {
             kind,
             name: Range::new(name_start, name_end),
             form: Range { start, end },
@@ -180,7 +180,7 @@ pub(crate) fn raw_definitions(bytes: &[u8]) -> Option<Vec<(u32, &[u8])>> {
 }
 
 /// The same, decoded.
-pub(crate) fn definitions(bytes: &[u8]) -> Option<Vec<(u32, Vec<Definition>)>> {
+pub(crate) fn definitions(bytes: &[u8]) -> Option<Vec<(u32, Vec<LispTextDefinition>)>> {
     let mut decoder = Decoder::new(bytes);
     let mut all = Vec::new();
     let mut file = 0_u32;
