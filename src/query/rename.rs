@@ -87,7 +87,7 @@ impl RenameRequest {
 }
 
 /// What the image says of a symbol's definitions, by name and home package.
-pub type Definitions<'a> = dyn Fn(&str, &str) -> Result<ImageDefinitions, super::Error> + 'a;
+pub type DefinitionsSource<'a> = dyn Fn(&str, &str) -> Result<ImageDefinitions, super::Error> + 'a;
 
 /// Everything that a plan is made from.
 pub struct Sources<'a> {
@@ -100,7 +100,7 @@ pub struct Sources<'a> {
     /// The names of the project's symbols.
     pub names: &'a Names,
     /// What the image says.
-    pub definitions: &'a Definitions<'a>,
+    pub definitions: &'a DefinitionsSource<'a>,
 }
 
 impl std::fmt::Debug for Sources<'_> {

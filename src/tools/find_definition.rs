@@ -21,12 +21,12 @@ pub(super) fn tool() -> Tool {
             without naming it, as defstruct does its accessors.",
         effect: Effect::Reads,
     };
-    Tool::new::<SymbolName, Found<Definitions>>(about, definition).of_image()
+    Tool::new::<SymbolName, Found<ShownDefinitions>>(about, definition).of_image()
 }
 
 /// The definitions.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Definitions {
+struct ShownDefinitions {
     /// The symbol as it is printed.
     symbol: String,
     /// Its definitions, by place.
@@ -72,7 +72,7 @@ fn definition(session: &Session, given: SymbolName, call: &Call) -> Result<ToolA
         Err(error) => return of_error(bank, error, Outcome::NotFound),
     };
     let text = text::definitions(&answer);
-    let definitions = Definitions {
+    let definitions = ShownDefinitions {
         symbol: answer.symbol,
         count: answer.count,
         definitions: answer.definitions.into_iter().map(ShownDefinition::from).collect(),
