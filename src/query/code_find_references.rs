@@ -7,7 +7,7 @@ mod answer;
 mod cautions;
 
 pub use answer::{
-    CodeFindReferencesAnswer, CodeFindReferencesError, CodeFindReferencesRequest, Reference, UseType,
+    CodeFindReferencesAnswer, CodeFindReferencesError, CodeFindReferencesRequest, CodeReference, UseType,
 };
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -401,7 +401,7 @@ impl Search<'_> {
             self.lines.iter().filter(|(_, line)| line.stale).map(|((path, _), _)| path.clone()).collect();
         let mut cautions = self.cautions();
         cautions.extend(text.cautions);
-        let refs: Vec<Reference> = self
+        let refs: Vec<CodeReference> = self
             .lines
             .into_iter()
             .skip(request.offset)
@@ -444,7 +444,7 @@ impl Line {
     }
 
     /// The entry for this line: what is surest, leftmost and most telling comes first.
-    fn reference(self, path: String, line: Option<u32>) -> Option<Reference> {
+    fn reference(self, path: String, line: Option<u32>) -> Option<CodeReference> {
         let listed = |evidence| match line {
             Some(_) => self.columns(evidence).into_iter().collect(),
             None => Vec::new(),
@@ -457,7 +457,7 @@ impl Line {
             .take_while(|found| found.evidence == surest)
             .find_map(|found| found.caller.clone());
         let first = self.found.into_iter().next()?;
-        Some(Reference {
+        Some(CodeReference {
             path,
             line,
             column: line.map(|_| first.column),

@@ -184,7 +184,7 @@ pub struct Span {
 /// One place where the text occurs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct Reference {
+pub struct TextReference {
     /// The file, relative to the project.
     pub path: String,
     /// The line, from 1.
@@ -238,7 +238,7 @@ pub struct References {
     /// How many definitions there are in all.
     pub total_definitions: u64,
     /// Where the text occurs, sorted by path, line and column; definitions included.
-    pub references: Vec<Reference>,
+    pub references: Vec<TextReference>,
     /// How many references there are.
     pub total_references: u64,
     /// Which of them this page has.
@@ -344,10 +344,10 @@ fn definition(located: Located) -> TextDefinition {
     }
 }
 
-fn reference(found: Found, resolve: Option<Resolver<'_>>) -> Reference {
+fn reference(found: Found, resolve: Option<Resolver<'_>>) -> TextReference {
     let lisp = found.language.name() == "commonlisp";
     let symbol = resolve.filter(|_| lisp).and_then(|resolve| resolve(&found.path, found.line, found.column));
-    Reference {
+    TextReference {
         path: shown(&found.path),
         line: found.line,
         column: found.column,

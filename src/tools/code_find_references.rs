@@ -8,7 +8,7 @@ use super::budget::{all_fit, fit, length, most_as_json};
 use super::missing::{Found, of_error, resolve};
 use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
-use crate::query::code_find_references::{self, CodeFindReferencesRequest, Reference, UseType};
+use crate::query::code_find_references::{self, CodeFindReferencesRequest, CodeReference, UseType};
 use crate::query::text::TextUse;
 use crate::render::project;
 
@@ -78,8 +78,8 @@ struct Entry<'a> {
     stale: bool,
 }
 
-impl<'a> From<&'a Reference> for Entry<'a> {
-    fn from(found: &'a Reference) -> Self {
+impl<'a> From<&'a CodeReference> for Entry<'a> {
+    fn from(found: &'a CodeReference) -> Self {
         let others = |columns: &'a [u32]| match columns {
             [only] if Some(*only) == found.column => &[],
             columns => columns,
@@ -101,7 +101,7 @@ impl<'a> From<&'a Reference> for Entry<'a> {
 }
 
 /// Neither the text nor the JSON of an entry is longer, in bytes.
-fn at_most(found: &Reference) -> usize {
+fn at_most(found: &CodeReference) -> usize {
     let texts = [&found.context, &found.caller, &found.via].into_iter().flatten();
     let columns = 11 * (found.columns.len() + found.approximate_columns.len());
     300 + most_as_json(&found.path) + columns + texts.map(|text| most_as_json(text)).sum::<usize>()

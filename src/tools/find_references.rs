@@ -134,7 +134,7 @@ fn text(found: &References) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::query::find_references::{IndexAge, Pagination, Reference, Span};
+    use crate::query::find_references::{IndexAge, Pagination, Span, TextReference};
 
     #[test]
     fn answers_are_lines_that_editors_understand() {
@@ -152,7 +152,7 @@ mod tests {
             }),
             definitions: Vec::new(),
             total_definitions: 1,
-            references: vec![Reference {
+            references: vec![TextReference {
                 path: "b\u{1b}[31m.lisp".to_owned(),
                 line: 2,
                 column: 3,

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use steelbank::query::code_find_references::{CodeFindReferencesRequest, Reference};
+use steelbank::query::code_find_references::{CodeFindReferencesRequest, CodeReference};
 use steelbank::query::load_system::LoadStatus;
 use steelbank::source::tap::sidecar::{EventKind, Sidecar, fnv_1a, sidecar_name};
 use steelbank_reader::lines::characters;
@@ -87,7 +87,7 @@ fn torture() {
     fs::remove_dir_all(&cache).unwrap();
 }
 
-fn line(found: &Reference) -> String {
+fn line(found: &CodeReference) -> String {
     let mut text = format!("{}:{}", found.path, found.line.unwrap_or(0));
     let columns: Vec<String> = found.columns.iter().map(u32::to_string).collect();
     write!(text, ":{} {:?} {:?}", columns.join(","), found.use_type, found.evidence).unwrap();

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use steelbank::Steelbank;
 use steelbank::query::Evidence;
 use steelbank::query::code_find_references::{
-    CodeFindReferencesAnswer, CodeFindReferencesRequest, Reference,
+    CodeFindReferencesAnswer, CodeFindReferencesRequest, CodeReference,
 };
 use steelbank::query::control::Control;
 use steelbank::query::find_definition::FoundDefinition;
@@ -65,7 +65,7 @@ fn references(bank: &Steelbank, symbol: &str) -> CodeFindReferencesAnswer {
     bank.code_find_references(&CodeFindReferencesRequest::new(symbol)).unwrap()
 }
 
-fn exact(found: &Reference) -> Option<(u32, Vec<u32>)> {
+fn exact(found: &CodeReference) -> Option<(u32, Vec<u32>)> {
     (found.evidence == Evidence::Exact).then(|| (found.line.unwrap(), found.columns.clone()))
 }
 
@@ -129,7 +129,7 @@ fn a_renamed_package_has_its_uses(bank: &Steelbank) {
         .unwrap();
     };
     rename("RE", "RE-NEW");
-    let lines = |refs: &[Reference]| refs.iter().filter_map(exact).collect::<Vec<_>>();
+    let lines = |refs: &[CodeReference]| refs.iter().filter_map(exact).collect::<Vec<_>>();
     let after = references(bank, "re-new::f").refs;
     rename("RE-NEW", "RE");
     assert_eq!(lines(&after), lines(&before));

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use steelbank::Steelbank;
 use steelbank::query::Evidence;
-use steelbank::query::code_find_references::{CodeFindReferencesRequest as References, Reference};
+use steelbank::query::code_find_references::{CodeFindReferencesRequest as References, CodeReference};
 use steelbank::query::control::Control;
 use steelbank::query::load_system::{FailureKind, LoadAnswer};
 use steelbank::query::rename::{CautionKind, ConflictKind, Edit, Names, RenamePlan, RenameRequest, Scope};
@@ -255,8 +255,9 @@ fn renamed(name: &str) -> String {
 fn show_doubts(bank: &Steelbank, name: &str) {
     let request = References { limit: usize::MAX, ..References::new(name) };
     let Ok(found) = bank.code_find_references(&request) else { return };
-    let unsure =
-        |found: &&Reference| found.evidence == Evidence::Approximate || !found.approximate_columns.is_empty();
+    let unsure = |found: &&CodeReference| {
+        found.evidence == Evidence::Approximate || !found.approximate_columns.is_empty()
+    };
     for found in found.refs.iter().filter(unsure).take(3) {
         let (line, context) = (found.line.unwrap_or(0), found.context.as_deref().unwrap_or_default());
         println!("seen: doubt {}:{line} {:?} {context}", found.path, found.use_type);

@@ -121,7 +121,7 @@ fn is_zero(count: &usize) -> bool {
 /// One line with uses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
-pub struct Reference {
+pub struct CodeReference {
     /// The file, relative to the project's root if it is below it.
     pub path: String,
     /// The line, from 1; absent where the source cannot be read.
@@ -170,7 +170,7 @@ pub struct CodeFindReferencesAnswer {
     /// The symbol as it is printed, with its home package.
     pub symbol: String,
     /// The entries.
-    pub refs: Vec<Reference>,
+    pub refs: Vec<CodeReference>,
     /// How many entries are listed.
     pub count: usize,
     /// How many there are in all.
