@@ -14,7 +14,7 @@ use super::sync::{Condvar, Mutex};
 /// A progress callback: receives each update of a running job as JSON. Called on the Lisp thread: it must be quick.
 pub type ProgressListener = Arc<dyn Fn(&str) + Send + Sync>;
 
-type Outcome<T> = Result<T, LispError>;
+type JobResult<T> = Result<T, LispError>;
 
 /// What is to be called because an outcome has come. Whoever brought the outcome chooses the thread.
 #[must_use]
@@ -57,15 +57,15 @@ struct Slot<T> {
 enum SlotState<T> {
     Empty,
     /// Nobody will take the outcome; the listener hears it.
-    Heard(Box<dyn FnOnce(Outcome<T>) + Send>),
+    Heard(Box<dyn FnOnce(JobResult<T>) + Send>),
     /// The task is woken, and takes it.
     Polled(Waker),
-    Full(Outcome<T>),
+    Full(JobResult<T>),
     Taken,
 }
 
 impl<T: Send + 'static> Slot<T> {
-    fn fill(&self, outcome: Outcome<T>) -> Notice {
+    fn fill(&self, outcome: JobResult<T>) -> Notice {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, SlotState::Taken) {
             SlotState::Empty => {
@@ -174,7 +174,7 @@ impl<T: Send + 'static> Ticket<T> {
     /// # Errors
     /// [`LispError`]: the code failed, was stopped, or Lisp is gone. [`LispError::WouldWaitForItself`] at once, if this
     /// thread is running another job of the same lane.
-    pub fn wait(self) -> Outcome<T> {
+    pub fn wait(self) -> JobResult<T> {
         let lane = self.interrupt.ledger.lane;
         if super::shared::serving() == Some(lane) && !self.slot.is_decided() {
             self.interrupt.stop();
@@ -195,7 +195,7 @@ impl<T: Send + 'static> Ticket<T> {
 
     /// Has `listener` called with the outcome: at once if it is there, else on the thread that brings it, which a
     /// listener that waits would hold up. A panic of it ends nothing else.
-    pub fn when_done(self, listener: impl FnOnce(Outcome<T>) + Send + 'static) {
+    pub fn when_done(self, listener: impl FnOnce(JobResult<T>) + Send + 'static) {
         let mut state = self.slot.state.lock();
         match std::mem::replace(&mut *state, SlotState::Taken) {
             SlotState::Full(outcome) => {
@@ -214,9 +214,9 @@ impl<T: Send + 'static> Ticket<T> {
 }
 
 impl<T: Send + 'static> Future for Ticket<T> {
-    type Output = Outcome<T>;
+    type Output = JobResult<T>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<T>> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<JobResult<T>> {
         let mut state = self.slot.state.lock();
         match std::mem::replace(&mut *state, SlotState::Taken) {
             SlotState::Full(outcome) => Poll::Ready(outcome),

@@ -182,7 +182,12 @@ pub struct ObjectPart {
 const PRINTING: Duration = Duration::from_secs(3);
 
 impl InspectRequest {
-    fn on_lisp(&self, on_lisp: &OnLisp<'_>, package: &str, deadline: Instant) -> Result<Outcome, CallError> {
+    fn on_lisp(
+        &self,
+        on_lisp: &OnLisp<'_>,
+        package: &str,
+        deadline: Instant,
+    ) -> Result<InspectionOutcome, CallError> {
         let handle = match &self.subject {
             Subject::Handle(handle) => {
                 on_lisp.grant(trial::GRACE);
@@ -192,7 +197,7 @@ impl InspectRequest {
                 let told = evaluate(on_lisp, package, code, deadline);
                 match told.first().filter(|_| told.finished()) {
                     Some(handle) => handle.to_owned(),
-                    None => return Ok(Outcome::Failed(Box::new(told))),
+                    None => return Ok(InspectionOutcome::Failed(Box::new(told))),
                 }
             }
         };
@@ -203,7 +208,7 @@ impl InspectRequest {
         };
         // What a method on PRINT-OBJECT does not let end is told without it.
         let (inspection, _) = inspect("").or_else(|_| inspect("plainly"))?;
-        Ok(Outcome::Inspected(Box::new(inspection)))
+        Ok(InspectionOutcome::Inspected(Box::new(inspection)))
     }
 }
 
@@ -222,8 +227,8 @@ impl Question for InspectRequest {
             request.on_lisp(on_lisp, &package, deadline)
         });
         match control.wait(ticket)? {
-            Outcome::Inspected(inspection) => Ok(*inspection),
-            Outcome::Failed(told) => Ok(Inspection {
+            InspectionOutcome::Inspected(inspection) => Ok(*inspection),
+            InspectionOutcome::Failed(told) => Ok(Inspection {
                 status: InspectStatus::Failed,
                 evaluation: Some(evaluation.placed(*told, context)),
                 ..Inspection::default()
@@ -232,7 +237,7 @@ impl Question for InspectRequest {
     }
 }
 
-enum Outcome {
+enum InspectionOutcome {
     Inspected(Box<Inspection>),
     Failed(Box<Told>),
 }

@@ -25,12 +25,12 @@ pub(super) struct Flights {
 #[derive(Default)]
 pub(super) struct Flight {
     listeners: Mutex<Vec<LoadListener>>,
-    outcome: Mutex<Outcome>,
+    outcome: Mutex<FlightState>,
     ended: Condvar,
 }
 
 #[derive(Default)]
-struct Outcome {
+struct FlightState {
     ended: bool,
     answer: Option<LoadAnswer>,
 }
@@ -66,7 +66,7 @@ impl Flights {
             by_system.remove(system);
         }
         drop(by_system);
-        *flight.outcome.lock() = Outcome { ended: true, answer };
+        *flight.outcome.lock() = FlightState { ended: true, answer };
         flight.ended.notify_all();
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::missing::{Found, of_error};
 use super::page::{Page, Paging};
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::apropos::{AproposRequest, Matching, Summary};
 use crate::query::control::ALLOWED;
 
@@ -67,14 +67,14 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     let bank = session.bank()?;
     let answer = match bank.apropos(&request, &call.control(ALLOWED)) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, Outcome::NotFound),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     given.paging.within(answer.total)?;
     let (symbols, page) = given.paging.fit(answer.symbols, answer.total, offset);
     if page.total == 0 {
         let text = format!("No symbol matches {}.", super::quoted(&pattern));
         let nothing = Found { found: false, answer: Some(Listed { symbols, page }), missing: None };
-        return ToolAnswer::new(text, &nothing, Outcome::NotFound);
+        return ToolAnswer::new(text, &nothing, CallOutcome::NotFound);
     }
     let mut text = String::new();
     for symbol in &symbols {
@@ -93,5 +93,5 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     }
     text.truncate(text.trim_end().len());
     text.push_str(&page.rest(symbols.len()));
-    ToolAnswer::new(text, &Found::yes(Listed { symbols, page }), Outcome::Answered)
+    ToolAnswer::new(text, &Found::yes(Listed { symbols, page }), CallOutcome::Answered)
 }

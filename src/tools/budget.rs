@@ -297,14 +297,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tools::Outcome;
+    use crate::tools::CallOutcome;
 
     fn answer() -> ToolAnswer {
         let entries: Vec<Value> =
             (0..1000).map(|number| json!({ "name": format!("entry {number:05}") })).collect();
         let lines = (0..1000).map(|number| format!("  entry {number:05}\n      its context"));
         let text = std::iter::once("Entries:\n".to_owned()).chain(lines).collect::<Vec<_>>().join("\n");
-        ToolAnswer::new(text, &json!({ "few": [1, 2], "entries": entries }), Outcome::Answered).unwrap()
+        ToolAnswer::new(text, &json!({ "few": [1, 2], "entries": entries }), CallOutcome::Answered).unwrap()
     }
 
     #[test]
@@ -388,7 +388,7 @@ mod tests {
             json!({ "one": [{ "text": long(9_000) }] }),
             json!({ "changed": (0..9_000).collect::<Vec<u32>>(), "users": (0..9_000).collect::<Vec<u32>>() }),
         ] {
-            let mut answer = ToolAnswer::new(long(9_000), &structured, Outcome::Answered).unwrap();
+            let mut answer = ToolAnswer::new(long(9_000), &structured, CallOutcome::Answered).unwrap();
             bound(&mut answer, 10_000);
             assert!(length(&answer.structured) <= 10_000, "{}", length(&answer.structured));
             assert!(answer.text.chars().count() <= 10_000);

@@ -84,7 +84,7 @@ impl Call {
 
 /// How a call that was carried out ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// With an answer.
     Answered,
     /// What was asked about does not exist, which is an answer too. The command line exits with 1.
@@ -105,7 +105,7 @@ pub struct ToolAnswer {
     /// For programs: an object as the output schema says.
     pub structured: Structured,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: CallOutcome,
     /// What must be known beside the answer, a sentence each.
     pub notes: Vec<String>,
 }
@@ -115,7 +115,7 @@ impl ToolAnswer {
     ///
     /// # Errors
     /// `structured` cannot be JSON, which is a bug.
-    pub fn new<T: Serialize>(text: String, structured: &T, outcome: Outcome) -> Result<Self, Failure> {
+    pub fn new<T: Serialize>(text: String, structured: &T, outcome: CallOutcome) -> Result<Self, Failure> {
         let structured = Structured::new(structured).map_err(|error| Failure::Engine(error.to_string()))?;
         Ok(Self { text, shown: None, structured, outcome, notes: Vec::new() })
     }
@@ -124,7 +124,7 @@ impl ToolAnswer {
     ///
     /// # Errors
     /// As [`Answer::new`].
-    pub fn json<T: Serialize>(structured: &T, shown: String, outcome: Outcome) -> Result<Self, Failure> {
+    pub fn json<T: Serialize>(structured: &T, shown: String, outcome: CallOutcome) -> Result<Self, Failure> {
         let mut answer = Self::new(String::new(), structured, outcome)?;
         answer.text = answer.structured.json().to_owned();
         answer.shown = Some(shown);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::SymbolName;
 use super::missing::{Found, Missing};
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::call_graph::{CallGraphAnswer, CallGraphRequest, Direction};
 use crate::query::control::ALLOWED;
 
@@ -84,7 +84,7 @@ fn graph(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer,
     let bank = session.bank()?;
     let graph = bank.call_graph(&request, &call.control(ALLOWED))?;
     if let Some(asked) = &graph.missing {
-        return Missing::new(&bank.index(), asked, graph.status, None).answer(Outcome::NotFound);
+        return Missing::new(&bank.index(), asked, graph.status, None).answer(CallOutcome::NotFound);
     }
     let drawing = match given.format {
         Format::Json => None,
@@ -101,7 +101,7 @@ fn graph(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer,
         drawn.graph.cycles.clear();
         drawn.drawing = drawn.drawing.filter(|_| !drawing_left_out);
     }
-    ToolAnswer::new(text, &Found::yes(drawn), Outcome::Answered)
+    ToolAnswer::new(text, &Found::yes(drawn), CallOutcome::Answered)
 }
 
 /// A picture of the graph.

@@ -10,7 +10,7 @@ use super::arguments::Timeout;
 use super::load_system::shorter;
 use super::missing::{Found, Missing, systems};
 use super::trial::scratch_failure;
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer, ToolProgress};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, ToolProgress};
 use crate::query::check::{CheckAnswer, CheckRequest};
 use crate::render::check as text;
 use crate::scratch::Overlay;
@@ -81,6 +81,6 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAn
     {
         return Missing::system(&systems(session.bank()?), system).beside(answer);
     }
-    let outcome = if answer.loads { Outcome::Answered } else { Outcome::Failed };
+    let outcome = if answer.loads { CallOutcome::Answered } else { CallOutcome::Failed };
     ToolAnswer::new(text::check(&answer), &Found::yes(answer), outcome)
 }

@@ -2,7 +2,7 @@
 
 use super::arguments::NoArguments;
 use super::find_references::controlled;
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::Error;
 use crate::query::index_project::{IndexState, IndexStatus, check_index_status};
 
@@ -26,5 +26,5 @@ fn status(session: &Session, _: NoArguments, call: &Call) -> Result<ToolAnswer, 
         IndexState::Missing => "missing",
     };
     let reason = status.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    ToolAnswer::json(&status, format!("{name}{reason}"), Outcome::Answered)
+    ToolAnswer::json(&status, format!("{name}{reason}"), CallOutcome::Answered)
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::check_structure::{StructureAnswer, StructureKind, check_structure};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -84,5 +84,5 @@ fn check(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Fa
         };
         text.push_str(&told);
     }
-    ToolAnswer::new(text, &answer, Outcome::Answered)
+    ToolAnswer::new(text, &answer, CallOutcome::Answered)
 }

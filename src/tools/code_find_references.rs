@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::arguments::{Page, SymbolName, default_package};
 use super::budget::{all_fit, fit, length, most_as_json};
 use super::missing::{Found, of_error, resolve};
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
 use crate::query::code_find_references::{self, CodeFindReferencesRequest, CodeReference, UseType};
 use crate::query::text::TextUse;
@@ -147,7 +147,7 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolAn
     };
     let mut answer = match bank.code_find_references(&asked) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, Outcome::NotFoundError),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFoundError),
     };
     given.page.within(answer.total + answer.text_total)?;
     let (fitting, in_text) = page(&answer, call.budget());
@@ -174,7 +174,7 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolAn
         stale: &answer.stale,
         cursor: more.then(|| next.to_string()),
     };
-    ToolAnswer::new(text, &Found::yes(answered), Outcome::Answered)
+    ToolAnswer::new(text, &Found::yes(answered), CallOutcome::Answered)
 }
 
 /// How many entries fit into `budget` characters: of the image, and of text.

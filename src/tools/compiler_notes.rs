@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::arguments::SymbolName;
 use super::missing::{Found, of_error, resolve};
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::compiler_notes::{CompilerNotes, CompilerNotesRequest};
 use crate::query::control::ALLOWED;
 
@@ -25,10 +25,10 @@ fn notes(session: &Session, given: SymbolName, call: &Call) -> Result<ToolAnswer
     let request = CompilerNotesRequest { name: symbol.name, package: symbol.package };
     let answer = match bank.compiler_notes(&request, &call.control(ALLOWED)) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, Outcome::NotFound),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     let found = !answer.definitions.is_empty();
-    let outcome = if found { Outcome::Answered } else { Outcome::NotFound };
+    let outcome = if found { CallOutcome::Answered } else { CallOutcome::NotFound };
     ToolAnswer::new(text(&answer), &Found { found, answer: Some(answer), missing: None }, outcome)
 }
 

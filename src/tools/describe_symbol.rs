@@ -2,7 +2,7 @@
 
 use super::arguments::SymbolName;
 use super::missing::{Found, Missing, resolve};
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::describe_symbol::{DescribeSymbolAnswer, DescribeSymbolRequest};
 use crate::render::text;
@@ -26,7 +26,7 @@ fn describe(session: &Session, given: SymbolName, call: &Call) -> Result<ToolAns
     let request = DescribeSymbolRequest::new(symbol.name).package(symbol.package);
     let answer = bank.describe(&request, &call.control(ALLOWED))?;
     if answer.description.is_none() {
-        return Missing::new(&bank.index(), &answer.asked, answer.status, None).answer(Outcome::NotFound);
+        return Missing::new(&bank.index(), &answer.asked, answer.status, None).answer(CallOutcome::NotFound);
     }
-    ToolAnswer::new(text::describe_symbol(&answer), &Found::yes(answer), Outcome::Answered)
+    ToolAnswer::new(text::describe_symbol(&answer), &Found::yes(answer), CallOutcome::Answered)
 }

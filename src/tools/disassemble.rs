@@ -2,7 +2,7 @@
 
 use super::arguments::SymbolName;
 use super::missing::{Found, of_error, resolve};
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::disassemble::{DisassembleRequest, Disassembly};
 
@@ -23,16 +23,16 @@ fn disassemble(session: &Session, given: SymbolName, call: &Call) -> Result<Tool
     let request = DisassembleRequest { name: symbol.name, package: symbol.package };
     let answer = match bank.disassemble(&request, &call.control(ALLOWED)) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, Outcome::NotFound),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     if answer.functions.is_empty() {
         let text = format!("{} names no function.", answer.symbol);
         let nothing = Found { found: false, answer: Some(answer), missing: None };
-        return ToolAnswer::new(text, &nothing, Outcome::NotFound);
+        return ToolAnswer::new(text, &nothing, CallOutcome::NotFound);
     }
     let heading = answer.functions.iter().map(|function| {
         format!("{}: {} instructions, {} bytes", function.name, function.instructions, function.bytes)
     });
     let text = format!("{}\n\n{}", heading.collect::<Vec<_>>().join("\n"), answer.lines.join("\n"));
-    ToolAnswer::new(text, &Found::yes(answer), Outcome::Answered)
+    ToolAnswer::new(text, &Found::yes(answer), CallOutcome::Answered)
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{About, Call, Effect, Failure, Outcome, Permission, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
 use crate::query::edit_definition::{EditAnswer, EditOperation, EditRequest};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -59,5 +59,5 @@ fn edit(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Fai
         // Writing to a string cannot fail.
         let _ = write!(text, "\nNote: {caution}");
     }
-    ToolAnswer::new(text, &answer, Outcome::Answered)
+    ToolAnswer::new(text, &answer, CallOutcome::Answered)
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::arguments::{Timeout, default_package};
 use super::missing::{Found, Missing};
 use super::trial::{failure_text, in_scratch, take_lists};
-use super::{About, Call, Effect, Failure, Outcome, Permission, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
 use crate::query::evaluate::{EvaluateRequest, Evaluation, EvaluationStatus};
 use crate::query::trial::{Frame, Restart};
 
@@ -74,9 +74,9 @@ fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnsw
         evaluation.output.truncate(at);
     }
     let outcome = match evaluation.status {
-        EvaluationStatus::Finished => Outcome::Answered,
-        EvaluationStatus::Failed | EvaluationStatus::Stopped => Outcome::Failed,
-        EvaluationStatus::NoPackage => Outcome::NotFound,
+        EvaluationStatus::Finished => CallOutcome::Answered,
+        EvaluationStatus::Failed | EvaluationStatus::Stopped => CallOutcome::Failed,
+        EvaluationStatus::NoPackage => CallOutcome::NotFound,
     };
     let mut answer = ToolAnswer::new(text(&evaluation), &Found::yes(evaluation), outcome)?;
     take_lists(&mut answer.structured);

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::arguments::SymbolName;
 use super::missing::{Found, of_error, resolve};
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
 use crate::query::control::ALLOWED;
 use crate::query::find_definition;
@@ -69,7 +69,7 @@ fn definition(session: &Session, given: SymbolName, call: &Call) -> Result<ToolA
     let symbol = resolve(bank, given);
     let answer = match bank.find_definition(&symbol.name, &symbol.package, &call.control(ALLOWED)) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, Outcome::NotFound),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     let text = text::definitions(&answer);
     let definitions = ShownDefinitions {
@@ -77,5 +77,5 @@ fn definition(session: &Session, given: SymbolName, call: &Call) -> Result<ToolA
         count: answer.count,
         definitions: answer.definitions.into_iter().map(ShownDefinition::from).collect(),
     };
-    ToolAnswer::new(text, &Found::yes(definitions), Outcome::Answered)
+    ToolAnswer::new(text, &Found::yes(definitions), CallOutcome::Answered)
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::budget::{fit, length};
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer, ToolProgress};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, ToolProgress};
 use crate::query::find_references::{
     FindReferencesRequest, References, Resolver, TextDefinition, find_references,
 };
@@ -66,7 +66,11 @@ fn references(session: &Session, request: FindReferencesRequest, call: &Call) ->
     let mut found = found.map_err(Error::from)?;
     shorten(&mut found, call.budget());
     let nothing = found.total_references == 0 && found.definition.is_none();
-    ToolAnswer::json(&found, text(&found), if nothing { Outcome::NotFound } else { Outcome::Answered })
+    ToolAnswer::json(
+        &found,
+        text(&found),
+        if nothing { CallOutcome::NotFound } else { CallOutcome::Answered },
+    )
 }
 
 /// Leaves out what does not fit; the page says that there is more.

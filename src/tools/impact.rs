@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::arguments::default_package;
 use super::missing::{Found, of_error};
 use super::page::{Page, Paging};
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::impact::{Affected, ImpactAnswer, ImpactRequest};
 
@@ -72,7 +72,7 @@ fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     let bank = session.bank()?;
     let mut answer = match bank.impact(&request, &call.control(ALLOWED)) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, Outcome::NotFound),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     let (users, mut page) = given.paging.cut(std::mem::take(&mut answer.users))?;
     answer.users = users;
@@ -84,7 +84,7 @@ fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         page.cursor = Some((given.paging.offset()? + answer.users.len()).to_string());
     }
     let text = text(&answer, &page);
-    ToolAnswer::new(text, &Found::yes(Listed { answer, page }), Outcome::Answered)
+    ToolAnswer::new(text, &Found::yes(Listed { answer, page }), CallOutcome::Answered)
 }
 
 fn text(answer: &ImpactAnswer, page: &Page) -> String {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::find_references::controlled;
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::Error;
 use crate::query::counted;
 use crate::query::index_project::{IndexProjectRequest, Indexed, index_project};
@@ -24,7 +24,7 @@ pub(super) fn tool() -> Tool {
 fn index(session: &Session, request: IndexProjectRequest, call: &Call) -> Result<ToolAnswer, Failure> {
     let index = session.text()?;
     let indexed = controlled(call, |control| index_project(index, &request, control)).map_err(Error::from)?;
-    ToolAnswer::json(&indexed, text(&indexed), Outcome::Answered)
+    ToolAnswer::json(&indexed, text(&indexed), CallOutcome::Answered)
 }
 
 fn text(indexed: &Indexed) -> String {

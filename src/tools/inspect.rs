@@ -10,7 +10,7 @@ use super::arguments::{Timeout, default_package};
 use super::missing::{Found, Missing};
 use super::page::{Page, Paging};
 use super::trial::failure_text;
-use super::{About, Call, Effect, Failure, Outcome, Permission, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
 use crate::query::evaluate::EvaluationStatus;
 use crate::query::inspect::{InspectRequest, InspectStatus, Inspection, ObjectKind, Subject};
 
@@ -71,9 +71,9 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     let bank = session.bank()?;
     let mut inspection = bank.inspect(&request, &control)?;
     let outcome = match inspection.status {
-        InspectStatus::Found => Outcome::Answered,
-        InspectStatus::Failed => Outcome::Failed,
-        InspectStatus::Gone | InspectStatus::Unknown | InspectStatus::NoPart => Outcome::NotFound,
+        InspectStatus::Found => CallOutcome::Answered,
+        InspectStatus::Failed => CallOutcome::Failed,
+        InspectStatus::Gone | InspectStatus::Unknown | InspectStatus::NoPart => CallOutcome::NotFound,
     };
     given.paging.within(inspection.count)?;
     let parts = std::mem::take(&mut inspection.parts);

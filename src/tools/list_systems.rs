@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::list_systems::SystemsAnswer;
 use crate::render::project as text;
@@ -40,5 +40,5 @@ fn systems(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
         true => bank.list_systems_with_files(&control)?,
         false => bank.list_systems(&control)?,
     };
-    ToolAnswer::new(text::systems(&answer), &answer, Outcome::Answered)
+    ToolAnswer::new(text::systems(&answer), &answer, CallOutcome::Answered)
 }

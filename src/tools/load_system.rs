@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::Timeout;
 use super::session::Load;
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer, ToolProgress};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, ToolProgress};
 use crate::LoadListener;
 use crate::engine::LispError;
 use crate::query;
@@ -91,7 +91,7 @@ pub(super) fn loaded(
     if loaded {
         session.recovery().note_loaded(what);
     }
-    let ended = if loaded { Outcome::Answered } else { Outcome::Failed };
+    let ended = if loaded { CallOutcome::Answered } else { CallOutcome::Failed };
     ToolAnswer::new(text, &Loaded::new(outcome?, shown, detail), ended)
 }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::arguments::{Timeout, default_package};
 use super::missing::{Found, Missing};
 use super::session::Permission;
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::counted;
 use crate::query::lookup::LookupStatus;
 use crate::query::macroexpand::{Depth, MacroexpandAnswer, MacroexpandRequest, form_at, unreadable};
@@ -94,7 +94,7 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     if answer.status != LookupStatus::Found {
         return Missing::package(&bank.index(), &answer.package, None).beside(answer);
     }
-    ToolAnswer::new(text(&answer), &Found::yes(answer), Outcome::Answered)
+    ToolAnswer::new(text(&answer), &Found::yes(answer), CallOutcome::Answered)
 }
 
 fn text(answer: &MacroexpandAnswer) -> String {

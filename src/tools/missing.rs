@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::arguments::SymbolName;
-use super::call::{Failure, Outcome, ToolAnswer};
+use super::call::{CallOutcome, Failure, ToolAnswer};
 use crate::Steelbank;
 use crate::query::Error;
 use crate::query::apropos::AproposError;
@@ -124,7 +124,7 @@ impl Missing {
     }
 
     /// The answer that says so.
-    pub(super) fn answer(self, outcome: Outcome) -> Result<ToolAnswer, Failure> {
+    pub(super) fn answer(self, outcome: CallOutcome) -> Result<ToolAnswer, Failure> {
         let text = self.text();
         let answer: Found<()> = Found { found: false, answer: None, missing: Some(self) };
         ToolAnswer::new(text, &answer, outcome)
@@ -134,12 +134,12 @@ impl Missing {
     pub(super) fn beside<T: Serialize>(self, answer: T) -> Result<ToolAnswer, Failure> {
         let text = self.text();
         let answer = Found { found: false, answer: Some(answer), missing: Some(self) };
-        ToolAnswer::new(text, &answer, Outcome::NotFound)
+        ToolAnswer::new(text, &answer, CallOutcome::NotFound)
     }
 }
 
 /// The answer to a question that failed because what it is about is not there; other errors stay what they are.
-pub(super) fn of_error(bank: &Steelbank, error: Error, outcome: Outcome) -> Result<ToolAnswer, Failure> {
+pub(super) fn of_error(bank: &Steelbank, error: Error, outcome: CallOutcome) -> Result<ToolAnswer, Failure> {
     let (asked, status, unseen) = match error {
         Error::References(References::NoSymbol { name, package, unseen }) => {
             (Asked { name, package }, LookupStatus::NoSymbol, unseen)

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::missing::{Found, of_error};
 use super::page::{Page, Paging};
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::counted;
 use crate::query::outline::{OutlineRequest, Outlined, Target};
@@ -74,11 +74,11 @@ fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     let bank = session.bank()?;
     let answer = match bank.outline(&request, text.map(|text| &**text), &call.control(ALLOWED)) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, Outcome::NotFound),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     let (definitions, page) = given.paging.cut(answer.definitions)?;
     let listed = Listed { definitions, page, looked_at: answer.looked_at, not_loaded: answer.not_loaded };
-    ToolAnswer::new(text_of(&listed, request.unused), &Found::yes(listed), Outcome::Answered)
+    ToolAnswer::new(text_of(&listed, request.unused), &Found::yes(listed), CallOutcome::Answered)
 }
 
 fn text_of(listed: &Listed, unused: bool) -> String {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::missing::{Found, Missing};
 use super::page::{Page, Paging};
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::counted;
 use crate::query::package_info::{PackageInfo, PackageInfoAnswer, PackageInfoRequest};
@@ -47,13 +47,13 @@ fn info(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, 
     let bank = session.bank()?;
     let mut answer = bank.package_info(&request, &call.control(ALLOWED))?;
     let Some(package) = &mut answer.package else {
-        return Missing::package(&bank.index(), &given.package, None).answer(Outcome::NotFound);
+        return Missing::package(&bank.index(), &given.package, None).answer(CallOutcome::NotFound);
     };
     let (exports, page) = given.paging.cut(std::mem::take(&mut package.exports))?;
     package.exports = exports;
     let mut text = text(package);
     text.push_str(&page.rest(package.exports.len()));
-    ToolAnswer::new(text, &Found::yes(Listed { answer, page }), Outcome::Answered)
+    ToolAnswer::new(text, &Found::yes(Listed { answer, page }), CallOutcome::Answered)
 }
 
 fn text(package: &PackageInfo) -> String {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::arguments::Timeout;
 use super::load_system::{listener, relative};
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::load_system::LoadStatus;
 use crate::query::reload::{ReloadAnswer, ReloadRequest};
 use crate::render::project as text;
@@ -73,6 +73,7 @@ fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
             shown.push_str("\nCall reload with remove to take them out of the image.");
         }
     }
-    let ended = if answer.load.status == LoadStatus::Loaded { Outcome::Answered } else { Outcome::Failed };
+    let ended =
+        if answer.load.status == LoadStatus::Loaded { CallOutcome::Answered } else { CallOutcome::Failed };
     ToolAnswer::new(shown, &answer, ended)
 }

@@ -11,7 +11,7 @@ use super::arguments::{SymbolName, Timeout, default_package, wrong_cursor};
 use super::budget::fit;
 use super::missing::{Found, of_error, resolve};
 use super::trial::scratch_failure;
-use super::{About, Call, Effect, Failure, Outcome, Permission, Session, Tool, ToolAnswer, ToolProgress};
+use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer, ToolProgress};
 use crate::query::control::ALLOWED;
 use crate::query::rename::{
     self, Applied, Caution, CautionKind, Conflict, Derived, Doubt, Hunk, RenameError, RenameRequest, Scope,
@@ -205,7 +205,7 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     };
     let plan = match bank.rename_plan(&request, &call.control(ALLOWED)) {
         Ok(plan) => plan,
-        Err(error) => return of_error(bank, error, Outcome::NotFound),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     let possible = plan.conflicts.is_empty();
     let allowed = session.permit(Permission::Edits);
@@ -276,8 +276,8 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         },
     };
     let outcome = match possible && !differs && (applied.is_some() || !given.apply) {
-        true => Outcome::Answered,
-        false => Outcome::Failed,
+        true => CallOutcome::Answered,
+        false => CallOutcome::Failed,
     };
     let mut answered = page(plan, hunks, applied, next, given.cursor.as_deref(), call.budget())?;
     answered.verified = verified;
@@ -367,7 +367,7 @@ fn undo(session: &Session, id: &str) -> Result<ToolAnswer, Failure> {
     session.permit(Permission::Edits)?;
     let undone = session.bank()?.rename_undo(id).map_err(failure)?;
     let restored = Restored { undo: undone.undo, what: undone.what, restored: undone.files };
-    ToolAnswer::new(text::undone(&restored), &Found::yes(restored), Outcome::Answered)
+    ToolAnswer::new(text::undone(&restored), &Found::yes(restored), CallOutcome::Answered)
 }
 
 fn failure(error: RenameError) -> Failure {

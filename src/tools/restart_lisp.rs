@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::arguments::NoArguments;
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::steelbank::recovery::Cause;
 
 /// That it begins.
@@ -35,5 +35,5 @@ fn restart(session: &Session, _: NoArguments, _: &Call) -> Result<ToolAnswer, Fa
     }
     let text =
         "Lisp is being started again. Questions wait until it is there; what was loaded is loaded again.";
-    ToolAnswer::new(text.to_owned(), &RestartAnswer { restarting: true }, Outcome::Answered)
+    ToolAnswer::new(text.to_owned(), &RestartAnswer { restarting: true }, CallOutcome::Answered)
 }

@@ -12,7 +12,7 @@ use super::arguments::Timeout;
 use super::load_system::listener;
 use super::missing::{Found, Missing, systems};
 use super::trial::{failure_text, in_scratch};
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer, ToolProgress};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, ToolProgress};
 use crate::Steelbank;
 use crate::query::control::Control;
 use crate::query::impact::ImpactRequest;
@@ -133,7 +133,7 @@ fn answer(bank: &Steelbank, run: TestRun, only_affected: bool) -> Result<ToolAns
         return Missing::system(&systems(bank), system).beside(run);
     }
     let all_passed = run.not_loaded.is_none() && run.tests.iter().all(|test| test.status.is_good());
-    let outcome = if all_passed { Outcome::Answered } else { Outcome::Failed };
+    let outcome = if all_passed { CallOutcome::Answered } else { CallOutcome::Failed };
     ToolAnswer::new(text(&run, only_affected), &Found::yes(run), outcome)
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::arguments::NoArguments;
 use super::session::Load;
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::engine::EngineState;
 use crate::steelbank::recovery::Restart;
 
@@ -75,7 +75,7 @@ pub(super) fn tool() -> Tool {
 
 fn answer(session: &Session, _: NoArguments, _: &Call) -> Result<ToolAnswer, Failure> {
     let answer = status(session)?;
-    ToolAnswer::new(text(&answer), &answer, Outcome::Answered)
+    ToolAnswer::new(text(&answer), &answer, CallOutcome::Answered)
 }
 
 fn status(session: &Session) -> Result<StatusAnswer, Failure> {

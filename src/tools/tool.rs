@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::call::{Call, Failure, Outcome, ToolAnswer};
+use super::call::{Call, CallOutcome, Failure, ToolAnswer};
 use super::remedy::with_remedy;
 use super::session::{Permission, Session};
 use super::words::cut;
@@ -222,7 +222,7 @@ impl Tool {
             Ok(mut answer) => {
                 let limited = call.budget() != usize::MAX;
                 if cursor.is_some() || (limited && !budget::fits(&answer, call.budget())) {
-                    match cursor.filter(|_| answer.outcome != Outcome::NotFound) {
+                    match cursor.filter(|_| answer.outcome != CallOutcome::NotFound) {
                         Some(cursor) => budget::continued(&mut answer, cursor, call.budget())?,
                         None if self.turns_pages => (),
                         None => budget::cut(&mut answer, None, call.budget(), self.schemas().continues),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use super::{Call, Failure, Outcome, Session, ToolAnswer, ToolProgress};
+use super::{Call, CallOutcome, Failure, Session, ToolAnswer, ToolProgress};
 use crate::query::control::Control;
 use crate::query::trial::{Frame, TrialFailure};
 use crate::scratch::{ScratchError, ScratchOutcome};
@@ -23,9 +23,9 @@ pub(super) fn in_scratch(
     let mut answer = answer.map_err(scratch_failure)?;
     forget_handles(&mut answer.structured);
     let outcome = match answer.outcome {
-        ScratchOutcome::Answered => Outcome::Answered,
-        ScratchOutcome::NotFound => Outcome::NotFound,
-        ScratchOutcome::Failed => Outcome::Failed,
+        ScratchOutcome::Answered => CallOutcome::Answered,
+        ScratchOutcome::NotFound => CallOutcome::NotFound,
+        ScratchOutcome::Failed => CallOutcome::Failed,
     };
     let names_handle = |line: &&str| {
         line.strip_prefix("  (h").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::arguments::{Detail, Page, SymbolName};
 use super::budget::{all_fit, fit, most_as_json};
 use super::missing::{Found, Missing, resolve};
-use super::{About, Call, Effect, Failure, Outcome, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
 use crate::query::text::Unseen;
 use crate::query::who::{Elsewhere, Place, PlaceDetail, Position, User, WhoRequest};
@@ -233,7 +233,7 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
     let answer = bank.who(&request)?;
     let Some(subject) = &answer.symbol else {
         let note = Some(&answer.unseen).filter(|unseen| !unseen.is_empty()).map(Unseen::sentence);
-        return Missing::new(&bank.index(), &answer.asked, answer.status, note).answer(Outcome::NotFound);
+        return Missing::new(&bank.index(), &answer.asked, answer.status, note).answer(CallOutcome::NotFound);
     };
     given.page.within(answer.count)?;
     let symbol = subject.text.clone();
@@ -266,5 +266,5 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
         cautions: answer.cautions,
         cursor: (left_out > 0).then(|| next.to_string()),
     };
-    ToolAnswer::new(text, &Found::yes(listed), Outcome::Answered)
+    ToolAnswer::new(text, &Found::yes(listed), CallOutcome::Answered)
 }

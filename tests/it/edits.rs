@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use steelbank::Steelbank;
 use steelbank::query::edit_definition::{EditOperation, EditRequest};
-use steelbank::tools::{Call, Failure, Outcome, Permissions, Session, ToolAnswer, Tools};
+use steelbank::tools::{Call, CallOutcome, Failure, Permissions, Session, ToolAnswer, Tools};
 
 use crate::child::in_own_process;
 use crate::project::{folder, load, project};
@@ -213,7 +213,7 @@ fn reload() {
     // What does not compile is told as load-system tells it.
     write("uses.lisp", "(in-package :re)\n(defun uses (\n", 30);
     let answer = reload(json!({}));
-    assert_eq!((answer.outcome, &answer.structured["status"]), (Outcome::Failed, &json!("failed")));
+    assert_eq!((answer.outcome, &answer.structured["status"]), (CallOutcome::Failed, &json!("failed")));
     assert_eq!(answer.structured["diagnostics"][0]["line"], 2);
     fs::remove_dir_all(&root).unwrap();
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use steelbank::doors::mcp::listing;
-use steelbank::tools::{Call, Outcome, Session, ToolAnswer, Tools};
+use steelbank::tools::{Call, CallOutcome, Session, ToolAnswer, Tools};
 
 use crate::image::{bank, evaluate};
 
@@ -83,7 +83,7 @@ fn what_is_not_there_is_told_in_one_way() {
         let ask = |name: &str| ask(tool, json!({ "name": name, "project_only": null }));
         let twice = ask("lean-twice");
         assert_eq!(twice.structured["found"], false, "{tool}");
-        assert_eq!(twice.outcome, if error { Outcome::NotFoundError } else { Outcome::NotFound });
+        assert_eq!(twice.outcome, if error { CallOutcome::NotFoundError } else { CallOutcome::NotFound });
         let sentence = "Symbol LEAN-TWICE not found in package CL-USER (status: NIL)";
         assert_eq!(twice.structured["message"], sentence, "{tool}");
         assert!(twice.text.starts_with(sentence), "{}", twice.text);

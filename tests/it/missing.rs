@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use steelbank::tools::{Outcome, Tools};
+use steelbank::tools::{CallOutcome, Tools};
 
 use crate::child::in_own_process;
 use crate::project::folder;
@@ -31,8 +31,8 @@ fn every_tool_tells_in_one_way_what_is_not_there() {
         let mut missing = |tool: &'static str, arguments: Value, message: &str, suggestion: &str| {
             let answer = world.answer(tool, arguments).unwrap_or_else(|error| panic!("{tool}: {error}"));
             let wanted = match tool {
-                "code-find-references" => Outcome::NotFoundError,
-                _ => Outcome::NotFound,
+                "code-find-references" => CallOutcome::NotFoundError,
+                _ => CallOutcome::NotFound,
             };
             assert_eq!(answer.outcome, wanted, "{tool}");
             let said = &answer.structured;

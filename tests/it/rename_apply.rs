@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use steelbank::query::control::Control;
 use steelbank::query::rename::RenameRequest;
-use steelbank::tools::{Call, Failure, Outcome, Permissions, Session, ToolAnswer, Tools};
+use steelbank::tools::{Call, CallOutcome, Failure, Permissions, Session, ToolAnswer, Tools};
 
 use crate::child::in_own_process;
 use crate::project::{folder, load, project};
@@ -59,7 +59,12 @@ fn applies() {
     // Who may not write gets the plan, and how to allow more.
     for apply in [false, true] {
         let plan = rename(&session, arguments(apply)).unwrap();
-        assert_eq!(plan.outcome, if apply { Outcome::Failed } else { Outcome::Answered }, "{}", plan.text);
+        assert_eq!(
+            plan.outcome,
+            if apply { CallOutcome::Failed } else { CallOutcome::Answered },
+            "{}",
+            plan.text
+        );
         assert!(plan.text.contains("serve --allow-edits"), "{}", plan.text);
         assert_eq!((&plan.structured["applied"], &plan.structured["edits"]), (&json!(false), &json!(6)));
     }
@@ -90,7 +95,7 @@ fn applies() {
     assert!(why.contains("pass verify: false"), "{why}");
     assert_eq!(files(&root), before);
     let done = rename(&session, arguments(true)).unwrap();
-    assert_eq!(done.outcome, Outcome::Answered, "{}", done.text);
+    assert_eq!(done.outcome, CallOutcome::Answered, "{}", done.text);
     let id = done.structured["undo"].as_str().unwrap().to_owned();
     let main = fs::read_to_string(root.join("main.lisp")).unwrap();
     assert_eq!(
@@ -125,10 +130,10 @@ fn applies() {
 fn refusals(session: &Session, root: &Path) {
     let before = files(root);
     let taken = rename(session, json!({ "name": "ra:area", "new_name": "twice", "apply": true })).unwrap();
-    assert_eq!((taken.outcome, &taken.structured["applied"]), (Outcome::Failed, &json!(false)));
+    assert_eq!((taken.outcome, &taken.structured["applied"]), (CallOutcome::Failed, &json!(false)));
     assert!(taken.text.starts_with("RA::AREA cannot become TWICE:\n"), "{}", taken.text);
     let missing = rename(session, json!({ "name": "ra::aera", "new_name": "x" })).unwrap();
-    assert_eq!(missing.outcome, Outcome::NotFound);
+    assert_eq!(missing.outcome, CallOutcome::NotFound);
     assert_eq!(missing.structured["suggestions"][0], "area", "{}", missing.structured);
     for (arguments, said) in [
         (json!({ "name": "ra:area" }), "needs the argument \"new_name\""),

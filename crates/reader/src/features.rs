@@ -59,7 +59,7 @@ pub struct Features {
 
 /// What a feature expression comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Outcome {
+pub(super) struct FeatureValue {
     /// Whether it is true, if the names that nobody knows are no features.
     pub(super) holds: bool,
     /// Whether it would be the same if they were.
@@ -115,10 +115,10 @@ impl Features {
         self.names.contains(name)
     }
 
-    fn outcome(&self, name: &str) -> Outcome {
+    fn outcome(&self, name: &str) -> FeatureValue {
         let holds = self.contains(name);
         let absent = self.absent.as_ref().is_none_or(|absent| absent.contains(name));
-        Outcome { holds, certain: holds || absent }
+        FeatureValue { holds, certain: holds || absent }
     }
 }
 
@@ -132,7 +132,12 @@ where
 
 /// What the feature expression that a datum of `text` spells comes to. `None`: it is no feature expression, as `#.(…)`
 /// is none before it is evaluated.
-pub(super) fn outcome(features: &Features, text: &LispText, bytes: &[u8], datum: Datum) -> Option<Outcome> {
+pub(super) fn outcome(
+    features: &Features,
+    text: &LispText,
+    bytes: &[u8],
+    datum: Datum,
+) -> Option<FeatureValue> {
     outcome_within(features, text, bytes, datum, 64)
 }
 
@@ -142,7 +147,7 @@ fn outcome_within(
     bytes: &[u8],
     datum: Datum,
     depth: u32,
-) -> Option<Outcome> {
+) -> Option<FeatureValue> {
     let depth = depth.checked_sub(1)?;
     let token = |datum| match datum {
         Datum::Token(index) => text.tokens().get(index).filter(|token| token.kind == TokenKind::Symbol),
@@ -161,16 +166,16 @@ fn outcome_within(
     let operator = token(elements.next()?)?.symbol(bytes).name;
     let mut values = elements.map(|element| outcome_within(features, text, bytes, element, depth));
     // One certain element that decides makes the whole certain.
-    let junction = |decisive: bool, values: &mut dyn Iterator<Item = Option<Outcome>>| {
-        let values: Vec<Outcome> = values.collect::<Option<_>>()?;
+    let junction = |decisive: bool, values: &mut dyn Iterator<Item = Option<FeatureValue>>| {
+        let values: Vec<FeatureValue> = values.collect::<Option<_>>()?;
         let decided = values.iter().any(|value| value.certain && value.holds == decisive);
         let holds = values.iter().any(|value| value.holds == decisive) == decisive;
-        Some(Outcome { holds, certain: decided || values.iter().all(|value| value.certain) })
+        Some(FeatureValue { holds, certain: decided || values.iter().all(|value| value.certain) })
     };
     match operator.as_ref() {
         "AND" => junction(false, &mut values),
         "OR" => junction(true, &mut values),
-        "NOT" => values.next()?.map(|value| Outcome { holds: !value.holds, ..value }),
+        "NOT" => values.next()?.map(|value| FeatureValue { holds: !value.holds, ..value }),
         _ => None,
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::progress::Bar;
 use super::{Exit, Shell, Trouble};
 use crate::doors::mcp::listing;
-use crate::tools::{Call, Failure, Outcome, Session, Tool, ToolAnswer, Tools};
+use crate::tools::{Call, CallOutcome, Failure, Session, Tool, ToolAnswer, Tools};
 
 #[derive(Debug, Args)]
 pub(super) struct ListTools {
@@ -118,7 +118,7 @@ pub(super) fn drawn(
 ) -> Result<Exit, Trouble> {
     let (session, complete) = shell.loaded_session()?;
     let mut answer = followed(tool, &session, arguments)?;
-    if answer.outcome == Outcome::Answered {
+    if answer.outcome == CallOutcome::Answered {
         std::fs::write(file, &answer.text).map_err(|error| Trouble {
             exit: Exit::Engine,
             message: format!("{} cannot be written: {error}.", file.display()),
@@ -133,9 +133,9 @@ pub(super) fn drawn(
 pub(super) fn told(shell: &Shell, answer: &ToolAnswer, json: bool) -> Result<Exit, Trouble> {
     tell(shell, answer, json)?;
     Ok(match answer.outcome {
-        Outcome::Answered => Exit::Answered,
-        Outcome::NotFound | Outcome::NotFoundError => Exit::NotFound,
-        Outcome::Failed => Exit::Engine,
+        CallOutcome::Answered => Exit::Answered,
+        CallOutcome::NotFound | CallOutcome::NotFoundError => Exit::NotFound,
+        CallOutcome::Failed => Exit::Engine,
     })
 }
 

@@ -20,7 +20,7 @@ use crate::scratch::{
     Order as Line, Overlay, Reply, ScratchAnswer, ScratchNews, ScratchOutcome, Start, What,
 };
 use crate::snapshot::{Order, save, trial};
-use crate::tools::{Call, Outcome, Permissions, Session, Tools, listener};
+use crate::tools::{Call, CallOutcome, Permissions, Session, Tools, listener};
 use crate::{Builder, ProjectSettings, Steelbank};
 
 /// Address space besides Lisp's heap, in bytes: the collector's tables, the core, stacks, the indexes.
@@ -145,9 +145,9 @@ fn carried_out(session: &Session, order: Line, call: &Call) -> Result<Reply, Str
             let answer = tool.call(session, arguments, call);
             let answer = answer.map_err(|failure| failure.to_string())?;
             let outcome = match answer.outcome {
-                Outcome::Answered => ScratchOutcome::Answered,
-                Outcome::NotFound | Outcome::NotFoundError => ScratchOutcome::NotFound,
-                Outcome::Failed => ScratchOutcome::Failed,
+                CallOutcome::Answered => ScratchOutcome::Answered,
+                CallOutcome::NotFound | CallOutcome::NotFoundError => ScratchOutcome::NotFound,
+                CallOutcome::Failed => ScratchOutcome::Failed,
             };
             let answer =
                 ScratchAnswer { text: answer.text, structured: answer.structured.into_value(), outcome };

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::call::{followed, tell};
 use super::{Exit, Shell, Trouble, installation};
-use crate::tools::{Object, Outcome, Session, ToolAnswer, Tools};
+use crate::tools::{CallOutcome, Object, Session, ToolAnswer, Tools};
 use steelbank_text::{Freshness, TextIndex};
 
 /// How the text index is kept.
@@ -100,6 +100,6 @@ impl Index {
 fn ask(session: &Session, tool: &str, arguments: Object) -> Result<ToolAnswer, Trouble> {
     let tool = Tools::all().get(tool).map_err(|message| Trouble { exit: Exit::Engine, message })?;
     let answer = followed(tool, session, arguments)?;
-    debug_assert_eq!(answer.outcome, Outcome::Answered);
+    debug_assert_eq!(answer.outcome, CallOutcome::Answered);
     Ok(answer)
 }

@@ -10,7 +10,7 @@ use super::output::Output;
 use super::{Exit, Trouble, call, installation};
 use crate::ProjectSettings;
 use crate::recovery::Loaded;
-use crate::tools::{Failure, Object, Outcome, ProjectRoot, Session, Tools};
+use crate::tools::{CallOutcome, Failure, Object, ProjectRoot, Session, Tools};
 
 /// Which project, and what of it is loaded first.
 #[derive(Debug, Clone, Args)]
@@ -80,7 +80,7 @@ impl ProjectOptions {
                 continue;
             }
             let answer = call::followed(tool, session, arguments)?;
-            if answer.outcome != Outcome::Answered {
+            if answer.outcome != CallOutcome::Answered {
                 output.complain(&answer.text);
                 all = false;
             }

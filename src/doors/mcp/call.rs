@@ -12,7 +12,7 @@ use super::message::{self, Id};
 use super::progress::progress_line;
 use super::protocol::{Meta, Terms};
 use super::server::Server;
-use crate::tools::{Call, Effect, Failure, Object, Outcome, Session, Tool, ToolAnswer, write_json};
+use crate::tools::{Call, CallOutcome, Effect, Failure, Object, Session, Tool, ToolAnswer, write_json};
 
 #[derive(Deserialize)]
 pub(super) struct CallParams<'a> {
@@ -141,7 +141,7 @@ pub(super) fn write_outcome(
                 answer.notes.iter().for_each(|note| text(note, false));
                 line.extend_from_slice(b"],\"structuredContent\":");
                 line.extend_from_slice(answer.structured.json().as_bytes());
-                matches!(answer.outcome, Outcome::Failed | Outcome::NotFoundError)
+                matches!(answer.outcome, CallOutcome::Failed | CallOutcome::NotFoundError)
             }
             Err(failure) => {
                 text(&failure.to_string(), true);

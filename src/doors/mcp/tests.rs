@@ -18,7 +18,7 @@ use super::message::{self, Id, Message};
 use super::progress::progress_line;
 use super::protocol::{Meta, Protocol, Terms, VERSIONS};
 use super::{about, calls, roots};
-use crate::tools::{Failure, Outcome, ToolAnswer, ToolProgress, Tools};
+use crate::tools::{CallOutcome, Failure, ToolAnswer, ToolProgress, Tools};
 
 fn raw(value: &Value) -> Box<RawValue> {
     RawValue::from_string(value.to_string()).unwrap()
@@ -109,8 +109,8 @@ fn rmcp_reads_a_tools_answer() {
     let said = failure.to_string();
     for inline in [false, true] {
         for (outcome, texts, is_error) in [
-            (Ok(answer(Outcome::Answered)), vec!["\"Ä\"\n", "A note."], false),
-            (Ok(answer(Outcome::Failed)), vec!["\"Ä\"\n", "A note."], true),
+            (Ok(answer(CallOutcome::Answered)), vec!["\"Ä\"\n", "A note."], false),
+            (Ok(answer(CallOutcome::Failed)), vec!["\"Ä\"\n", "A note."], true),
             (Err(Failure::Engine("why".into())), vec![said.as_str()], true),
         ] {
             let has_structure = outcome.is_ok();
