@@ -12,7 +12,7 @@ use steelbank_sys::{Runtime, ffi};
 
 use super::answers::Lane;
 use super::death::Death;
-use super::lisp::Entry;
+use super::lisp::EntryPoints;
 use super::signals;
 use super::ticket::{ProgressListener, guarded};
 use super::watch::Order;
@@ -20,7 +20,7 @@ use super::watch::Order;
 /// What Lisp's side asks of the engine.
 pub(super) trait Host: Sync {
     /// Runs the lane's jobs on this Lisp thread, until it is given up or Lisp is dead.
-    fn serve(&'static self, lane: Lane, entry: Entry<'_>);
+    fn serve(&'static self, lane: Lane, entry: EntryPoints<'_>);
     /// Blocks Lisp's supervisor thread until there is something to do; for good, once Lisp is dead.
     fn next_order(&self) -> Order;
     /// Takes a sentence for the log.
@@ -159,7 +159,7 @@ extern "C" fn serve(entry_points: *const ffi::steelbank_entry_points, lane: u64)
     // SAFETY: the shim passes a table that stays until this function returns.
     let entry_points = unsafe { &*entry_points };
     // SAFETY: this function is called by Lisp only, on a thread of its own, and the token does not leave it.
-    let entry = unsafe { Entry::new(entry_points) };
+    let entry = unsafe { EntryPoints::new(entry_points) };
     guarded(|| host.serve(lane, entry));
     if host.is_dead() || MAIN.get() && !host.is_saving() {
         // The main Lisp thread returns from here only to save the core, and no thread may return into a dead Lisp. A

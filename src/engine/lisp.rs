@@ -160,7 +160,7 @@ impl Lisp {
 /// # }
 /// ```
 pub struct OnLisp<'a> {
-    entry: Entry<'a>,
+    entry: EntryPoints<'a>,
     shared: &'static Shared,
 }
 
@@ -172,12 +172,12 @@ impl std::fmt::Debug for OnLisp<'_> {
 
 /// Lisp's entry points, on a thread that may call them: it does not leave it.
 #[derive(Clone, Copy)]
-pub(super) struct Entry<'a> {
+pub(super) struct EntryPoints<'a> {
     points: &'a ffi::steelbank_entry_points,
     not_send: PhantomData<*const ()>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> EntryPoints<'a> {
     /// # Safety
     /// The current thread must be one that Lisp called `serve` on, and the token must not outlive that call.
     pub(super) unsafe fn new(points: &'a ffi::steelbank_entry_points) -> Self {
@@ -186,7 +186,7 @@ impl<'a> Entry<'a> {
 }
 
 impl<'a> OnLisp<'a> {
-    pub(super) fn new(entry: Entry<'a>, shared: &'static Shared) -> Self {
+    pub(super) fn new(entry: EntryPoints<'a>, shared: &'static Shared) -> Self {
         Self { entry, shared }
     }
 

@@ -14,7 +14,7 @@ use steelbank_sys::ffi;
 
 use super::answers::{CallError, EngineState, EngineStatus, Lane, LispError, Trouble};
 use super::host::{self, Host};
-use super::lisp::{Entry, OnLisp};
+use super::lisp::{EntryPoints, OnLisp};
 use super::phase::{Phase, Stage};
 use super::queue::{LaneThread, Queue};
 use super::signals;
@@ -225,7 +225,7 @@ impl Shared {
 
 impl Host for Shared {
     /// Runs the lane's jobs on this thread until another thread takes the lane over or Lisp is dead.
-    fn serve(&'static self, lane: Lane, entry: Entry<'_>) {
+    fn serve(&'static self, lane: Lane, entry: EntryPoints<'_>) {
         let on_lisp = OnLisp::new(entry, self);
         let generation = self.queue.enter(lane);
         SERVING.set(Some((lane, generation)));

@@ -18,7 +18,7 @@ const FILE: &str = "names";
 
 /// The names of one complete sidecar.
 #[derive(Debug, Serialize, Deserialize)]
-struct Entry {
+struct NamesOfSidecar {
     /// The sidecar's file name, which tells the source and its write date.
     sidecar: String,
     stamp: Stamp,
@@ -48,7 +48,7 @@ impl FileNames {
 #[derive(Debug, Default)]
 pub(super) struct SidecarNames {
     folder: PathBuf,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, NamesOfSidecar>,
     /// Whether there is something that the file does not have.
     changed: bool,
 }
@@ -60,7 +60,7 @@ impl SidecarNames {
         // What the upper one has of a sidecar counts.
         for folder in [LOWER_SIDECARS, SIDECARS] {
             let bytes = std::fs::read(cache.join(folder).join(FILE)).unwrap_or_default();
-            let read: Vec<Entry> = serde_json::from_slice(&bytes).unwrap_or_default();
+            let read: Vec<NamesOfSidecar> = serde_json::from_slice(&bytes).unwrap_or_default();
             entries.extend(read.into_iter().map(|entry| (entry.sidecar.clone(), entry)));
         }
         SidecarNames { folder: cache.join(SIDECARS), entries, changed: false }
@@ -79,7 +79,7 @@ impl SidecarNames {
     pub(super) fn set(&mut self, sidecar: &Path, stamp: Stamp, names: &FileNames) {
         let Some(name) = sidecar.file_name().and_then(OsStr::to_str) else { return };
         let toplevel = names.toplevel.iter().cloned().collect();
-        let entry = Entry { sidecar: name.to_owned(), stamp, names: names.names.clone(), toplevel };
+        let entry = NamesOfSidecar { sidecar: name.to_owned(), stamp, names: names.names.clone(), toplevel };
         self.entries.insert(name.to_owned(), entry);
         self.changed = true;
     }
@@ -90,7 +90,7 @@ impl SidecarNames {
             return;
         }
         let folder = self.folder;
-        let entries: Vec<Entry> =
+        let entries: Vec<NamesOfSidecar> =
             self.entries.into_values().filter(|entry| folder.join(&entry.sidecar).exists()).collect();
         let Ok(json) = serde_json::to_vec(&entries) else { return };
         // With a hyphen: what a writer that died leaves is deleted with old sidecars.

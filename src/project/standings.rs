@@ -14,7 +14,7 @@ use crate::source::positions::SidecarState;
 
 /// A file that can be searched.
 #[derive(Debug, Default)]
-pub(super) struct Entry {
+pub(super) struct FileStanding {
     /// Whether it is the project's own.
     pub(super) own: bool,
     /// The write date of the version that is loaded.
@@ -26,7 +26,7 @@ pub(super) struct Entry {
     told: bool,
 }
 
-impl Entry {
+impl FileStanding {
     /// The names by which it is found.
     fn names(&self) -> &[u64] {
         match (&self.known, self.standing) {
@@ -62,7 +62,7 @@ impl Hasher for Hashed {
 #[derive(Debug, Default)]
 pub(super) struct Standings {
     /// By path.
-    pub(super) entries: BTreeMap<Arc<Path>, Entry>,
+    pub(super) entries: BTreeMap<Arc<Path>, FileStanding>,
     /// By the hash of a name: the files with text of it that the image does not have.
     naming: HashMap<u64, Vec<Arc<Path>>, BuildHasherDefault<Hashed>>,
     pub(super) unreadable: BTreeSet<Arc<Path>>,
@@ -89,14 +89,14 @@ impl Standings {
     pub(super) fn packages(&mut self) -> Arc<[PackageText]> {
         let entries = &self.entries;
         let unseen = || {
-            let unseen = |entry: &&Entry| !matches!(entry.standing, None | Some(TextState::LeftOut));
+            let unseen = |entry: &&FileStanding| !matches!(entry.standing, None | Some(TextState::LeftOut));
             let known = entries.values().filter(unseen).filter_map(|entry| entry.known.as_ref());
             known.flat_map(|known| known.packages.iter().cloned()).collect()
         };
         Arc::clone(self.packages.get_or_insert_with(unseen))
     }
 
-    fn take_out(&mut self, path: &Arc<Path>, entry: &Entry) {
+    fn take_out(&mut self, path: &Arc<Path>, entry: &FileStanding) {
         for name in entry.names() {
             if let Some(files) = self.naming.get_mut(name) {
                 files.retain(|file| file != path);
@@ -110,7 +110,7 @@ impl Standings {
         self.packages = None;
     }
 
-    fn put_in(&mut self, path: Arc<Path>, entry: Entry) {
+    fn put_in(&mut self, path: Arc<Path>, entry: FileStanding) {
         for &name in entry.names() {
             self.naming.entry(name).or_default().push(Arc::clone(&path));
         }
@@ -187,7 +187,7 @@ impl Project {
                 None => {
                     let path: Arc<Path> = Arc::from(path);
                     new.push(Arc::clone(&path));
-                    standings.entries.insert(path, Entry { own, ..Entry::default() });
+                    standings.entries.insert(path, FileStanding { own, ..FileStanding::default() });
                 }
             }
         }
@@ -209,7 +209,7 @@ impl Project {
             (Some(_), None) => Some(TextState::NotLoaded),
             (Some(known), Some(written)) => self.standing(texts, path, known, written),
         };
-        let entry = Entry { own: before.own, loaded, standing, known, told };
+        let entry = FileStanding { own: before.own, loaded, standing, known, told };
         let same = before.standing == entry.standing
             && before.told == entry.told
             && before.loaded == entry.loaded

@@ -37,7 +37,7 @@ fn yes() -> bool {
 /// The uses. What is not said of an entry: its place is exact, it has one column, its file is as it was loaded.
 #[derive(Debug, Serialize, JsonSchema)]
 struct Answered<'a> {
-    refs: Vec<Entry<'a>>,
+    refs: Vec<ShownUse<'a>>,
     count: usize,
     total: usize,
     symbol: &'a str,
@@ -54,7 +54,7 @@ struct Answered<'a> {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Entry<'a> {
+struct ShownUse<'a> {
     path: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u32>,
@@ -78,7 +78,7 @@ struct Entry<'a> {
     stale: bool,
 }
 
-impl<'a> From<&'a CodeReference> for Entry<'a> {
+impl<'a> From<&'a CodeReference> for ShownUse<'a> {
     fn from(found: &'a CodeReference) -> Self {
         let others = |columns: &'a [u32]| match columns {
             [only] if Some(*only) == found.column => &[],
@@ -164,7 +164,7 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolAn
         text.push_str(&format!("\n\n{many} follow: the next page has cursor {next}."));
     }
     let answered = Answered {
-        refs: answer.refs.iter().map(Entry::from).collect(),
+        refs: answer.refs.iter().map(ShownUse::from).collect(),
         count: answer.count,
         total: answer.total,
         symbol: &answer.symbol,
@@ -192,7 +192,7 @@ fn page(answer: &code_find_references::CodeFindReferencesAnswer, budget: usize) 
         ..answer.clone()
     };
     let budget = budget.saturating_sub(project::references(&beside).len());
-    let entries: Vec<Entry<'_>> = refs.iter().map(Entry::from).collect();
+    let entries: Vec<ShownUse<'_>> = refs.iter().map(ShownUse::from).collect();
     let fitting = fit(&entries, budget, |entry| {
         let texts = [entry.context, entry.caller, entry.via].into_iter().flatten();
         60 + entry.path.len() + texts.map(str::len).sum::<usize>()

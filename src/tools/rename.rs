@@ -154,7 +154,7 @@ fn is_zero(count: &usize) -> bool {
 /// What a page of a plan has.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Entry {
+enum PlanEntry {
     Hunk(Shown),
     Left(Left),
 }
@@ -310,9 +310,9 @@ fn page(
         None => 0,
         Some(cursor) => cursor.parse::<usize>().map_err(|_| wrong_cursor(cursor))?,
     };
-    let hunks = hunks.into_iter().map(|hunk| Entry::Hunk(hunk.into()));
-    let left = plan.doubtful.into_iter().map(|doubt| Entry::Left(doubt.into()));
-    let mut entries: Vec<Entry> = hunks.chain(left).skip(offset).collect();
+    let hunks = hunks.into_iter().map(|hunk| PlanEntry::Hunk(hunk.into()));
+    let left = plan.doubtful.into_iter().map(|doubt| PlanEntry::Left(doubt.into()));
+    let mut entries: Vec<PlanEntry> = hunks.chain(left).skip(offset).collect();
     let files: Vec<FileCount> = plan
         .files
         .iter()
@@ -339,8 +339,8 @@ fn page(
     };
     let beside = super::budget::length(&answered);
     let fitting = fit(&entries, budget.saturating_sub(beside), |entry| match entry {
-        Entry::Hunk(hunk) => hunk.diff.len() + 2 * hunk.path.len() + 20,
-        Entry::Left(left) => left.at.len() + left.context.len() + left.reason.len() + 10,
+        PlanEntry::Hunk(hunk) => hunk.diff.len() + 2 * hunk.path.len() + 20,
+        PlanEntry::Left(left) => left.at.len() + left.context.len() + left.reason.len() + 10,
     });
     // What was written cannot be planned again, so it has one page.
     let more = fitting < entries.len() && applied.is_none();
@@ -348,8 +348,8 @@ fn page(
     answered.cursor = more.then(|| (offset + fitting).to_string());
     for entry in entries {
         match entry {
-            Entry::Hunk(hunk) => answered.hunks.push(hunk),
-            Entry::Left(left) => answered.doubtful.push(left),
+            PlanEntry::Hunk(hunk) => answered.hunks.push(hunk),
+            PlanEntry::Left(left) => answered.doubtful.push(left),
         }
     }
     Ok(answered)

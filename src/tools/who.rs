@@ -37,7 +37,7 @@ struct Listed<'a> {
     /// How many functions there are, those left out included.
     count: usize,
     /// The functions.
-    users: Vec<Entry<'a>>,
+    users: Vec<ShownReferrer<'a>>,
     /// Uses by code outside of functions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     toplevel: Vec<TopLevel>,
@@ -57,7 +57,7 @@ struct Listed<'a> {
 
 /// A function and where it does it: `file:line:column`, by how sure the place is.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Entry<'a> {
+struct ShownReferrer<'a> {
     name: Cow<'a, str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     places: Vec<String>,
@@ -78,7 +78,7 @@ struct TopLevel {
     evidence: Option<Evidence>,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> ShownReferrer<'a> {
     fn new(user: User<'a>, shown: impl Fn(&str) -> String, detail: bool) -> Self {
         let mut entry = Self {
             name: user.name,
@@ -238,11 +238,11 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
     given.page.within(answer.count)?;
     let symbol = subject.text.clone();
     let shown = |file: &str| bank.project().shown(std::path::Path::new(file));
-    let mut users: Vec<Entry<'_>> =
-        answer.users.iter().map(|user| Entry::new(user, shown, given.detail.detail)).collect();
-    let fitting = match all_fit(&users, call.budget(), Entry::at_most) {
+    let mut users: Vec<ShownReferrer<'_>> =
+        answer.users.iter().map(|user| ShownReferrer::new(user, shown, given.detail.detail)).collect();
+    let fitting = match all_fit(&users, call.budget(), ShownReferrer::at_most) {
         true => users.len(),
-        false => fit(&users, call.budget(), Entry::text_length),
+        false => fit(&users, call.budget(), ShownReferrer::text_length),
     };
     users.truncate(fitting);
     let next = offset.saturating_add(fitting);
