@@ -331,27 +331,14 @@ impl Project {
         self.image.read().systems.get(system).is_some_and(|system| system.loaded)
     }
 
-    /// What can be tried when the file `given` is not there.
-    pub(crate) fn missing_file_advice(&self, given: &Path) -> Vec<String> {
-        let mut advice = Vec::new();
-        let name = given.file_name().unwrap_or_default();
-        let alike: Vec<String> = self
-            .root()
-            .map(|root| systems::files_called(root, name))
-            .unwrap_or_default()
-            .iter()
-            .map(|path| self.shown(path))
-            .collect();
-        if !alike.is_empty() {
-            advice.push(format!("Did you mean {}?", alike.join(" or ")));
-        }
-        advice.push(match self.root() {
+    /// How paths are given.
+    pub(crate) fn path_advice(&self) -> String {
+        match self.root() {
             Some(root) => {
                 format!("Name a file that exists, relative to the project ({}) or whole.", root.display())
             }
             None => "Name a file that exists.".to_owned(),
-        });
-        advice
+        }
     }
 
     /// Whether the file at `path` was loaded, and is not what was loaded any more: gone, or of other contents. Its date

@@ -1,6 +1,5 @@
 //! The project's systems as its `.asd` files define them: read, never run.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
@@ -78,12 +77,4 @@ pub(crate) fn files_of_system(asd: &Path, name: &str) -> Vec<PathBuf> {
     let folder = asd.parent().unwrap_or(asd);
     let systems = system_definitions(&text).into_iter().filter(|system| system.name == name);
     systems.flat_map(|system| system.files).map(|path| folder.join(path)).collect()
-}
-
-/// Files below `root` whose name is `name`, at most three, looked for among the first hundred thousand entries.
-pub(crate) fn files_called(root: &Path, name: &OsStr) -> Vec<PathBuf> {
-    const ENTRIES: usize = 100_000;
-    let entries = WalkBuilder::new(root).sort_by_file_name(Ord::cmp).build().take(ENTRIES).flatten();
-    let found = entries.filter(|entry| entry.file_name() == name && entry.path().is_file());
-    found.take(3).map(ignore::DirEntry::into_path).collect()
 }

@@ -1,34 +1,65 @@
 //! Writing files of the project: inside of it, whole or not at all, and only if they still are what was read.
 
-use std::fmt::Display;
 use std::fs;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::tree::is_vendored;
 
-/// That the file shown as `path` cannot be read, in a sentence.
-pub(crate) fn unreadable(path: &str, why: &impl Display) -> String {
-    format!("The file {path} cannot be read: {why}. Name a file relative to the project.")
+/// Why a file of the project is not to be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FileError {
+    /// Nothing is there. It is told as it was given.
+    #[error("Path {0} not found")]
+    Missing(String),
+    /// It cannot be read, or is not the project's own: a sentence.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl FileError {
+    /// What the system said of the file shown as `path`.
+    pub(crate) fn new(path: &str, why: &std::io::Error) -> Self {
+        match is_nothing(why) {
+            true => Self::Missing(path.to_owned()),
+            false => Self::Refused(format!("The file {path} cannot be read: {why}.")),
+        }
+    }
+}
+
+impl From<FileError> for String {
+    fn from(error: FileError) -> String {
+        error.to_string()
+    }
+}
+
+/// Whether the system says that nothing is there.
+pub(crate) fn is_nothing(why: &std::io::Error) -> bool {
+    matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 /// The existing file that `given`, relative to `root` or absolute, names, with no link left in it.
 ///
 /// # Errors
-/// It is not there, no plain file, or not the project's own: a sentence.
-pub(crate) fn own_file(root: &Path, given: &Path) -> Result<PathBuf, String> {
+/// It is not there, no plain file, or not the project's own.
+pub(crate) fn own_file(root: &Path, given: &Path) -> Result<PathBuf, FileError> {
     let shown = given.display();
-    let path = fs::canonicalize(root.join(given)).map_err(|error| unreadable(&shown.to_string(), &error))?;
-    let root = fs::canonicalize(root).map_err(|error| format!("{}: {error}.", root.display()))?;
+    let refused = |why: String| Err(FileError::Refused(why));
+    let path =
+        fs::canonicalize(root.join(given)).map_err(|error| FileError::new(&shown.to_string(), &error))?;
+    let root = fs::canonicalize(root)
+        .map_err(|error| FileError::Refused(format!("{}: {error}.", root.display())))?;
     let Ok(relative) = path.strip_prefix(&root) else {
-        return Err(format!("{shown} is {}, which is outside of the project.", path.display()));
+        return refused(format!("{shown} is {}, which is outside of the project.", path.display()));
     };
     if relative.starts_with(".git") || is_vendored(&root, relative) {
-        return Err(format!("{shown} is not the project's own: it belongs to a tool or to a dependency."));
+        return refused(format!(
+            "{shown} is not the project's own: it belongs to a tool or to a dependency."
+        ));
     }
     if !path.is_file() {
-        return Err(format!("{shown} is no plain file."));
+        return refused(format!("{shown} is no plain file."));
     }
     Ok(path)
 }

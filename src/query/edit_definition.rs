@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::lookup::find_package;
-use crate::project::{Project, write};
+use crate::project::Project;
+use crate::project::write::{self, FileError};
 use crate::source::tap::sidecar::fnv_1a;
 use steelbank_reader::edit::{self, DefinitionForm, Operation};
 use steelbank_reader::lines::LineIndex;
@@ -89,10 +90,29 @@ pub struct EditAnswer {
     pub cautions: Vec<String>,
 }
 
-/// Why nothing was edited, in a sentence.
+/// Why nothing was edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct EditError(pub String);
+#[non_exhaustive]
+pub enum EditError {
+    /// There is no such file.
+    #[error("Path {path} not found")]
+    Missing {
+        /// The path as it was given.
+        path: String,
+    },
+    /// A sentence.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<FileError> for EditError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Missing(path) => Self::Missing { path },
+            FileError::Refused(why) => Self::Refused(why),
+        }
+    }
+}
 
 /// Carries out `request` on a file of `project`.
 ///
@@ -105,17 +125,18 @@ pub fn edit_definition(
     request: &EditRequest,
 ) -> Result<EditAnswer, EditError> {
     let root = project.root().ok_or_else(|| {
-        EditError(
+        EditError::Refused(
             "There is no project whose files could be edited: start steelbank with --project DIR.".to_owned(),
         )
     })?;
-    let path = write::own_file(root, &request.path).map_err(EditError)?;
+    let path = write::own_file(root, &request.path)?;
     let shown = project.shown(&path);
-    let old = std::fs::read(&path).map_err(|error| EditError(format!("{shown} cannot be read: {error}.")))?;
+    let old = std::fs::read(&path)
+        .map_err(|error| EditError::Refused(format!("{shown} cannot be read: {error}.")))?;
     if let Some(wanted) = &request.version
         && *wanted != version(&old)
     {
-        return Err(EditError(format!(
+        return Err(EditError::Refused(format!(
             "{shown} is of version {}, not {wanted}: it was changed meanwhile. Nothing was written; read it again.",
             version(&old)
         )));
@@ -125,12 +146,13 @@ pub fn edit_definition(
     if request.operation != EditOperation::Delete {
         check_symbols(index, project, &path, definition.package.as_deref(), &request.text, &mut cautions)?;
     }
-    let edit = edit::edit(&old, &definition, request.operation.into(), &request.text).map_err(EditError)?;
-    let text = write::encoded(&edit.text, &old).map_err(EditError)?;
+    let edit =
+        edit::edit(&old, &definition, request.operation.into(), &request.text).map_err(EditError::Refused)?;
+    let text = write::encoded(&edit.text, &old).map_err(EditError::Refused)?;
     let (start, end) = (edit.span.start as usize, edit.span.end as usize);
     let new = [&old[..start], &text, &old[end..]].concat();
     let diff = unified(&shown, &old, &new, start, end, text.len());
-    write::replace(&path, &old, &new).map_err(EditError)?;
+    write::replace(&path, &old, &new).map_err(EditError::Refused)?;
     let first = start + text.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     Ok(EditAnswer {
         path: shown,
@@ -150,7 +172,7 @@ fn version(bytes: &[u8]) -> String {
 
 /// The one definition of `text` that `wanted` names.
 fn only_definition(text: &[u8], path: &str, wanted: &str) -> Result<DefinitionForm, EditError> {
-    let mut found = edit::find_definitions(text, wanted).map_err(EditError)?;
+    let mut found = edit::find_definitions(text, wanted).map_err(EditError::Refused)?;
     let lines = LineIndex::new(text);
     let named = |forms: &[DefinitionForm]| {
         let most = forms.iter().take(20);
@@ -162,12 +184,12 @@ fn only_definition(text: &[u8], path: &str, wanted: &str) -> Result<DefinitionFo
         1 => Ok(found.remove(0)),
         0 => {
             let all = edit::definitions(text);
-            Err(EditError(match all.is_empty() {
+            Err(EditError::Refused(match all.is_empty() {
                 true => format!("{path} has no definition {wanted}: it has none at all."),
                 false => format!("{path} has no definition {wanted}. It has {}.", named(&all)),
             }))
         }
-        several => Err(EditError(format!(
+        several => Err(EditError::Refused(format!(
             "{path} has {several} definitions that {wanted} names; name one as its form begins: {}.",
             named(&found)
         ))),
@@ -215,7 +237,7 @@ fn check_symbols(
         match project.has_changed_files() || project.has_changed(path) {
             true => cautions
                 .push(format!("{problem} Files have changed since they were loaded: reload will tell.")),
-            false => return Err(EditError(format!("{problem} Nothing was written."))),
+            false => return Err(EditError::Refused(format!("{problem} Nothing was written."))),
         }
     }
     Ok(())

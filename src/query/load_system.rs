@@ -1,13 +1,14 @@
 //! load-system and load-file: the questions that change the image.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::nearest;
+use crate::project::write::is_nothing;
 
 /// How a load ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -161,6 +162,14 @@ impl LoadFailure {
     pub(crate) fn is_of_unknown(&self, name: &str) -> bool {
         let told = self.name.as_deref();
         self.kind == FailureKind::UnknownSystem && told.is_none_or(|told| told.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether it is that nothing is at `path`, which was to be loaded.
+    pub(crate) fn is_of_missing(&self, path: &Path) -> bool {
+        let is_told = self.path.as_deref().is_none_or(|told| Path::new(told) == path);
+        self.kind == FailureKind::File
+            && is_told
+            && std::fs::metadata(path).is_err_and(|why| is_nothing(&why))
     }
 
     fn advise(&mut self) {
@@ -436,8 +445,7 @@ impl LoadAnswer {
 
     /// Adds the names of `known` systems that are like `system`, which is none.
     pub(crate) fn suggest(&mut self, system: &str, known: &[String]) {
-        let alike: Vec<&str> =
-            known.iter().map(String::as_str).filter(|name| is_alike(name, system)).collect();
+        let alike = nearest::systems(system, known.iter().map(String::as_str));
         if let (Some(failure), false) = (&mut self.failure, alike.is_empty()) {
             failure.remedies.insert(0, format!("Did you mean {}?", alike.join(" or ")));
         }
@@ -457,13 +465,6 @@ impl LoadAnswer {
         }
         self
     }
-}
-
-/// Whether one name may be a slip of the pen for the other: few letters differ, or one holds the other.
-fn is_alike(name: &str, given: &str) -> bool {
-    let (name, given) = (name.to_lowercase(), given.to_lowercase());
-    given.len() > 2 && (name.contains(&given) || given.contains(&name))
-        || !nearest::among(&given, [name.as_str()]).is_empty()
 }
 
 /// What a load does to a file.

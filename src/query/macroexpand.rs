@@ -11,7 +11,6 @@ use super::control::Control;
 use super::lookup::{LookupStatus, find_package};
 use super::question::Question;
 use crate::engine::Lane;
-pub(crate) use crate::project::write::unreadable;
 use steelbank_reader::lines::{LineColumn, LineIndex};
 use steelbank_reader::{Dialect, Features, FormKind, LispText};
 

@@ -52,6 +52,7 @@ pub mod who;
 #[cfg(feature = "text")]
 mod working_tree;
 
+pub(crate) use crate::project::write::FileError;
 pub use crate::source::positions::Evidence;
 pub use lisp_kind::LispKind;
 use std::fmt::Display;

@@ -2,11 +2,13 @@
 //! Answered from the index alone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use steelbank_reader::upcase;
 use steelbank_xref::{Access, Index, Package, Symbol};
 
 use super::lookup::written as written_name;
+use crate::project::Project;
 
 /// The most suggestions of a kind.
 const MOST: usize = 5;
@@ -135,6 +137,63 @@ pub(crate) fn among<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
     found.into_iter().take(MOST).map(|(_, known)| known.to_owned()).collect()
 }
 
+/// Those of `known` systems that may be meant by `name`: few letters differ, or one holds the other.
+pub(crate) fn systems<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let known: BTreeSet<&str> = known.into_iter().collect();
+    let wanted = name.to_lowercase();
+    let holds = |other: &str| {
+        let other = other.to_lowercase();
+        wanted.len() > 2 && other.len() > 2 && (other.contains(&wanted) || wanted.contains(&other))
+    };
+    let mut found = among(name, known.iter().copied());
+    let holding: Vec<String> = known.into_iter().filter(|known| holds(known)).map(str::to_owned).collect();
+    found.extend(holding);
+    let mut seen = BTreeSet::new();
+    found.retain(|name| seen.insert(name.clone()));
+    found.truncate(MOST);
+    found
+}
+
+/// What may be meant by `given`, where nothing is: files of the project and loaded ones, and the project's folders.
+pub(crate) fn paths_in(project: &Project, given: &str) -> Vec<String> {
+    let files = project.own_files().into_iter().chain(project.loaded().into_iter().map(|(path, _)| path));
+    let mut known: BTreeSet<String> = files.map(|path| project.shown(&path)).collect();
+    let folders = |path: &String| -> Vec<String> {
+        let above = Path::new(path).ancestors().skip(1).filter(|above| above.is_relative());
+        above.map(|above| above.display().to_string()).filter(|above| !above.is_empty()).collect()
+    };
+    let folders: Vec<String> = known.iter().flat_map(folders).collect();
+    known.extend(folders);
+    paths(&project.shown(Path::new(given)), known.iter().map(String::as_str))
+}
+
+/// Those of `known` paths that may be meant by `given`: first files of that name elsewhere, then those whose names or whole paths
+/// differ in few letters or in their endings.
+fn paths<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let wanted = given.trim_end_matches('/').to_lowercase();
+    let (name, most) = (file_name(&wanted), tolerance(&wanted));
+    let rank = |known: &str| {
+        let known = known.to_lowercase();
+        let other = file_name(&known);
+        let whole = strsim::osa_distance(&wanted, &known);
+        let names = strsim::osa_distance(name, other);
+        let same_stem = stem(name) == stem(other) && !stem(name).is_empty();
+        let is_like = whole <= most || names <= tolerance(stem(name)) || same_stem;
+        is_like.then_some((name != other, !same_stem, names.min(whole), whole))
+    };
+    let found: BTreeSet<_> = known.into_iter().filter_map(|known| Some((rank(known)?, known))).collect();
+    found.into_iter().take(MOST).map(|(_, known)| known.to_owned()).collect()
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// A file's name without its ending.
+fn stem(name: &str) -> &str {
+    name.rsplit_once('.').map_or(name, |(stem, _)| stem)
+}
+
 /// The packages whose names or beginnings are nearly `name`.
 pub(crate) fn packages(index: &Index, name: &str) -> Vec<String> {
     let names: Vec<String> =
@@ -162,5 +221,28 @@ mod tests {
         assert_eq!(among("who-cals", known), ["who-calls"]);
         assert_eq!(among("who_call", known), ["who-calls"]);
         assert_eq!(among("x", known), [""; 0]);
+    }
+
+    #[test]
+    fn paths_are_near_by_name_then_by_letters() {
+        let known =
+            ["src/area.lisp", "src/areas.lisp", "tests/area.lisp", "area.asd", "src/volume.lisp", "src"];
+        assert_eq!(
+            paths("area.lisp", known),
+            ["src/area.lisp", "tests/area.lisp", "area.asd", "src/areas.lisp"]
+        );
+        assert_eq!(paths("src/volume", known), ["src/volume.lisp"]);
+        assert_eq!(paths("sorc/volmue.lisp", known), ["src/volume.lisp"]);
+        assert_eq!(paths("/elsewhere/src/", known), ["src"]);
+        assert_eq!(paths("nothing.lisp", known), [""; 0]);
+    }
+
+    #[test]
+    fn systems_are_near_by_letters_or_by_what_they_hold() {
+        let known = ["shop", "shop/tests", "cart", "uiop"];
+        assert_eq!(systems("shpo", known), ["shop"]);
+        assert_eq!(systems("shop/test", known), ["shop/tests", "shop"]);
+        assert_eq!(systems("SHOP", known), ["shop", "shop/tests"]);
+        assert_eq!(systems("x", known), [""; 0]);
     }
 }

@@ -18,7 +18,7 @@ use super::control::Control;
 use super::lookup::{find_package, written};
 use super::question::Question;
 use super::use_counts::{Counted, Counter, is_test_path};
-use crate::project::write::unreadable;
+use crate::project::write::is_nothing;
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,12 +47,18 @@ pub enum Target {
 #[non_exhaustive]
 pub enum OutlineError {
     /// The file cannot be read.
-    #[error("{}", unreadable(path, why))]
+    #[error("The file {path} cannot be read: {why}.")]
     File {
         /// The path as it was given.
         path: String,
         /// What the system said.
         why: String,
+    },
+    /// Nothing is at the path.
+    #[error("Path {path} not found")]
+    Missing {
+        /// The path as it was given.
+        path: String,
     },
     /// The path leads out of the project.
     #[error("{path} is outside of the project. Give a path relative to it.")]
@@ -271,7 +277,10 @@ impl Question for OutlineRequest {
 
 /// The Lisp files at `path`, relative to the project: itself, or all below it. What is hidden is left out.
 pub(super) fn files_at(context: &Context<'_>, path: &str) -> Result<Vec<PathBuf>, OutlineError> {
-    let failed = |error: std::io::Error| OutlineError::File { path: path.to_owned(), why: error.to_string() };
+    let failed = |error: std::io::Error| match is_nothing(&error) {
+        true => OutlineError::Missing { path: path.to_owned() },
+        false => OutlineError::File { path: path.to_owned(), why: error.to_string() },
+    };
     let root = context.project.root().map(Path::to_owned).unwrap_or_default();
     let real = root.join(path).canonicalize().map_err(failed)?;
     let known = context.project.loaded_date(&real).is_some();

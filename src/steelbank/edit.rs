@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::Steelbank;
-use crate::project::write;
+use crate::project::write::{self, FileError};
 use crate::query::edit_definition::{EditAnswer, EditError, EditRequest, edit_definition};
 
 impl Steelbank {
@@ -16,13 +16,16 @@ impl Steelbank {
     }
 
     /// The bytes of a file of the project, and its path as answers show it.
-    pub(crate) fn own_text(&self, path: &str) -> Result<(Vec<u8>, String), String> {
+    pub(crate) fn own_text(&self, path: &str) -> Result<(Vec<u8>, String), FileError> {
         let root = self.project().root().ok_or_else(|| {
-            "There is no project whose files could be read: start steelbank with --project DIR.".to_owned()
+            FileError::Refused(
+                "There is no project whose files could be read: start steelbank with --project DIR."
+                    .to_owned(),
+            )
         })?;
         let file = write::own_file(root, Path::new(path))?;
         let shown = self.project().shown(&file);
-        let text = std::fs::read(&file).map_err(|error| write::unreadable(&shown, &error))?;
+        let text = std::fs::read(&file).map_err(|error| FileError::new(&shown, &error))?;
         Ok((text, shown))
     }
 }

@@ -19,7 +19,7 @@ use crate::query::list_systems::{SystemsAnswer, list_systems};
 use crate::query::load_system::{
     Diagnostic, FailureKind, ImageContents, LoadAnswer, LoadNews, LoadStatus, LoadTarget, SetUp, Severity,
 };
-use crate::query::{Error, read_json};
+use crate::query::{Error, nearest, read_json};
 
 /// Who hears which files are compiled or loaded. It must not wait.
 pub type LoadListener = Arc<dyn Fn(LoadNews) + Send + Sync>;
@@ -233,10 +233,11 @@ impl Steelbank {
         let mut answer =
             self.load_target(target, Operation::LoadFile, vec![absolute.clone()], control, listener)?;
         if let Some(failure) = &mut answer.failure
-            && failure.kind == FailureKind::File
-            && failure.path.as_ref().is_none_or(|path| *path == absolute)
+            && failure.is_of_missing(Path::new(&absolute))
         {
-            failure.remedies = self.project().missing_file_advice(given);
+            let near = nearest::paths_in(self.project(), path);
+            let meant = (!near.is_empty()).then(|| format!("Did you mean {}?", near.join(" or ")));
+            failure.remedies = meant.into_iter().chain([self.project().path_advice()]).collect();
         }
         Ok(answer)
     }

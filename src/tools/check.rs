@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::arguments::Timeout;
 use super::load_system::shorter;
-use super::missing::{Found, Missing, systems};
+use super::missing::{Found, Missing, missing_path, systems};
 use super::trial::scratch_failure;
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, ToolProgress};
 use crate::query::check::{CheckAnswer, CheckRequest};
@@ -55,6 +55,12 @@ pub(super) fn tool() -> Tool {
 }
 
 fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAnswer, Failure> {
+    let bank = session.bank()?;
+    let texts: Vec<PathBuf> = given.edits.iter().map(|edit| bank.project().real(&edit.path)).collect();
+    let is_known = |path: &Path| path.exists() || texts.iter().any(|text| text == path);
+    if let Some(missing) = missing_path(bank, &given.paths, is_known) {
+        return missing.answer(CallOutcome::NotFound);
+    }
     let request = CheckRequest {
         paths: given.paths.into_iter().map(PathBuf::from).collect(),
         edits: given
@@ -65,12 +71,11 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAn
         system: given.system,
     };
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
-    let answer = session.bank()?.check(&request, &control, |news| {
+    let answer = bank.check(&request, &control, |news| {
         call.report(ToolProgress { what: news.what, path: news.path, done: news.done, total: news.total });
     });
     let mut answer = answer.map_err(scratch_failure)?;
-    let project = session.bank()?.project();
-    let shown = |path: &str| project.shown(Path::new(path));
+    let shown = |path: &str| bank.project().shown(Path::new(path));
     answer.compiled.iter_mut().for_each(|path| *path = shown(path));
     answer.failures = answer.failures.into_iter().map(|failure| shorter(failure, shown, false)).collect();
     for path in answer.diagnostics.iter_mut().filter_map(|said| said.path.as_mut()) {
@@ -79,7 +84,9 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAn
     if let Some(system) = &request.system
         && answer.failures.iter().any(|failure| failure.is_of_unknown(system))
     {
-        return Missing::system(&systems(session.bank()?), system).beside(answer);
+        // It is told once.
+        answer.failures.retain(|failure| !failure.is_of_unknown(system));
+        return Missing::system(&systems(bank), system).beside(answer);
     }
     let outcome = if answer.loads { CallOutcome::Answered } else { CallOutcome::Failed };
     ToolAnswer::new(text::check(&answer), &Found::yes(answer), outcome)

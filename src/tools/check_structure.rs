@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::missing::{Found, of_file};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::check_structure::{StructureAnswer, StructureKind, check_structure};
 
@@ -25,7 +26,7 @@ pub(super) fn tool() -> Tool {
             is evaluated. Use it when a file does not read, or before writing one.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, StructureAnswer>(about, check)
+    Tool::new::<Arguments, Found<StructureAnswer>>(about, check)
 }
 
 fn check(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Failure> {
@@ -33,8 +34,11 @@ fn check(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Fa
         (None, Some(text)) => check_structure(text.as_bytes(), None),
         (Some(path), Some(text)) => check_structure(text.as_bytes(), Some(path)),
         (Some(path), None) => {
-            let (text, shown) = session.bank()?.own_text(path).map_err(Failure::Arguments)?;
-            check_structure(&text, Some(&shown))
+            let bank = session.bank()?;
+            match bank.own_text(path) {
+                Ok((text, shown)) => check_structure(&text, Some(&shown)),
+                Err(error) => return of_file(bank, error),
+            }
         }
         (None, None) => {
             return Err(Failure::Arguments("check-structure needs \"path\" or \"text\".".to_owned()));
@@ -84,5 +88,5 @@ fn check(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Fa
         };
         text.push_str(&told);
     }
-    ToolAnswer::new(text, &answer, CallOutcome::Answered)
+    ToolAnswer::new(text, &Found::yes(answer), CallOutcome::Answered)
 }

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::missing::{Found, Missing};
 use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
-use crate::query::edit_definition::{EditAnswer, EditOperation, EditRequest};
+use crate::query::edit_definition::{EditAnswer, EditError, EditOperation, EditRequest};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
@@ -34,7 +35,7 @@ pub(super) fn tool() -> Tool {
             then nothing is written. Nothing is loaded: call reload afterwards.",
         effect: Effect::Writes,
     };
-    Tool::new::<Arguments, EditAnswer>(about, edit).needs(Permission::Edits)
+    Tool::new::<Arguments, Found<EditAnswer>>(about, edit).needs(Permission::Edits)
 }
 
 fn edit(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Failure> {
@@ -45,8 +46,12 @@ fn edit(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Fai
     }
     let mut request = EditRequest::new(given.path, &given.definition, given.operation, &given.text);
     request.version = given.version;
-    let answer =
-        session.bank()?.edit_definition(&request).map_err(|error| Failure::Arguments(error.to_string()))?;
+    let bank = session.bank()?;
+    let answer = match bank.edit_definition(&request) {
+        Ok(answer) => answer,
+        Err(EditError::Missing { path }) => return Missing::path(bank, &path).answer(CallOutcome::NotFound),
+        Err(error) => return Err(Failure::Arguments(error.to_string())),
+    };
     let done = match answer.operation {
         EditOperation::Replace => "Replaced",
         EditOperation::InsertBefore => "Inserted before",
@@ -59,5 +64,5 @@ fn edit(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Fai
         // Writing to a string cannot fail.
         let _ = write!(text, "\nNote: {caution}");
     }
-    ToolAnswer::new(text, &answer, CallOutcome::Answered)
+    ToolAnswer::new(text, &Found::yes(answer), CallOutcome::Answered)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::arguments::Timeout;
 use super::load_system::{Loaded, listener, loaded};
+use super::missing::Found;
 use super::{About, Call, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::steelbank::recovery::Loaded as Order;
 
@@ -29,7 +30,7 @@ pub(super) fn tool() -> Tool {
             code.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, Loaded>(about, load)
+    Tool::new::<Arguments, Found<Loaded>>(about, load)
 }
 
 fn load(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {

@@ -8,9 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::arguments::Timeout;
+use super::missing::{Found, Missing, systems};
 use super::session::Load;
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, ToolProgress};
-use crate::LoadListener;
 use crate::engine::LispError;
 use crate::query;
 use crate::query::load_system::{
@@ -18,6 +18,7 @@ use crate::query::load_system::{
 };
 use crate::render::project as text;
 use crate::steelbank::recovery::Loaded as Order;
+use crate::{LoadListener, Steelbank};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
@@ -44,7 +45,7 @@ pub(super) fn tool() -> Tool {
             the system's code. When it fails, what was loaded before stays, and the answer says what to correct.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, Loaded>(about, load)
+    Tool::new::<Arguments, Found<Loaded>>(about, load)
 }
 
 fn load(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -71,9 +72,11 @@ pub(super) fn loaded(
     outcome: Result<LoadAnswer, query::Error>,
     detail: bool,
 ) -> Result<ToolAnswer, Failure> {
-    let project = session.bank()?.project();
-    let shown = |path: &str| project.shown(Path::new(path));
+    let bank = session.bank()?;
+    let shown = |path: &str| bank.project().shown(Path::new(path));
+    let missing = outcome.as_ref().ok().and_then(|answer| missing(bank, &what, answer));
     let text = match &outcome {
+        Ok(_) if missing.is_some() => missing.as_ref().map(Missing::text).unwrap_or_default(),
         Ok(answer) if detail => text::load(answer),
         Ok(answer) => text::load(&relative(answer.clone(), shown)),
         Err(error) => error.to_string(),
@@ -91,8 +94,27 @@ pub(super) fn loaded(
     if loaded {
         session.recovery().note_loaded(what);
     }
+    let mut answer = Loaded::new(outcome?, shown, detail);
+    if let Some(missing) = missing {
+        // It is told once; a program that reads a whole answer finds it where failures are.
+        answer.failure = answer.failure.filter(|_| detail);
+        return missing.beside(answer);
+    }
     let ended = if loaded { CallOutcome::Answered } else { CallOutcome::Failed };
-    ToolAnswer::new(text, &Loaded::new(outcome?, shown, detail), ended)
+    ToolAnswer::new(text, &Found::yes(answer), ended)
+}
+
+/// What was to be loaded, if that is what is not there.
+fn missing(bank: &Steelbank, what: &Order, answer: &LoadAnswer) -> Option<Missing> {
+    let failure = answer.failure.as_ref()?;
+    match what {
+        Order::System(name) => failure.is_of_unknown(name).then(|| Missing::system(&systems(bank), name)),
+        Order::File(path) => {
+            let loaded = answer.path.as_deref().is_some_and(|path| failure.is_of_missing(Path::new(path)));
+            loaded.then(|| Missing::path(bank, path))
+        }
+        Order::Project => None,
+    }
 }
 
 /// `answer` with each file as `shown` shows it.

@@ -6,12 +6,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::arguments::{Timeout, default_package};
-use super::missing::{Found, Missing};
+use super::missing::{Found, Missing, of_file};
 use super::session::Permission;
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
-use crate::query::counted;
 use crate::query::lookup::LookupStatus;
-use crate::query::macroexpand::{Depth, MacroexpandAnswer, MacroexpandRequest, form_at, unreadable};
+use crate::query::macroexpand::{Depth, MacroexpandAnswer, MacroexpandRequest, form_at};
+use crate::query::{FileError, counted};
 use std::time::Duration;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -70,8 +70,10 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         let root = bank.project().root().map(std::path::Path::to_owned).unwrap_or_default();
         let path = root.join(&given.path);
         let column = (given.column > 0).then_some(given.column);
-        let found = form_at(&path, given.line, column)
-            .map_err(|error| Failure::Arguments(unreadable(&given.path, &error)))?;
+        let found = match form_at(&path, given.line, column) {
+            Ok(found) => found,
+            Err(error) => return of_file(bank, FileError::new(&given.path, &error)),
+        };
         let Some(found) = found else {
             return Err(Failure::Arguments(format!(
                 "No form begins on line {} of {}, nor is one around it.",

@@ -1,6 +1,7 @@
 //! Not found, in one way for all tools: the same sentence, what may have been meant, and what to try.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -8,7 +9,6 @@ use serde::Serialize;
 use super::arguments::SymbolName;
 use super::call::{CallOutcome, Failure, ToolAnswer};
 use crate::Steelbank;
-use crate::query::Error;
 use crate::query::apropos::AproposError;
 use crate::query::code_find_references::CodeFindReferencesError as References;
 use crate::query::control::{ALLOWED, Control};
@@ -16,6 +16,7 @@ use crate::query::lookup::{Asked, Lookup, LookupStatus, find_package};
 use crate::query::nearest;
 #[cfg(feature = "text")]
 use crate::query::outline::OutlineError;
+use crate::query::{Error, FileError};
 use crate::render::text;
 use steelbank_xref::Index;
 
@@ -94,13 +95,26 @@ impl Missing {
     pub(super) fn system(systems: &[String], name: &str) -> Self {
         Self {
             message: format!("System {} not found", cut(name)),
-            suggestions: nearest::among(name, systems.iter().map(String::as_str)),
+            suggestions: nearest::systems(name, systems.iter().map(String::as_str)),
             note: None,
             remedies: vec![
                 "list-systems shows what the project defines. Add the folder of one that is not below the project to \
                  CL_SOURCE_REGISTRY."
                     .to_owned(),
             ],
+            advises: true,
+        }
+    }
+
+    /// Nothing is at `path`, relative to the project.
+    pub(super) fn path(bank: &Steelbank, path: &str) -> Self {
+        let suggestions = nearest::paths_in(bank.project(), path);
+        let remedies = if suggestions.is_empty() { vec![bank.project().path_advice()] } else { Vec::new() };
+        Self {
+            message: format!("Path {} not found", cut(path)),
+            suggestions,
+            note: None,
+            remedies,
             advises: true,
         }
     }
@@ -151,16 +165,17 @@ pub(super) fn of_error(bank: &Steelbank, error: Error, outcome: CallOutcome) -> 
             return Missing::package(&bank.index(), &package, None).answer(outcome);
         }
         #[cfg(feature = "text")]
+        Error::Outline(OutlineError::Missing { path }) => {
+            return Missing::path(bank, &path).answer(outcome);
+        }
+        #[cfg(feature = "text")]
         Error::Outline(OutlineError::Package { package }) => {
             return Missing::package(&bank.index(), &package, None).answer(outcome);
         }
         #[cfg(feature = "text")]
         Error::Outline(OutlineError::System { system }) => {
             let systems = systems(bank);
-            // The project's, loaded or not, or the image's.
-            let known = bank.project().image_systems().contains_key(&system.to_lowercase())
-                || systems.iter().any(|known| known.eq_ignore_ascii_case(&system));
-            return match known {
+            return match systems.iter().any(|known| known.eq_ignore_ascii_case(&system)) {
                 true => Err(Error::Outline(OutlineError::System { system }).into()),
                 false => Missing::system(&systems, &system).answer(outcome),
             };
@@ -171,10 +186,29 @@ pub(super) fn of_error(bank: &Steelbank, error: Error, outcome: CallOutcome) -> 
     Missing::new(&bank.index(), &asked, status, note).answer(outcome)
 }
 
-/// The names of the project's systems.
+/// The answer to what cannot read a file of the project.
+pub(super) fn of_file(bank: &Steelbank, error: FileError) -> Result<ToolAnswer, Failure> {
+    match error {
+        FileError::Missing(path) => Missing::path(bank, &path).answer(CallOutcome::NotFound),
+        FileError::Refused(why) => Err(Failure::Arguments(why)),
+    }
+}
+
+/// The first of `paths`, relative to the project, of which `is_known` is not true.
+pub(super) fn missing_path(
+    bank: &Steelbank,
+    paths: &[String],
+    is_known: impl Fn(&Path) -> bool,
+) -> Option<Missing> {
+    let missing = paths.iter().find(|path| !is_known(&bank.project().real(path)));
+    missing.map(|path| Missing::path(bank, path))
+}
+
+/// The names of the project's systems, and of those that ASDF knows.
 pub(super) fn systems(bank: &Steelbank) -> Vec<String> {
-    let known = bank.list_systems(&Control::new(ALLOWED));
-    known.map(|known| known.systems.into_iter().map(|system| system.name).collect()).unwrap_or_default()
+    let own = bank.list_systems(&Control::new(ALLOWED)).map(|known| known.systems).unwrap_or_default();
+    let own = own.into_iter().map(|system| system.name);
+    own.chain(bank.project().image_systems().into_keys()).collect()
 }
 
 /// Where to look the name up: as asked; but if it is not there, has no prefix, and one package of the user's has a symbol

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::arguments::Timeout;
 use super::load_system::{listener, relative};
+use super::missing::{Found, missing_path};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::load_system::LoadStatus;
 use crate::query::reload::{ReloadAnswer, ReloadRequest};
@@ -35,13 +36,18 @@ pub(super) fn tool() -> Tool {
             removed from the image with remove. Call it after editing files. This runs the project's code.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, ReloadAnswer>(about, reload)
+    Tool::new::<Arguments, Found<ReloadAnswer>>(about, reload)
 }
 
 fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     let request = ReloadRequest::new(given.paths, given.remove);
     let bank = session.bank()?;
+    // One that was loaded and is gone has changed.
+    let is_known = |path: &Path| path.exists() || bank.project().loaded_date(path).is_some();
+    if let Some(missing) = missing_path(bank, &request.paths, is_known) {
+        return missing.answer(CallOutcome::NotFound);
+    }
     let mut answer = bank.reload(&request, &control, Some(listener(call)))?;
     answer.load = relative(answer.load, |path| bank.project().shown(Path::new(path)));
     let mut shown = match answer.changed.as_slice() {
@@ -75,5 +81,5 @@ fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     }
     let ended =
         if answer.load.status == LoadStatus::Loaded { CallOutcome::Answered } else { CallOutcome::Failed };
-    ToolAnswer::new(shown, &answer, ended)
+    ToolAnswer::new(shown, &Found::yes(answer), ended)
 }

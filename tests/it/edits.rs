@@ -78,9 +78,9 @@ fn edits() {
     assert!(bank.edit_definition(&request).unwrap_err().to_string().contains("changed meanwhile"));
     for (other, said) in [
         ("link.lisp", "outside of the project"),
-        ("../edits-outside/out.lisp", "cannot be read"),
+        ("../edits-outside/out.lisp", "not found"),
         ("ocicl/dep.lisp", "not the project's own"),
-        ("no-such.lisp", "cannot be read"),
+        ("no-such.lisp", "not found"),
         ("ocicl", "not the project's own"),
     ] {
         let error =

@@ -14,9 +14,8 @@ const MAIN: &str = "(defpackage :gone-package (:use :cl) (:export #:gone-present
 (defun gone-present () 1)
 ";
 
-/// Tools with such an argument: what does not load is told as a load that failed; check needs a scratch image, and is
-/// asked in tests/process/cli.rs.
-const OTHERS: [&str; 2] = ["load-system", "check"];
+/// It needs a scratch image, and is asked in tests/process/cli.rs.
+const OTHER: &str = "check";
 
 #[test]
 fn every_tool_tells_in_one_way_what_is_not_there() {
@@ -73,20 +72,23 @@ fn every_tool_tells_in_one_way_what_is_not_there() {
         ] {
             missing(tool, arguments, "Package GONE-PACKAG not found", "GONE-PACKAGE");
         }
-        for tool in ["outline", "run-tests"] {
+        for tool in ["outline", "run-tests", "load-system"] {
             missing(tool, json!({ "system": "gone-systm" }), "System gone-systm not found", "gone-system");
         }
         let takers = Tools::all().list().iter().filter(|tool| {
             let about = ["name", "names", "symbol", "package", "packages", "system"];
             tool.arguments().iter().any(|(argument, _)| about.contains(argument))
         });
-        let forgotten: Vec<&str> = takers
-            .map(|tool| tool.name())
-            .filter(|name| !asked.contains(name) && !OTHERS.contains(name))
-            .collect();
+        let forgotten: Vec<&str> =
+            takers.map(|tool| tool.name()).filter(|name| !asked.contains(name) && *name != OTHER).collect();
         assert_eq!(forgotten, [""; 0]);
         // What is there, but not loaded, is not missing.
         assert!(world.error("outline", json!({ "system": "gone-later" })).contains("load-system"));
+        // A system that needs what is not there is a load that failed.
+        let needing = "(defsystem \"gone-needing\" :depends-on (\"gone-nowhere\"))";
+        std::fs::write(world.root.join("gone-needing.asd"), needing).unwrap();
+        let failed = world.answer("load-system", json!({ "system": "gone-needing" })).unwrap();
+        assert_eq!((failed.outcome, &failed.structured["found"]), (CallOutcome::Failed, &json!(true)));
         paths(&world);
     });
 }
@@ -107,19 +109,66 @@ fn of_names() -> Vec<&'static str> {
     all.filter(|name| name.starts_with("who-") || others.contains(name)).collect()
 }
 
-/// A path that is not there is told by one sentence.
+/// A path that is not there is told in the same way, with the nearest of the project.
 fn paths(world: &World) {
-    let edit = json!({ "path": "gone.lisp", "definition": "gone-present", "operation": "delete" });
-    for (tool, arguments) in [
-        ("outline", json!({ "path": "gone.lisp" })),
-        ("check-structure", json!({ "path": "gone.lisp" })),
-        ("macroexpand", json!({ "path": "gone.lisp", "line": 1 })),
-        ("edit-definition", edit),
+    std::fs::create_dir_all(world.root.join("parts")).unwrap();
+    std::fs::write(world.root.join("parts/later.lisp"), "(in-package :gone-package)\n").unwrap();
+    let missing = |tool: &str, arguments: Value, path: &str, suggestion: &str| {
+        let answer = world.answer(tool, arguments).unwrap_or_else(|error| panic!("{tool}: {error}"));
+        let (said, message) = (&answer.structured, format!("Path {path} not found"));
+        assert_eq!(answer.outcome, CallOutcome::NotFound, "{tool}: {said}");
+        assert_eq!((&said["found"], &said["message"]), (&json!(false), &json!(message)), "{tool}: {said}");
+        assert!(answer.text.starts_with(&message), "{tool}: {}", answer.text);
+        match suggestion {
+            "" => assert!(said["try"][0].as_str().unwrap().contains("relative to the project"), "{said}"),
+            _ => assert_eq!(said["suggestions"], json!([suggestion]), "{tool}: {said}"),
+        }
+        assert!(answer.text.contains(suggestion), "{tool}: {}", answer.text);
+        assert_eq!(said["failure"], Value::Null, "{tool}: it is told once: {said}");
+    };
+    let asked = |path: &str| {
+        let edit = json!({ "path": path, "definition": "gone-present", "operation": "delete" });
+        [
+            ("outline", json!({ "path": path })),
+            ("impact", json!({ "paths": ["main.lisp", path] })),
+            ("check-structure", json!({ "path": path })),
+            ("macroexpand", json!({ "path": path, "line": 1 })),
+            ("edit-definition", edit),
+            ("load-file", json!({ "path": path })),
+            ("reload", json!({ "paths": ["main.lisp", path] })),
+            ("check", json!({ "paths": ["main.lisp", path] })),
+        ]
+    };
+    let mut tools = BTreeSet::new();
+    for (path, suggestion) in [
+        ("mian.lisp", "main.lisp"),
+        ("main", "main.lisp"),
+        ("src/main.lisp", "main.lisp"),
+        ("main.lisp/below", ""),
+        ("/nowhere/later.lisp", "parts/later.lisp"),
+        ("completely-other.lisp", ""),
     ] {
-        assert_eq!(
-            world.error(tool, arguments),
-            "The file gone.lisp cannot be read: No such file or directory (os error 2). Name a file relative to the project.",
-            "{tool}"
-        );
+        for (tool, arguments) in asked(path) {
+            missing(tool, arguments, path, suggestion);
+            tools.insert(tool);
+        }
     }
+    missing("outline", json!({ "path": "prats" }), "prats", "parts");
+    let takers = Tools::all().list().iter().filter(|tool| {
+        tool.name() != "inspect" && tool.arguments().iter().any(|(name, _)| ["path", "paths"].contains(name))
+    });
+    assert_eq!(takers.map(|tool| tool.name()).collect::<BTreeSet<_>>(), tools);
+    // A file that was loaded and is gone has changed, and a file that an edit makes is there.
+    let loaded = world.ask("load-file", json!({ "path": "parts/later.lisp" }));
+    assert_eq!((&loaded["found"], &loaded["status"]), (&json!(true), &json!("loaded")));
+    std::fs::remove_file(world.root.join("parts/later.lisp")).unwrap();
+    let reloaded = world.ask("reload", json!({ "paths": ["parts/later.lisp"] }));
+    assert_eq!((&reloaded["found"], &reloaded["changed"][0]), (&json!(true), &json!("parts/later.lisp")));
+    // A load that fails because it needs what is not there is no question about that.
+    std::fs::write(world.root.join("needing.lisp"), "(load \"nosuch.lisp\")\n").unwrap();
+    let failed = world.answer("load-file", json!({ "path": "needing.lisp" })).unwrap();
+    assert_eq!((failed.outcome, &failed.structured["found"]), (CallOutcome::Failed, &json!(true)));
+    // What cannot be read is there.
+    std::fs::create_dir(world.root.join("folder.lisp")).unwrap();
+    assert!(world.error("check-structure", json!({ "path": "folder.lisp" })).contains("is no plain file"));
 }

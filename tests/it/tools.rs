@@ -377,7 +377,10 @@ fn made() {
     assert_eq!(answer["not_loaded"], json!(["new.lisp"]));
     assert_eq!(answer["definitions"][0]["name"], "MADE::LATER");
     assert_eq!(answer["definitions"][0]["uses"], Value::Null);
-    assert!(world.error("outline", json!({ "path": "nowhere.lisp" })).contains("cannot be read"));
+    assert_eq!(
+        world.ask("outline", json!({ "path": "nowhere.lisp" }))["message"],
+        "Path nowhere.lisp not found"
+    );
     assert!(world.error("outline", json!({ "path": "/etc" })).contains("outside of the project"));
     assert_eq!(world.ask("outline", json!({ "system": "nowhere" }))["message"], "System nowhere not found");
     assert!(world.error("outline", json!({ "path": "a", "package": "b" })).contains("Give one of"));

@@ -54,6 +54,10 @@ fn what_is_not_found_exits_with_1() {
         ("apropos", "{\"pattern\": \"x\", \"packages\": [\"nope\"]}", "Package NOPE not found"),
         ("outline", "{\"system\": \"nope\"}", "System nope not found"),
         ("check", "{\"system\": \"nope\"}", "System nope not found"),
+        ("load-system", "{\"system\": \"nope\"}", "System nope not found"),
+        ("check", "{\"paths\": [\"nope.lisp\"]}", "Path nope.lisp not found"),
+        ("outline", "{\"path\": \"nope.lisp\"}", "Path nope.lisp not found"),
+        ("load-file", "{\"path\": \"nope.lisp\"}", "Path nope.lisp not found"),
     ] {
         let (json, errors, code) = said(&run(&["call", tool, arguments, "--json"]));
         assert_eq!((errors.as_str(), code), ("", Some(1)), "{tool}");
