@@ -39,7 +39,7 @@ fn default_depth() -> u32 {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Listed {
+struct ListedImpact {
     #[serde(flatten)]
     answer: ImpactAnswer,
     /// The pages of `users`.
@@ -58,7 +58,7 @@ pub(super) fn tool() -> Tool {
             who-calls.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, Found<Listed>>(about, impact).of_image()
+    Tool::new::<Arguments, Found<ListedImpact>>(about, impact).of_image()
 }
 
 fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -84,7 +84,7 @@ fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         page.cursor = Some((given.paging.offset()? + answer.users.len()).to_string());
     }
     let text = text(&answer, &page);
-    ToolAnswer::new(text, &Found::yes(Listed { answer, page }), CallOutcome::Answered)
+    ToolAnswer::new(text, &Found::yes(ListedImpact { answer, page }), CallOutcome::Answered)
 }
 
 fn text(answer: &ImpactAnswer, page: &Page) -> String {

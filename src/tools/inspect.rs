@@ -35,7 +35,7 @@ struct Arguments {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Listed {
+struct ListedParts {
     #[serde(flatten)]
     inspection: Inspection,
     #[serde(flatten)]
@@ -50,7 +50,10 @@ pub(super) fn tool() -> Tool {
             closed-over values), each with a path that leads on. Needs a server started with --allow-eval.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, Found<Listed>>(about, inspect).needs(Permission::Eval).of_image().turns_pages()
+    Tool::new::<Arguments, Found<ListedParts>>(about, inspect)
+        .needs(Permission::Eval)
+        .of_image()
+        .turns_pages()
 }
 
 fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -82,7 +85,7 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     let text = text(&inspection, &request.subject, &page);
     let evaluated = inspection.evaluation.as_ref().map(|evaluation| evaluation.status);
     let found = inspection.status == InspectStatus::Found;
-    let listed = Listed { inspection, page };
+    let listed = ListedParts { inspection, page };
     if evaluated == Some(EvaluationStatus::NoPackage) {
         return Missing::package(&bank.index(), &request.package, None).beside(listed);
     }

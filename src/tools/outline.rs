@@ -34,7 +34,7 @@ struct Arguments {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Listed {
+struct ListedOutline {
     definitions: Vec<Outlined>,
     #[serde(flatten)]
     page: Page,
@@ -56,7 +56,7 @@ pub(super) fn tool() -> Tool {
             call.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, Found<Listed>>(about, outline).of_image()
+    Tool::new::<Arguments, Found<ListedOutline>>(about, outline).of_image()
 }
 
 fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -77,11 +77,12 @@ fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
         Err(error) => return of_error(bank, error, CallOutcome::NotFound),
     };
     let (definitions, page) = given.paging.cut(answer.definitions)?;
-    let listed = Listed { definitions, page, looked_at: answer.looked_at, not_loaded: answer.not_loaded };
+    let listed =
+        ListedOutline { definitions, page, looked_at: answer.looked_at, not_loaded: answer.not_loaded };
     ToolAnswer::new(text_of(&listed, request.unused), &Found::yes(listed), CallOutcome::Answered)
 }
 
-fn text_of(listed: &Listed, unused: bool) -> String {
+fn text_of(listed: &ListedOutline, unused: bool) -> String {
     let mut text = match (unused, listed.page.total) {
         (true, 0) => match listed.looked_at {
             1 => "The one definition is used.".to_owned(),

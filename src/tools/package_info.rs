@@ -22,7 +22,7 @@ struct Arguments {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Listed {
+struct ListedPackage {
     #[serde(flatten)]
     answer: PackageInfoAnswer,
     /// The pages of `exports`.
@@ -39,7 +39,7 @@ pub(super) fn tool() -> Tool {
             loaded. Use it to learn a library's interface, or before changing one.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, Found<Listed>>(about, info).of_image()
+    Tool::new::<Arguments, Found<ListedPackage>>(about, info).of_image()
 }
 
 fn info(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -53,7 +53,7 @@ fn info(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, 
     package.exports = exports;
     let mut text = text(package);
     text.push_str(&page.rest(package.exports.len()));
-    ToolAnswer::new(text, &Found::yes(Listed { answer, page }), CallOutcome::Answered)
+    ToolAnswer::new(text, &Found::yes(ListedPackage { answer, page }), CallOutcome::Answered)
 }
 
 fn text(package: &PackageInfo) -> String {

@@ -31,7 +31,7 @@ const MOST: usize = 600;
 
 /// What does it.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Listed<'a> {
+struct ListedReferrers<'a> {
     /// The symbol as it is printed.
     symbol: String,
     /// How many functions there are, those left out included.
@@ -213,7 +213,7 @@ pub(super) fn specializes() -> Tool {
 
 fn tool(kind: Kind, name: &'static str, title: &'static str, description: &'static str) -> Tool {
     let about = About { name, title, description, effect: Effect::Reads };
-    Tool::new::<Arguments, Found<Listed<'static>>>(about, move |session, given, call| {
+    Tool::new::<Arguments, Found<ListedReferrers<'static>>>(about, move |session, given, call| {
         who(session, kind, given, call)
     })
     .of_image()
@@ -256,7 +256,7 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
         text.truncate(before);
     }
     let toplevel = answer.toplevel.iter();
-    let listed = Listed {
+    let listed = ListedReferrers {
         symbol,
         count: answer.count,
         users,
