@@ -20,7 +20,7 @@ use super::lookup::Lookup;
 use super::outline::{Known, files_at, resolved};
 use super::question::Question;
 use super::use_counts::is_test_path;
-use super::working_tree::{Changes, changes, committed};
+use super::working_tree::{ChangedLines, changes, committed};
 use crate::project::FileVersion;
 
 /// The question: what changes. All that is given counts.
@@ -322,7 +322,7 @@ impl Subjects {
     fn take_working_tree(&mut self, context: &Context<'_>, users: &Users<'_>) -> Result<(), Error> {
         let root =
             context.project.root().ok_or(super::code_find_references::CodeFindReferencesError::NoProject)?;
-        let Changes { added, removed } = changes(root)?;
+        let ChangedLines { added, removed } = changes(root)?;
         for (file, ranges) in &added {
             let path = root.join(file);
             let definitions = users.definitions(&context.project.shown(&path));

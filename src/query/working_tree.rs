@@ -12,7 +12,7 @@ type Ranges = BTreeMap<String, Vec<(u32, u32)>>;
 
 /// The lines of the working tree that differ from the last commit.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Changes {
+pub(super) struct ChangedLines {
     /// New lines; where lines were only removed, the empty range of the gap, which only a definition on both its sides touches.
     pub(super) added: Ranges,
     /// Old lines that are not there any more.
@@ -43,7 +43,7 @@ fn git(root: &Path, arguments: &[&str]) -> Result<Vec<u8>, ImpactError> {
 }
 
 /// What differs below `root`. A file that was moved is one that is gone, and a new one.
-pub(super) fn changes(root: &Path) -> Result<Changes, ImpactError> {
+pub(super) fn changes(root: &Path) -> Result<ChangedLines, ImpactError> {
     let arguments = [
         "diff",
         "--no-ext-diff",
@@ -62,8 +62,8 @@ pub(super) fn committed(root: &Path, file: &str) -> Result<Vec<u8>, ImpactError>
     git(root, &["show", "--no-textconv", &format!("HEAD:./{file}")])
 }
 
-fn hunks(diff: &str) -> Changes {
-    let mut changes = Changes::default();
+fn hunks(diff: &str) -> ChangedLines {
+    let mut changes = ChangedLines::default();
     let (mut old, mut new) = (None, None);
     let named = |path: &str, prefix: &str| -> Option<String> {
         let path = path.strip_prefix(prefix).unwrap_or(path).trim_end_matches('\t');

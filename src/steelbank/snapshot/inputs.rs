@@ -152,7 +152,7 @@ fn written(metadata: &Metadata) -> i128 {
 
 /// How an image's making differs from what it would be now.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Changes {
+pub(super) struct ChangedInputs {
     /// Files that are there and were, and are others.
     pub(super) files: Vec<PathBuf>,
     /// Something else: a sentence's end.
@@ -216,8 +216,8 @@ impl Inputs {
     }
 
     /// What is different now.
-    pub(super) fn changes(&self) -> Changes {
-        let mut changes = Changes::default();
+    pub(super) fn changes(&self) -> ChangedInputs {
+        let mut changes = ChangedInputs::default();
         for (name, value) in &self.variables {
             if variable(name) != *value {
                 changes.other = Some(format!("{name} is another in the environment"));
@@ -293,7 +293,7 @@ mod tests {
         edit(&root.join("sub/s.asd"), "", 0);
         let inputs = Inputs::gather(told(&root), &root.join("cache"), i128::MAX).unwrap();
         let changed = || inputs.changes();
-        assert_eq!(changed(), Changes::default());
+        assert_eq!(changed(), ChangedInputs::default());
         assert!(
             Inputs::gather(told(&root), &root.join("cache"), 1_600_000_000_000_000_000)
                 .unwrap_err()
@@ -305,10 +305,10 @@ mod tests {
         edit(&root.join("sub/note.txt"), "", 9);
         edit(&root.join(".git/x.asd"), "", 9);
         fs::create_dir_all(root.join("cache/snapshots")).unwrap();
-        assert_eq!(changed(), Changes::default());
+        assert_eq!(changed(), ChangedInputs::default());
 
         // Another text of the same length with the same date; the same text with another.
-        let files = |changes: Changes| (changes.files, changes.other.is_some());
+        let files = |changes: ChangedInputs| (changes.files, changes.other.is_some());
         edit(&root.join("a.lisp"), "eno", 0);
         assert_eq!(files(changed()), (vec![root.join("a.lisp")], false));
         edit(&root.join("a.lisp"), "one", 1);
@@ -331,6 +331,6 @@ mod tests {
         fs::remove_file(root.join("b.lisp")).unwrap();
         other("is gone");
         edit(&root.join("b.lisp"), "two", 0);
-        assert_eq!(changed(), Changes::default());
+        assert_eq!(changed(), ChangedInputs::default());
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Snapshot {
 
 /// What differs between a snapshot and the tree.
 #[derive(Debug, Default)]
-pub(crate) struct Changes {
+pub(crate) struct TreeChanges {
     /// Files of the manifest that were changed or removed.
     pub(crate) files: Vec<usize>,
     /// Files may have been added, or other files are to be ignored.
@@ -36,7 +36,7 @@ pub(crate) struct Changes {
     pub(crate) added: usize,
 }
 
-impl Changes {
+impl TreeChanges {
     pub(crate) fn count(&self) -> usize {
         self.files.len() + self.added
     }
@@ -82,9 +82,9 @@ impl Snapshot {
         tree: &Tree,
         changed: &Changed,
         control: &Control<'_>,
-    ) -> Result<Changes, TextError> {
+    ) -> Result<TreeChanges, TextError> {
         let mut changes =
-            Changes { files: changed_files(&self.manifest, tree, changed), ..Changes::default() };
+            TreeChanges { files: changed_files(&self.manifest, tree, changed), ..TreeChanges::default() };
         control.check()?;
         if changed.walk || !tree.is_unchanged(&self.manifest.watched) {
             let walk = tree.walk(control)?;
