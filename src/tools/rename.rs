@@ -126,12 +126,12 @@ struct FileCount {
 #[derive(Debug, Serialize, JsonSchema)]
 struct Shown {
     path: String,
-    edits: Vec<Change>,
+    edits: Vec<ShownChange>,
     diff: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Change {
+struct ShownChange {
     /// `file:line:column`.
     at: String,
     old: String,
@@ -163,7 +163,7 @@ impl From<Hunk> for Shown {
     fn from(hunk: Hunk) -> Self {
         let at = |line, column| format!("{}:{line}:{column}", hunk.path);
         let edits = hunk.edits.iter();
-        let edits = edits.map(|edit| Change {
+        let edits = edits.map(|edit| ShownChange {
             at: at(edit.line, edit.column),
             old: edit.old.clone(),
             new: edit.new.clone(),

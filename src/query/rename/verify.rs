@@ -289,7 +289,7 @@ fn failures(names: &Renamed, before: &Traces, after: &Traces, add: &mut dyn FnMu
         failed.iter().map(|(name, why)| format!("{name}: {}", names.neutral_text(why))).collect()
     };
     for (change, _) in changes(plain(&before.failed), plain(&after.failed)) {
-        if change == Change::Gone {
+        if change == LineChange::Gone {
             // What fails otherwise is told by what is new.
             continue;
         }
@@ -375,8 +375,8 @@ fn references(
     let mut new = Vec::new();
     for (change, line) in changes(expected.collect(), found.collect()) {
         match change {
-            Change::Gone => gone.push(line),
-            Change::New => new.push(line),
+            LineChange::Gone => gone.push(line),
+            LineChange::New => new.push(line),
         }
     }
     let mut made = Vec::new();
@@ -394,7 +394,7 @@ fn references(
     let all = before.records.iter().chain(&after.records);
     let originals: BTreeMap<String, &str> =
         all.map(|record| (names.neutral_text(&record.by), record.by.as_str())).collect();
-    let say = |change: Change, line: &Line| {
+    let say = |change: LineChange, line: &Line| {
         let by = originals.get(&line.by).copied().unwrap_or(&line.by);
         let form = line.form.map(|form| format!(", form {form}")).unwrap_or_default();
         let kind = match line.kind {
@@ -408,8 +408,8 @@ fn references(
         let file = if line.file.is_empty() { String::new() } else { shown(Path::new(&line.file)) };
         format!("{}: {by} {kind} {} ({file}{form})", change.word(), line.name)
     };
-    let gone = gone.iter().map(|line| say(Change::Gone, line));
-    (gone.chain(new.iter().map(|line| say(Change::New, line))).collect(), made)
+    let gone = gone.iter().map(|line| say(LineChange::Gone, line));
+    (gone.chain(new.iter().map(|line| say(LineChange::New, line))).collect(), made)
 }
 
 /// The symbols and exports that differ.
@@ -430,19 +430,19 @@ fn symbols(names: &Renamed, before: &Traces, after: &Traces) -> Vec<String> {
     let found = after.symbols.iter().map(|symbol| line(symbol, &plain_text));
     let (mut gone, mut new) = (Vec::new(), Vec::new());
     for (change, line) in changes(expected.filter(other).collect(), found.filter(other).collect()) {
-        if change == Change::Gone { gone.push(line) } else { new.push(line) }
+        if change == LineChange::Gone { gone.push(line) } else { new.push(line) }
     }
     gone.retain(|(package, symbol, external)| {
         let Some(made) = names.made(symbol) else { return true };
         let at = new.iter().position(|line| *line == (package.clone(), made.clone(), *external));
         at.map(|at| new.swap_remove(at)).is_none()
     });
-    let say = |change: Change, (package, symbol, external): &(String, String, bool)| {
+    let say = |change: LineChange, (package, symbol, external): &(String, String, bool)| {
         let what = if *external { "exports" } else { "has" };
         format!("{}: package {package} {what} {symbol}", change.word())
     };
-    let gone = gone.iter().map(|line| say(Change::Gone, line));
-    gone.chain(new.iter().map(|line| say(Change::New, line))).collect()
+    let gone = gone.iter().map(|line| say(LineChange::Gone, line));
+    gone.chain(new.iter().map(|line| say(LineChange::New, line))).collect()
 }
 
 /// A cross reference as it is compared.
@@ -458,12 +458,12 @@ struct Line {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum LineChange {
     Gone,
     New,
 }
 
-impl Change {
+impl LineChange {
     fn word(self) -> &'static str {
         match self {
             Self::Gone => "gone",
@@ -473,7 +473,7 @@ impl Change {
 }
 
 /// What one of two lists has more often than the other, once for each time.
-fn changes<T: Ord>(mut before: Vec<T>, mut after: Vec<T>) -> Vec<(Change, T)> {
+fn changes<T: Ord>(mut before: Vec<T>, mut after: Vec<T>) -> Vec<(LineChange, T)> {
     before.sort();
     after.sort();
     let mut changes = Vec::new();
@@ -486,10 +486,10 @@ fn changes<T: Ord>(mut before: Vec<T>, mut after: Vec<T>) -> Vec<(Change, T)> {
             (None, None) => return changes,
         };
         if order.is_le() {
-            changes.extend(before.next().filter(|_| order.is_lt()).map(|gone| (Change::Gone, gone)));
+            changes.extend(before.next().filter(|_| order.is_lt()).map(|gone| (LineChange::Gone, gone)));
         }
         if order.is_ge() {
-            changes.extend(after.next().filter(|_| order.is_gt()).map(|new| (Change::New, new)));
+            changes.extend(after.next().filter(|_| order.is_gt()).map(|new| (LineChange::New, new)));
         }
     }
 }
