@@ -160,7 +160,7 @@ struct Text {
 
 /// One use on one line, before they are merged.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Found {
+struct UseOnLine {
     evidence: Evidence,
     column: u32,
     use_type: UseType,
@@ -171,7 +171,7 @@ struct Found {
 
 #[derive(Default)]
 struct Line {
-    found: BTreeSet<Found>,
+    found: BTreeSet<UseOnLine>,
     context: Option<String>,
     stale: bool,
 }
@@ -289,7 +289,7 @@ impl Search<'_> {
             };
             let line = self.lines.entry((logical.to_owned(), Some(line))).or_default();
             line.context.get_or_insert(context);
-            line.found.insert(Found {
+            line.found.insert(UseOnLine {
                 evidence: Evidence::Approximate,
                 column,
                 use_type: use_type(record.kind),
@@ -357,7 +357,7 @@ impl Search<'_> {
     fn unknown(&mut self, shown: &str, recorded: &RecordedUse, stale: bool) {
         let line = self.lines.entry((shown.to_owned(), None)).or_default();
         line.stale |= stale;
-        line.found.insert(Found {
+        line.found.insert(UseOnLine {
             evidence: Evidence::Approximate,
             column: 0,
             use_type: use_type(recorded.kind),
@@ -383,7 +383,7 @@ impl Search<'_> {
         let line = self.lines.entry((shown.to_owned(), Some(place.line))).or_default();
         line.stale = !file.is_fresh();
         line.context.get_or_insert_with(|| file.line_text(place.line).trim().to_owned());
-        line.found.insert(Found { evidence, column: place.column, use_type, caller, via, origin });
+        line.found.insert(UseOnLine { evidence, column: place.column, use_type, caller, via, origin });
     }
 
     /// Whether the symbol is none of SBCL's own.

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use steelbank_text::DefinitionKind;
 use steelbank_text::{
-    BadGlob, Control, Found, Globs, Language, Located, Pattern, Search, SearchAnswer, TextError, TextIndex,
-    TextRole,
+    BadGlob, Control, Globs, Language, Located, Pattern, Search, SearchAnswer, TextError, TextIndex,
+    TextMatch, TextRole,
 };
 
 /// References on a page unless the request says otherwise.
@@ -344,7 +344,7 @@ fn definition(located: Located) -> TextDefinition {
     }
 }
 
-fn reference(found: Found, resolve: Option<Resolver<'_>>) -> TextReference {
+fn reference(found: TextMatch, resolve: Option<Resolver<'_>>) -> TextReference {
     let lisp = found.language.name() == "commonlisp";
     let symbol = resolve.filter(|_| lisp).and_then(|resolve| resolve(&found.path, found.line, found.column));
     TextReference {

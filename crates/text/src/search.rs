@@ -49,7 +49,7 @@ pub struct SearchAnswer {
     /// How many definitions there are; not all of very many are located.
     pub total_definitions: u64,
     /// Occurrences by path and place; none if there are more than the bound.
-    pub references: Vec<Found>,
+    pub references: Vec<TextMatch>,
     /// How many occurrences there are.
     pub total: u64,
     /// Files in which they are, with the number in each; the most first. At most ten.
@@ -60,7 +60,7 @@ pub struct SearchAnswer {
 
 /// One occurrence.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct TextMatch {
     /// Relative to the root.
     pub path: PathBuf,
     /// From 1.
@@ -345,7 +345,7 @@ impl Searcher<'_> {
     }
 
     /// The occurrences that were asked for, of all.
-    fn page(&mut self, matches: Vec<Matches>) -> Result<Vec<Found>, Retry> {
+    fn page(&mut self, matches: Vec<Matches>) -> Result<Vec<TextMatch>, Retry> {
         let mut found = Vec::new();
         let mut skip = self.search.offset;
         for each in matches {
@@ -373,7 +373,7 @@ impl Searcher<'_> {
             let plain = entry.language == Language::TEXT;
             for (offset, role) in hits {
                 let LineColumn { line, column } = text.lines.position(&text.bytes, offset);
-                found.push(Found {
+                found.push(TextMatch {
                     path: entry.path.clone(),
                     line,
                     column,

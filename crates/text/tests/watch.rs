@@ -20,7 +20,7 @@ fn places(index: &TextIndex) -> Result<Vec<(String, u32, u32, String)>, String> 
         bound: u64::MAX,
     };
     let answer = index.search(&search, &Control::none()).map_err(|error| error.to_string())?;
-    let place = |found: steelbank_text::Found| {
+    let place = |found: steelbank_text::TextMatch| {
         (found.path.display().to_string(), found.line, found.column, found.preview)
     };
     Ok(answer.references.into_iter().map(place).collect())
