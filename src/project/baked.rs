@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::text::{PackageText, hash};
-use super::texts::Known;
+use super::texts::CachedNames;
 use super::{Project, Stamp};
 
 const ROW: usize = 16;
@@ -164,7 +164,7 @@ impl Project {
                 texts.seen.insert(file.path.clone(), seen);
             }
             if let Some(text) = file.text {
-                let known = Known {
+                let known = CachedNames {
                     stamp: text.stamp,
                     settled: true,
                     names: hashes.names,

@@ -168,7 +168,7 @@ impl Names {
 /// The files whose positions are kept in memory: those that were asked for last.
 #[derive(Debug, Default)]
 struct Positions {
-    files: HashMap<FileVersion, Known>,
+    files: HashMap<FileVersion, CachedPositions>,
     /// Of all of them together, in bytes.
     size: usize,
     /// Counts questions.
@@ -178,17 +178,17 @@ struct Positions {
 }
 
 impl Positions {
-    fn get(&mut self, version: &FileVersion) -> Option<&Known> {
+    fn get(&mut self, version: &FileVersion) -> Option<&CachedPositions> {
         self.clock += 1;
         let known = self.files.get_mut(version)?;
         known.asked = self.clock;
         Some(known)
     }
 
-    fn insert(&mut self, version: FileVersion, known: Known) {
+    fn insert(&mut self, version: FileVersion, known: CachedPositions) {
         self.remove(&version);
         self.size += known.file.size();
-        self.files.insert(version, Known { asked: self.clock, ..known });
+        self.files.insert(version, CachedPositions { asked: self.clock, ..known });
         while self.size > MOST_BYTES && self.files.len() > 1 {
             let oldest = self.files.iter().min_by_key(|(_, known)| known.asked);
             let Some(oldest) = oldest.map(|(version, _)| version.clone()) else { break };
@@ -212,7 +212,7 @@ impl Positions {
 
 /// A file's positions, and what the file looked like when they were read.
 #[derive(Debug)]
-struct Known {
+struct CachedPositions {
     stamp: Stamp,
     file: Arc<PositionedFile>,
     asked: u64,
@@ -478,7 +478,7 @@ impl Project {
             Some(text) => PositionedFile::open_overlaid(path, &text, write_date, sidecar.as_deref())?,
         };
         let file = Arc::new(file);
-        let known = Known { stamp, file: Arc::clone(&file), asked: 0 };
+        let known = CachedPositions { stamp, file: Arc::clone(&file), asked: 0 };
         let mut positions = self.positions.lock();
         // A load that ended meanwhile may have written another sidecar: then the next question reads again.
         if positions.epoch == epoch {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use super::texts::{Known, TextState, Texts};
+use super::texts::{CachedNames, TextState, Texts};
 use super::{PackageText, Project, Stamp};
 use crate::source::positions::SidecarState;
 
@@ -21,7 +21,7 @@ pub(super) struct FileStanding {
     loaded: Option<u64>,
     /// None if there is no such file.
     pub(super) standing: Option<TextState>,
-    pub(super) known: Option<Arc<Known>>,
+    pub(super) known: Option<Arc<CachedNames>>,
     /// Whether what happens to it is told.
     told: bool,
 }
@@ -231,7 +231,13 @@ impl Project {
     }
 
     /// How the image relates to a loaded file of which `known` is up to date. None if there is no such file any more.
-    fn standing(&self, texts: &mut Texts, path: &Path, known: &Known, written: u64) -> Option<TextState> {
+    fn standing(
+        &self,
+        texts: &mut Texts,
+        path: &Path,
+        known: &CachedNames,
+        written: u64,
+    ) -> Option<TextState> {
         if texts.seen.get(path) == Some(&(known.stamp, written)) {
             return Some(TextState::LeftOut);
         }

@@ -78,7 +78,7 @@ pub(super) struct Texts {
     pub(super) overlays: HashMap<PathBuf, PathBuf>,
     pub(super) live: Live,
     pub(super) standings: Standings,
-    pub(super) files: HashMap<PathBuf, Arc<Known>>,
+    pub(super) files: HashMap<PathBuf, Arc<CachedNames>>,
     /// Files of systems that were asked for, wherever they are.
     pub(super) asked: BTreeSet<PathBuf>,
     /// The loaded files that are known to stand on disk as the image has them, with the write dates of their versions.
@@ -89,7 +89,7 @@ pub(super) struct Texts {
 }
 
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct CachedNames {
     pub(super) stamp: Stamp,
     /// Whether a later change shows in the stamp.
     pub(super) settled: bool,
@@ -116,7 +116,7 @@ impl Texts {
     }
 
     /// Brings what is known of the file at `path` up to date. None if there is no such file.
-    pub(super) fn known(&mut self, path: &Path) -> Option<Arc<Known>> {
+    pub(super) fn known(&mut self, path: &Path) -> Option<Arc<CachedNames>> {
         let Some(stamp) = Stamp::of_path(&self.text_of(path)) else {
             self.distrust(path);
             return None;
@@ -140,9 +140,9 @@ impl Texts {
         self.forget(path);
     }
 
-    fn read_known(&mut self, path: &Path, stamp: Stamp) -> Known {
+    fn read_known(&mut self, path: &Path, stamp: Stamp) -> CachedNames {
         let settled = stamp.is_settled();
-        let nothing = Known {
+        let nothing = CachedNames {
             stamp,
             settled,
             names: Vec::new(),
@@ -151,10 +151,10 @@ impl Texts {
             readable: true,
         };
         if stamp.size > LARGEST {
-            return Known { readable: false, ..nothing };
+            return CachedNames { readable: false, ..nothing };
         }
         let Ok(bytes) = std::fs::read(self.text_of(path)) else {
-            return Known { readable: false, ..nothing };
+            return CachedNames { readable: false, ..nothing };
         };
         if !is_lisp(path, &bytes) {
             return nothing;
@@ -170,7 +170,7 @@ impl Texts {
             hashes.sort_unstable();
             hashes
         };
-        let known = Known {
+        let known = CachedNames {
             names: hashes(&|_| true),
             left_out: hashes(&|token| token.in_seen_file().is_some()),
             packages: tokens.packages().into(),

@@ -11,7 +11,7 @@ use super::code_find_references::UseType;
 use super::context::Context;
 use super::designator::Designator;
 use super::nearest::is_sbcls;
-use super::outline::{Known, definitions_in, is_live};
+use super::outline::{DefinitionInFile, definitions_in, is_live};
 use super::use_counts::{Counted, Counter};
 use crate::project::FileVersion;
 
@@ -37,7 +37,7 @@ pub(super) struct UsedBy {
 pub(super) struct Users<'a> {
     context: &'a Context<'a>,
     pub(super) counter: Counter<'a>,
-    files: RefCell<HashMap<String, Rc<Vec<Known>>>>,
+    files: RefCell<HashMap<String, Rc<Vec<DefinitionInFile>>>>,
 }
 
 impl<'a> Users<'a> {
@@ -46,7 +46,7 @@ impl<'a> Users<'a> {
     }
 
     /// The definitions in the file that answers show as `path`; none if it cannot be read.
-    pub(super) fn definitions(&self, path: &str) -> Rc<Vec<Known>> {
+    pub(super) fn definitions(&self, path: &str) -> Rc<Vec<DefinitionInFile>> {
         let mut files = self.files.borrow_mut();
         let known = files.entry(path.to_owned()).or_insert_with(|| {
             let root = self.context.project.root().map(std::path::Path::to_owned).unwrap_or_default();

@@ -17,7 +17,7 @@ use super::context::Context;
 use super::control::Control;
 use super::graph::{Node, Users};
 use super::lookup::Lookup;
-use super::outline::{Known, files_at, resolved};
+use super::outline::{DefinitionInFile, files_at, resolved};
 use super::question::Question;
 use super::use_counts::is_test_path;
 use super::working_tree::{ChangedLines, changes, committed};
@@ -336,7 +336,7 @@ impl Subjects {
         for (file, ranges) in &removed {
             let path = root.join(file);
             let now = users.definitions(&context.project.shown(&path));
-            let is_there = |old: &Known| {
+            let is_there = |old: &DefinitionInFile| {
                 now.iter().any(|new| {
                     (new.definition.kind, &new.home, &new.definition.name)
                         == (old.definition.kind, &old.home, &old.definition.name)
@@ -354,7 +354,7 @@ impl Subjects {
     }
 
     /// Takes a definition that its file does not have any more. It may have moved to another.
-    fn take_gone(&mut self, known: &Known) {
+    fn take_gone(&mut self, known: &DefinitionInFile) {
         if matches!(known.definition.kind, DefinitionKind::Package | DefinitionKind::System) {
             return;
         }
@@ -368,7 +368,7 @@ impl Subjects {
         }
     }
 
-    fn take(&mut self, path: &Path, known: &Known, at: usize) {
+    fn take(&mut self, path: &Path, known: &DefinitionInFile, at: usize) {
         if matches!(known.definition.kind, DefinitionKind::Package | DefinitionKind::System) {
             return;
         }
@@ -391,7 +391,7 @@ impl Subjects {
 }
 
 /// Whether one of `ranges`, of lines, touches the definition.
-fn touches(ranges: &[(u32, u32)], known: &Known) -> bool {
+fn touches(ranges: &[(u32, u32)], known: &DefinitionInFile) -> bool {
     let (start, end) = (known.definition.start, known.definition.end);
     ranges.iter().any(|(first, last)| *first <= end && start <= *last)
 }
@@ -453,7 +453,7 @@ fn arity_of(text: &LispText, bytes: &[u8], form: FormId) -> Option<Arity> {
 }
 
 /// The form that defines `known`: it may stand in another, as in EVAL-WHEN.
-fn form_of(text: &LispText, bytes: &[u8], known: &Known) -> Option<FormId> {
+fn form_of(text: &LispText, bytes: &[u8], known: &DefinitionInFile) -> Option<FormId> {
     let lines = LineIndex::new(bytes);
     (0..text.forms().len()).map(FormId::new).find(|form| match text.elements(*form).nth(1) {
         Some(Datum::Token(name)) => text
@@ -465,7 +465,7 @@ fn form_of(text: &LispText, bytes: &[u8], known: &Known) -> Option<FormId> {
 }
 
 /// The calls of a function whose number of arguments does not fit its lambda list as the text has it now.
-fn arity(context: &Context<'_>, users: &Users<'_>, known: &Known, bad: &mut Vec<BadCall>) {
+fn arity(context: &Context<'_>, users: &Users<'_>, known: &DefinitionInFile, bad: &mut Vec<BadCall>) {
     if !matches!(known.definition.kind, DefinitionKind::Function | DefinitionKind::GenericFunction)
         || known.definition.setf
     {

@@ -53,7 +53,7 @@ pub struct SystemsAnswer {
 }
 
 /// What is known of a system before it becomes an entry.
-struct Known {
+struct SystemFacts {
     asd: PathBuf,
     loaded: bool,
     files: Vec<PathBuf>,
@@ -68,7 +68,7 @@ pub fn list_systems(project: &Project, components: bool, control: &Control) -> R
     let root = project.root().ok_or(code_find_references::CodeFindReferencesError::NoProject)?;
     let cancellation = control.cancellation();
     let found = definition_files(root, &|| cancellation.is_cancelled()).ok_or(LispError::Cancelled)?;
-    let mut known: BTreeMap<String, Known> = BTreeMap::new();
+    let mut known: BTreeMap<String, SystemFacts> = BTreeMap::new();
     for file in found.files.into_iter().filter(|file| project.contains(&file.path)) {
         let folder = file.path.parent().unwrap_or(root);
         // A primary system is found by its file's name, whatever the text tells.
@@ -79,12 +79,12 @@ pub fn list_systems(project: &Project, components: bool, control: &Control) -> R
             if unread {
                 known.insert(
                     name,
-                    Known { asd: file.path.clone(), loaded: false, files: Vec::new(), complete: false },
+                    SystemFacts { asd: file.path.clone(), loaded: false, files: Vec::new(), complete: false },
                 );
             }
         }
         for system in &file.systems {
-            known.entry(system.name.clone()).or_insert_with(|| Known {
+            known.entry(system.name.clone()).or_insert_with(|| SystemFacts {
                 asd: file.path.clone(),
                 loaded: false,
                 files: system.files.iter().map(|path| normal(&folder.join(path))).collect(),
@@ -97,7 +97,7 @@ pub fn list_systems(project: &Project, components: bool, control: &Control) -> R
             continue;
         }
         let files = system.files.unwrap_or_default();
-        let entry = known.entry(name).or_insert_with(|| Known {
+        let entry = known.entry(name).or_insert_with(|| SystemFacts {
             asd: system.asd.clone(),
             loaded: false,
             files: Vec::new(),

@@ -147,7 +147,7 @@ fn is_zero(count: &usize) -> bool {
 }
 
 /// A definition, and the file that it is in.
-pub(super) struct Known {
+pub(super) struct DefinitionInFile {
     pub(super) path: String,
     pub(super) definition: LispDefinition,
     /// The symbol's home package, if the image has the symbol.
@@ -159,7 +159,7 @@ pub(super) struct Known {
     pub(super) loaded: bool,
 }
 
-impl Known {
+impl DefinitionInFile {
     /// The name as answers show it.
     pub(super) fn shown(&self) -> String {
         let name = match (&self.symbol, &self.definition.package, self.definition.kind) {
@@ -315,7 +315,10 @@ fn is_lisp(path: &Path) -> bool {
 }
 
 /// The definitions in the file at `path`, and whether it is loaded as it is.
-pub(super) fn definitions_in(context: &Context<'_>, path: &Path) -> Result<(Vec<Known>, bool), OutlineError> {
+pub(super) fn definitions_in(
+    context: &Context<'_>,
+    path: &Path,
+) -> Result<(Vec<DefinitionInFile>, bool), OutlineError> {
     let shown = context.project.shown(path);
     let bytes = std::fs::read(path)
         .map_err(|error| OutlineError::File { path: shown.clone(), why: error.to_string() })?;
@@ -326,7 +329,12 @@ pub(super) fn definitions_in(context: &Context<'_>, path: &Path) -> Result<(Vec<
 }
 
 /// A definition of the file that is shown as `path`, with what the image has by its name.
-pub(super) fn resolved(index: &Index, path: String, definition: LispDefinition, loaded: bool) -> Known {
+pub(super) fn resolved(
+    index: &Index,
+    path: String,
+    definition: LispDefinition,
+    loaded: bool,
+) -> DefinitionInFile {
     let package = definition.prefix.as_deref().or(definition.package.as_deref());
     let found = package
         .and_then(|package| index.find_package(package, None))
@@ -337,7 +345,7 @@ pub(super) fn resolved(index: &Index, path: String, definition: LispDefinition, 
     });
     let home = home.map(|home| index.package_name(home).into_owned());
     let symbol = found.map(|(symbol, _)| index.symbol_text(symbol));
-    Known { path, definition, home, symbol, exported, loaded }
+    DefinitionInFile { path, definition, home, symbol, exported, loaded }
 }
 
 /// Whether a line runs, or names what runs: definitions, exports and data apart.
@@ -345,7 +353,7 @@ pub(super) fn is_live(line: &Counted) -> bool {
     !line.is_declaration && !matches!(line.use_type, UseType::Quoted | UseType::Slot)
 }
 
-fn count(known: &Known, lines: &[Counted]) -> UseCount {
+fn count(known: &DefinitionInFile, lines: &[Counted]) -> UseCount {
     let mut count = UseCount::default();
     for line in lines.iter().filter(|line| is_live(line)) {
         if line.path == known.path && line.form == Some(known.definition.form) {
@@ -364,10 +372,10 @@ fn reach(
     context: &Context<'_>,
     counter: &Counter<'_>,
     text: Option<&TextIndex>,
-    known: &Known,
+    known: &DefinitionInFile,
     lines: &[Counted],
     count: UseCount,
-    all: &[Known],
+    all: &[DefinitionInFile],
 ) -> Result<Option<Vec<String>>, Error> {
     let definition = &known.definition;
     let home = known.home.as_deref().unwrap_or_default();
@@ -428,7 +436,7 @@ fn place(line: &Counted) -> String {
 }
 
 /// Whether a function that DEFSTRUCT made for `known` is used by another form.
-fn is_structure_used(context: &Context<'_>, counter: &Counter<'_>, known: &Known) -> bool {
+fn is_structure_used(context: &Context<'_>, counter: &Counter<'_>, known: &DefinitionInFile) -> bool {
     let index = &context.index;
     let name = &known.definition.name;
     let Some(home) = known.home.as_deref().and_then(|home| index.find_package(home, None)) else {
@@ -455,7 +463,7 @@ fn is_structure_used(context: &Context<'_>, counter: &Counter<'_>, known: &Known
 fn textual(
     context: &Context<'_>,
     text: &TextIndex,
-    known: &Known,
+    known: &DefinitionInFile,
 ) -> Result<(Option<String>, Option<String>), Error> {
     let pattern = Pattern::new(&known.definition.name.to_lowercase());
     let (Some(pattern), Ok(globs)) = (pattern, Globs::new(&[], &[])) else { return Ok((None, None)) };
