@@ -51,7 +51,7 @@ struct Hashes {
 }
 
 /// Files with the hashes of their texts' names, and rows.
-type Table<'a> = (Vec<(FileHead, Hashes)>, &'a [[u8; ROW]]);
+type FileTable<'a> = (Vec<(FileHead, Hashes)>, &'a [[u8; ROW]]);
 
 /// Which loaded files have which names, read in place.
 #[derive(Debug, Default)]
@@ -180,7 +180,7 @@ impl Project {
 }
 
 /// Reads all that [`Project::bake_names`] wrote.
-fn parse(bytes: &[u8]) -> Option<Table<'_>> {
+fn parse(bytes: &[u8]) -> Option<FileTable<'_>> {
     let (length, rest) = bytes.split_first_chunk()?;
     let (json, mut rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
     let head: Head = serde_json::from_slice(json).ok()?;

@@ -4,7 +4,7 @@ use super::columns::{
     Column, FunctionColumn, LocalNicknameColumn, NameColumn, NicknameColumn, PackageColumn, PresenceColumn,
     RecordColumn, SourceColumn, SymbolColumn, UseColumn,
 };
-use super::export::{Export, Malformed, NONE, Table};
+use super::export::{Export, ExportTable, Malformed, NONE};
 use super::format::{KINDS, MAGIC, SECTIONS, hash};
 
 /// Bakes an export into the bytes of an index.
@@ -248,7 +248,7 @@ impl Writer {
     }
 
     /// All rows of `table`, as they are.
-    fn rows<C: Column>(&mut self, table: &Table<'_, C>, columns: &[C]) {
+    fn rows<C: Column>(&mut self, table: &ExportTable<'_, C>, columns: &[C]) {
         self.section(
             (0..table.rows()).flat_map(|row| columns.iter().map(move |column| table.cell(row, *column))),
         );

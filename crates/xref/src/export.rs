@@ -52,13 +52,13 @@ impl std::error::Error for Malformed {}
 
 /// A table of numbers with the columns `C`, stored column by column.
 #[derive(Debug, Clone, Copy)]
-pub struct Table<'a, C> {
+pub struct ExportTable<'a, C> {
     cells: &'a [u8],
     rows: usize,
     columns: PhantomData<C>,
 }
 
-impl<C: Column> Table<'_, C> {
+impl<C: Column> ExportTable<'_, C> {
     /// How many rows there are.
     pub fn rows(&self) -> usize {
         self.rows
@@ -132,68 +132,68 @@ impl<'a> Export<'a> {
     }
 
     /// The packages, by name.
-    pub fn packages(&self) -> Table<'a, PackageColumn> {
+    pub fn packages(&self) -> ExportTable<'a, PackageColumn> {
         self.table(0)
     }
 
     /// Nicknames of packages.
-    pub fn nicknames(&self) -> Table<'a, NicknameColumn> {
+    pub fn nicknames(&self) -> ExportTable<'a, NicknameColumn> {
         self.table(1)
     }
 
     /// Which package uses which.
-    pub fn uses(&self) -> Table<'a, UseColumn> {
+    pub fn uses(&self) -> ExportTable<'a, UseColumn> {
         self.table(2)
     }
 
     /// Nicknames inside packages.
-    pub fn local_nicknames(&self) -> Table<'a, LocalNicknameColumn> {
+    pub fn local_nicknames(&self) -> ExportTable<'a, LocalNicknameColumn> {
         self.table(3)
     }
 
     /// The symbols that are named anywhere else.
-    pub fn symbols(&self) -> Table<'a, SymbolColumn> {
+    pub fn symbols(&self) -> ExportTable<'a, SymbolColumn> {
         self.table(4)
     }
 
     /// Which symbol is present where.
-    pub fn presents(&self) -> Table<'a, PresenceColumn> {
+    pub fn presents(&self) -> ExportTable<'a, PresenceColumn> {
         self.table(5)
     }
 
     /// The names that records are about.
-    pub fn names(&self) -> Table<'a, NameColumn> {
+    pub fn names(&self) -> ExportTable<'a, NameColumn> {
         self.table(6)
     }
 
     /// The files that functions were compiled from.
-    pub fn sources(&self) -> Table<'a, SourceColumn> {
+    pub fn sources(&self) -> ExportTable<'a, SourceColumn> {
         self.table(7)
     }
 
     /// The functions that have records.
-    pub fn functions(&self) -> Table<'a, FunctionColumn> {
+    pub fn functions(&self) -> ExportTable<'a, FunctionColumn> {
         self.table(8)
     }
 
     /// What functions do.
-    pub fn records(&self) -> Table<'a, RecordColumn> {
+    pub fn records(&self) -> ExportTable<'a, RecordColumn> {
         self.table(9)
     }
 
     /// Functions exported before that still exist.
-    pub fn survivors(&self) -> Table<'a, SurvivorColumn> {
+    pub fn survivors(&self) -> ExportTable<'a, SurvivorColumn> {
         self.table(10)
     }
 
     /// Functions of the baseline that their names no longer mean.
-    pub fn refuted(&self) -> Table<'a, RefutedColumn> {
+    pub fn refuted(&self) -> ExportTable<'a, RefutedColumn> {
         self.table(11)
     }
 
-    fn table<C: Column>(&self, number: usize) -> Table<'a, C> {
+    fn table<C: Column>(&self, number: usize) -> ExportTable<'a, C> {
         let (cells, rows) = self.tables[number];
-        Table { cells, rows, columns: PhantomData }
+        ExportTable { cells, rows, columns: PhantomData }
     }
 }
 

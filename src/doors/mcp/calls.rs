@@ -20,14 +20,14 @@ const IDLE: Duration = Duration::from_secs(10);
 /// The calls that are not answered yet.
 #[derive(Default)]
 pub(super) struct Calls {
-    table: Mutex<Table>,
+    table: Mutex<CallTable>,
     emptied: Condvar,
     /// Lines that are being carried out where they were read.
     lines: AtomicUsize,
 }
 
 #[derive(Default)]
-struct Table {
+struct CallTable {
     next: u64,
     running: Vec<Running>,
 }
@@ -184,7 +184,8 @@ impl Calls {
     ) {
         const LOOK: Duration = Duration::from_millis(5);
         let mut table = self.table.lock();
-        let busy = |table: &Table| table.running.iter().any(&counts) || self.lines.load(Ordering::SeqCst) > 0;
+        let busy =
+            |table: &CallTable| table.running.iter().any(&counts) || self.lines.load(Ordering::SeqCst) > 0;
         while busy(&table) && meanwhile() {
             let now = Instant::now();
             if end.is_some_and(|end| now >= end) {

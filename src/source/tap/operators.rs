@@ -212,9 +212,9 @@ pub fn operator(package: &str, name: &str) -> Option<&'static Operator> {
 }
 
 /// The table in its order, and by name.
-type Table = (Vec<Operator>, HashMap<String, Vec<usize>>);
+type OperatorTable = (Vec<Operator>, HashMap<String, Vec<usize>>);
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| {
+static TABLE: LazyLock<OperatorTable> = LazyLock::new(|| {
     let lines = include_str!("operators.table").lines().map(str::trim);
     let operators: Vec<Operator> =
         lines.filter(|line| !line.is_empty() && !line.starts_with('#')).filter_map(line).collect();
