@@ -63,7 +63,7 @@ pub struct CompilerNote {
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct NotesReport {
     #[serde(default)]
     notes: Vec<ToldNote>,
 }
@@ -175,7 +175,7 @@ fn compile(
         String::from_utf8_lossy(&bytes[top.span.indices()]).into_owned(),
         declaims.join("\n"),
     ];
-    let (told, _): (Told, _) = context.ask_on(Lane::Work, "compiler-notes", arguments, control)?;
+    let (told, _): (NotesReport, _) = context.ask_on(Lane::Work, "compiler-notes", arguments, control)?;
     let mut notes: Vec<(u32, u32, CompilerNote)> = told
         .notes
         .into_iter()

@@ -42,7 +42,7 @@ pub struct FunctionCode {
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct DisassemblyReport {
     #[serde(default)]
     symbol: String,
     #[serde(default)]
@@ -63,7 +63,8 @@ impl Question for DisassembleRequest {
         let resolved = resolve(&context.index, context.project, &self.name, &self.package)?;
         let operator = resolved.head().unwrap_or_default().to_owned();
         let arguments = vec![resolved.sought.name.clone(), resolved.sought.package.clone(), operator];
-        let (told, _): (Told, _) = context.ask_on(Lane::Query, "disassemble", arguments, control)?;
+        let (told, _): (DisassemblyReport, _) =
+            context.ask_on(Lane::Query, "disassemble", arguments, control)?;
         let mut answer = Disassembly { symbol: told.symbol, ..Disassembly::default() };
         for function in told.functions {
             answer.functions.push(FunctionCode {

@@ -108,7 +108,7 @@ pub struct Warned {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Told {
+pub(super) struct EvaluationReport {
     status: EvaluationStatus,
     #[serde(default)]
     values: Vec<String>,
@@ -164,7 +164,7 @@ impl EvaluateRequest {
     }
 
     /// What Lisp told, with places.
-    pub(super) fn placed(&self, told: Told, context: &Context<'_>) -> Evaluation {
+    pub(super) fn placed(&self, told: EvaluationReport, context: &Context<'_>) -> Evaluation {
         let code = Code::new(&self.source, &told.starts);
         let mut places: DefinitionPlaces<'_> = context.places();
         let warnings = told.warnings.into_iter().map(|warning| {
@@ -238,7 +238,7 @@ impl Question for EvaluateRequest {
     }
 }
 
-impl Told {
+impl EvaluationReport {
     /// The handle of the first value.
     pub(super) fn first(&self) -> Option<&str> {
         self.values.first().map(String::as_str)
@@ -251,20 +251,25 @@ impl Told {
 }
 
 /// Evaluates `code` in `package`, by `deadline`, and prints what came of it.
-pub(super) fn evaluate(on_lisp: &OnLisp<'_>, package: &str, code: &str, deadline: Instant) -> Told {
+pub(super) fn evaluate(
+    on_lisp: &OnLisp<'_>,
+    package: &str,
+    code: &str,
+    deadline: Instant,
+) -> EvaluationReport {
     on_lisp.grant(trial::PATIENCE + trial::GRACE);
     let begun = Instant::now();
     let left = deadline.saturating_duration_since(begun);
-    let asked = trial::ask::<Told>(on_lisp, left, "evaluate", &[package, code]);
+    let asked = trial::ask::<EvaluationReport>(on_lisp, left, "evaluate", &[package, code]);
     let duration = begun.elapsed();
     let mut told = match asked {
-        Ok((told, answer)) => Told { output: (answer.output, answer.output_dropped), ..told },
+        Ok((told, answer)) => EvaluationReport { output: (answer.output, answer.output_dropped), ..told },
         Err(error) => {
             let (status, output) = match &error {
                 CallError::Fault(fault) => (EvaluationStatus::Failed, fault.output.clone()),
                 CallError::Interrupted => (EvaluationStatus::Stopped, String::new()),
             };
-            Told {
+            EvaluationReport {
                 status,
                 values: Vec::new(),
                 value_count: 0,

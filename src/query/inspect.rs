@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Error;
 use super::context::Context;
 use super::control::Control;
-use super::evaluate::{EvaluateRequest, Evaluation, Told, evaluate};
+use super::evaluate::{EvaluateRequest, Evaluation, EvaluationReport, evaluate};
 use super::question::Question;
 use super::trial;
 use crate::engine::{CallError, Lane, OnLisp, deadline_after};
@@ -239,5 +239,5 @@ impl Question for InspectRequest {
 
 enum InspectionOutcome {
     Inspected(Box<Inspection>),
-    Failed(Box<Told>),
+    Failed(Box<EvaluationReport>),
 }

@@ -14,7 +14,7 @@ const MOST_FOLDERS: usize = 20_000;
 
 /// What Lisp tells of an image's making (operation `snapshot-inputs`).
 #[derive(Debug, Deserialize)]
-pub(super) struct Told {
+pub(super) struct InputsReport {
     #[serde(default)]
     files: Vec<PathBuf>,
     /// System definitions that were read, and that ASDF has forgotten since.
@@ -162,7 +162,7 @@ pub(super) struct ChangedInputs {
 impl Inputs {
     /// Reads what Lisp has told of. In `cache`, which is not looked at, there is nothing of anybody's. `before` is what no input may be younger than (nanoseconds since 1970): who writes while an image
     /// is made is not in it, perhaps.
-    pub(super) fn gather(told: Told, cache: &Path, before: i128) -> Result<Self, String> {
+    pub(super) fn gather(told: InputsReport, cache: &Path, before: i128) -> Result<Self, String> {
         let mut inputs = Self::default();
         let traceless = |path: &PathBuf| told.forgotten.contains(path) && only_defines_systems(path);
         let files: Vec<PathBuf> = told.files.into_iter().filter(|path| !traceless(path)).collect();
@@ -260,9 +260,9 @@ mod tests {
     use std::fs;
     use std::time::{Duration, SystemTime};
 
-    fn told(root: &Path) -> Told {
+    fn told(root: &Path) -> InputsReport {
         let files = ["a.lisp", "b.lisp", "absent.conf"].map(|name| root.join(name)).to_vec();
-        Told {
+        InputsReport {
             files,
             forgotten: Vec::new(),
             configuration: Vec::new(),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::Deserialize;
 
 use super::format::{FilePart, Manifest};
-use super::inputs::{Inputs, Told};
+use super::inputs::{Inputs, InputsReport};
 use super::{Key, Layer, Snapshot, store};
 use crate::engine::{Lane, Operation};
 use crate::query::control::Control;
@@ -214,7 +214,7 @@ impl Order {
 #[derive(Deserialize)]
 struct Making {
     #[serde(flatten)]
-    inputs: Told,
+    inputs: InputsReport,
     #[serde(default)]
     image: ImageContents,
 }
