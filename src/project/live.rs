@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use steelbank_watch::{Change, Changes, Watch, Watched, What};
 
-use super::tree::{OF_NOTE, Walk, decides, may_be_lisp};
+use super::tree::{OF_NOTE, ProjectWalk, decides, may_be_lisp};
 
 /// Kernels from 5.3 to 5.16 tell of a deletion a moment before it happens.
 const PREMATURE: Duration = Duration::from_millis(50);
@@ -33,7 +33,7 @@ pub(super) struct News {
 #[derive(Debug, Default)]
 pub(super) struct Live {
     begun: bool,
-    pub(super) walk: Arc<Walk>,
+    pub(super) walk: Arc<ProjectWalk>,
     /// None: every file is to be looked at each time.
     watch: Option<Watch>,
     /// Device and inode of the root, if it is there.
@@ -121,7 +121,7 @@ impl Live {
         let Some(root) = root else { return };
         for _ in 0..WALKS {
             let Some(watch) = &mut self.watch else { break };
-            let walk = Walk::watched(root, watch);
+            let walk = ProjectWalk::watched(root, watch);
             if !walk.is_told {
                 self.watch = None;
                 break;
@@ -134,7 +134,7 @@ impl Live {
         }
         if self.watch.is_none() {
             self.news.everything = true;
-            self.walk = Arc::new(Walk::new(root));
+            self.walk = Arc::new(ProjectWalk::new(root));
         }
     }
 

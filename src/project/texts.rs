@@ -17,7 +17,7 @@ use steelbank_reader::lines::decode;
 use super::live::Live;
 use super::standings::Standings;
 use super::text::{Context, FileTokens, PackageText, TextToken, hash};
-use super::tree::{Walk, is_lisp};
+use super::tree::{ProjectWalk, is_lisp};
 use super::{Project, Stamp};
 
 /// How the image relates to a file's text.
@@ -364,7 +364,7 @@ impl Deref for Now {
 /// Which files are the project's own, at a moment.
 #[derive(Debug, Clone)]
 pub(crate) struct Own {
-    walk: Arc<Walk>,
+    walk: Arc<ProjectWalk>,
 }
 
 impl Own {

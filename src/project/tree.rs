@@ -56,7 +56,7 @@ fn has_versions(folder: &Path) -> bool {
 
 /// What a walk through the project found.
 #[derive(Debug, Default)]
-pub(super) struct Walk {
+pub(super) struct ProjectWalk {
     /// The folders that are the project's own, the root among them.
     folders: HashSet<PathBuf>,
     /// The files in them that may be Lisp, sorted.
@@ -81,20 +81,20 @@ pub(super) fn decides(path: &Path) -> bool {
         .is_some_and(|name| [IGNORE_FILE, GIT, "systems.csv", "ocicl.csv"].iter().any(|other| name == *other))
 }
 
-impl Walk {
+impl ProjectWalk {
     /// Walks through the project at `root`, a canonical path. Links are not followed.
-    pub(super) fn new(root: &Path) -> Walk {
-        Walk::with(root, None)
+    pub(super) fn new(root: &Path) -> ProjectWalk {
+        ProjectWalk::with(root, None)
     }
 
     /// The same, watching every folder. What is not told of is looked at each time.
-    pub(super) fn watched(root: &Path, watch: &mut Watch) -> Walk {
-        Walk::with(root, Some(watch))
+    pub(super) fn watched(root: &Path, watch: &mut Watch) -> ProjectWalk {
+        ProjectWalk::with(root, Some(watch))
     }
 
-    fn with(root: &Path, mut watch: Option<&mut Watch>) -> Walk {
+    fn with(root: &Path, mut watch: Option<&mut Watch>) -> ProjectWalk {
         let begun = SystemTime::now();
-        let mut walk = Walk { is_told: true, ..Walk::default() };
+        let mut walk = ProjectWalk { is_told: true, ..ProjectWalk::default() };
         walk.look_above(root, &mut watch);
         let below = root.to_path_buf();
         let skipped: Arc<Mutex<Vec<PathBuf>>> = Arc::default();
@@ -312,7 +312,7 @@ mod tests {
         }
         fs::write(root.join(".gitignore"), "vendor/\n").unwrap();
         fs::write(root.join("third/.gitignore"), "/party\n").unwrap();
-        let walk = Walk::new(&root);
+        let walk = ProjectWalk::new(&root);
         let names: Vec<_> =
             walk.files.iter().map(|path| path.strip_prefix(&root).unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["a.lisp", "src/b.cl", "src/inc.txt", "src/systems/own.lisp"]);
@@ -332,9 +332,9 @@ mod tests {
         for file in ["a.lisp", "made.lisp"] {
             fs::write(root.join(file), "(f)").unwrap();
         }
-        assert_eq!(Walk::new(&root).files.len(), 2, "outside of a repository nothing above counts");
+        assert_eq!(ProjectWalk::new(&root).files.len(), 2, "outside of a repository nothing above counts");
         fs::create_dir_all(home.join("project/.git")).unwrap();
-        assert_eq!(Walk::new(&root).files, [root.join("a.lisp")], "the repository's own counts");
+        assert_eq!(ProjectWalk::new(&root).files, [root.join("a.lisp")], "the repository's own counts");
     }
 
     #[test]
@@ -344,7 +344,7 @@ mod tests {
         fs::create_dir_all(root.join("src")).unwrap();
         fs::create_dir_all(root.join(".git/info")).unwrap();
         let settled = || loop {
-            let walk = Walk::new(&root);
+            let walk = ProjectWalk::new(&root);
             if walk.is_current() {
                 return walk;
             }

@@ -119,7 +119,7 @@ pub(crate) struct FileText {
 
 /// What a walk finds. Paths are relative to the root.
 #[derive(Debug, Default)]
-pub(crate) struct Walk {
+pub(crate) struct TreeWalk {
     /// Regular files, sorted.
     pub(crate) files: Vec<PathBuf>,
     /// Folders, the root included as an empty path, and the files that say what to ignore. While the stamps of these
@@ -254,13 +254,13 @@ impl Tree {
 
     /// Finds the project's files: what `.gitignore` and `.ignore` leave out and hidden files are left out, symbolic
     /// links are not followed.
-    pub(crate) fn walk(&self, control: &Control<'_>) -> Result<Walk, TextError> {
+    pub(crate) fn walk(&self, control: &Control<'_>) -> Result<TreeWalk, TextError> {
         self.walk_at(control, Pace::new(QUIET, Duration::from_millis(250)))
     }
 
-    fn walk_at(&self, control: &Control<'_>, pace: Pace) -> Result<Walk, TextError> {
+    fn walk_at(&self, control: &Control<'_>, pace: Pace) -> Result<TreeWalk, TextError> {
         let stop = control.cancelled;
-        let found = Mutex::new((Walk::default(), pace));
+        let found = Mutex::new((TreeWalk::default(), pace));
         let mut builder = WalkBuilder::new(&self.path);
         let in_git = steelbank_watch::is_in_working_tree(&self.path);
         builder.require_git(in_git).parents(in_git).follow_links(false).threads(2);

@@ -48,7 +48,7 @@ pub enum SyntaxRole {
 /// Whether `event`, a keyword, stands for a symbol of its name: where symbols are looked up by name, or as the class of
 /// a system's component.
 pub fn is_looked_up(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
-    let walk = Walk { sidecar, form };
+    let walk = RoleFinder { sidecar, form };
     let operator = |list: usize| walk.operator(list).map_or("", Name::name);
     let Some(parent) = walk.parent(event) else { return false };
     match operator(parent) {
@@ -60,7 +60,7 @@ pub fn is_looked_up(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> boo
 
 /// Whether `event` is a parameter after `&key` that gives its keyword its name.
 pub fn is_key_parameter(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
-    let walk = Walk { sidecar, form };
+    let walk = RoleFinder { sidecar, form };
     let after_key = |parameter: usize| {
         let Some(list) = walk.parent(parameter) else { return false };
         let mut before = (1..walk.place(parameter)).rev().filter_map(|place| form.child(list, place));
@@ -93,7 +93,7 @@ pub fn package_clause<'a>(
     form: &'a TopLevelForm,
     event: usize,
 ) -> Option<(SyntaxRole, &'a str)> {
-    let walk = Walk { sidecar, form };
+    let walk = RoleFinder { sidecar, form };
     let list = form.events[event].parent? as usize;
     // (:export . #1=(#:name)): a list that is no element is the rest of the one around.
     let is_rest = form.events[list].place == 0 && walk.is_list(list);
@@ -121,12 +121,12 @@ pub fn package_clause<'a>(
     }
 }
 
-struct Walk<'a> {
+struct RoleFinder<'a> {
     sidecar: &'a Sidecar,
     form: &'a TopLevelForm,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> RoleFinder<'a> {
     fn name(&self, event: usize) -> Option<&'a Name> {
         match self.form.events[event].kind {
             EventKind::Symbol(name) | EventKind::Text(name) => self.sidecar.names.get(name as usize),

@@ -1,9 +1,9 @@
 //! Definitions: names, structures, classes, methods, packages, alien definitions.
 
-use super::{Binding, Defined, FormPart, Lambda, Mode, Space, Standing, SyntaxRole, Walk};
+use super::{Binding, Defined, FormPart, FormWalk, Lambda, Mode, Space, Standing, SyntaxRole};
 use crate::source::tap::sidecar::{EventKind, Operator};
 
-impl Walk<'_> {
+impl FormWalk<'_> {
     /// The name that a form defines. A function's name is that of a block, too.
     pub(super) fn defines(&mut self, event: usize, defined: Defined, mode: Mode, pending: &mut Vec<Binding>) {
         let named = match self.symbol(event) {

@@ -1,6 +1,6 @@
 //! Lambda lists, local functions, type specifiers and declarations.
 
-use super::{Binding, Lambda, Local, Mode, Space, Standing, SyntaxRole, Walk};
+use super::{Binding, FormWalk, Lambda, Local, Mode, Space, Standing, SyntaxRole};
 use crate::source::tap::sidecar::{EventKind, Operator};
 
 /// Where in a lambda list a parameter stands.
@@ -12,7 +12,7 @@ enum Section {
     Key,
 }
 
-impl Walk<'_> {
+impl FormWalk<'_> {
     fn is_plain_list(&self, event: usize) -> bool {
         matches!(self.form.events[event].kind, EventKind::Form(_) | EventKind::List)
             && self.operator_of(event) == Operator::Any

@@ -1,6 +1,6 @@
 //! LOOP, whose clauses are told by words and not by places.
 
-use super::{Binding, Mode, Space, Standing, SyntaxRole, Walk};
+use super::{Binding, FormWalk, Mode, Space, Standing, SyntaxRole};
 
 const BY: &str = "LOOP";
 
@@ -31,7 +31,7 @@ enum Next {
     Using,
 }
 
-impl Walk<'_> {
+impl FormWalk<'_> {
     /// Walks the LOOP around `event`, if that is its first element.
     pub(super) fn loop_form(&mut self, event: usize, mode: Mode, pending: &mut Vec<Binding>) {
         let Some(list) = self.form.events[event].parent.map(|list| list as usize) else { return };

@@ -130,7 +130,8 @@ impl Mode {
 
 /// The contexts of all events of `form`. Those of events that are no symbols mean nothing.
 pub fn contexts(sidecar: &Sidecar, form: &TopLevelForm) -> Box<[Context]> {
-    let mut walk = Walk { sidecar, form, seen: vec![NOTHING; form.events.len()], env: Vec::new(), depth: 0 };
+    let mut walk =
+        FormWalk { sidecar, form, seen: vec![NOTHING; form.events.len()], env: Vec::new(), depth: 0 };
     let mode = Mode { certain: true, level: 0, outside: true, place: false, head: false };
     for event in 0..form.events.len() {
         if form.events[event].parent.is_none() {
@@ -140,7 +141,7 @@ pub fn contexts(sidecar: &Sidecar, form: &TopLevelForm) -> Box<[Context]> {
     walk.seen.into_boxed_slice()
 }
 
-struct Walk<'a> {
+struct FormWalk<'a> {
     sidecar: &'a Sidecar,
     form: &'a TopLevelForm,
     seen: Vec<Context>,
@@ -154,7 +155,7 @@ pub(crate) const SLOT: &str = "slot";
 /// Deeper forms are not looked at: they are data that somebody printed.
 const DEEPEST: u32 = 2_000;
 
-impl<'a> Walk<'a> {
+impl<'a> FormWalk<'a> {
     fn children(&self, list: usize) -> impl Iterator<Item = usize> + use<'a> {
         self.form.children(list)
     }

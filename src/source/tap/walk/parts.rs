@@ -3,9 +3,9 @@
 use super::super::operators::{FormPart, Operator as Known, OperatorKind, Shape};
 use super::super::roles::SyntaxRole;
 use super::super::sidecar::{EventKind, Operator};
-use super::{Binding, DEEPEST, Lambda, Local, Mode, SLOT, Space, Standing, Walk};
+use super::{Binding, DEEPEST, FormWalk, Lambda, Local, Mode, SLOT, Space, Standing};
 
-impl Walk<'_> {
+impl FormWalk<'_> {
     /// A form whose operator is in the table.
     pub(super) fn known(&mut self, list: usize, known: &'static Known, mode: Mode) {
         let depth = self.env.len();
