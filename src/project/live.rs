@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use steelbank_watch::{Change, Changes, Watch, Watched, What};
+use steelbank_watch::{Change, ChangeKind, Changes, Watch, Watched};
 
 use super::tree::{OF_NOTE, ProjectWalk, decides, may_be_lisp};
 
@@ -143,9 +143,9 @@ impl Live {
         let decides = decides(&change.path) || self.walk.decides_in(change.path.parent());
         self.news.changed.insert(change.path.clone());
         let again = match change.what {
-            What::Contents => decides || self.walk.owns(&change.path),
-            What::Entry => decides || !self.is_as_walked(&change),
-            What::Folder => {
+            ChangeKind::Contents => decides || self.walk.owns(&change.path),
+            ChangeKind::Entry => decides || !self.is_as_walked(&change),
+            ChangeKind::Folder => {
                 if let Some(watch) = &mut self.watch {
                     watch.forget(&change.path);
                 }
@@ -153,7 +153,7 @@ impl Live {
                 true
             }
         };
-        if change.what != What::Contents && !self.fresh.iter().any(|(known, _)| *known == change) {
+        if change.what != ChangeKind::Contents && !self.fresh.iter().any(|(known, _)| *known == change) {
             self.fresh.push((change, Instant::now()));
         }
         again
@@ -163,7 +163,7 @@ impl Live {
     fn is_as_walked(&self, change: &Change) -> bool {
         let path = &change.path;
         let found = path.symlink_metadata();
-        if change.what == What::Folder {
+        if change.what == ChangeKind::Folder {
             return found.is_ok_and(|found| found.is_dir()) == self.walk.owns(path);
         }
         let is_own = path.parent().is_some_and(|folder| self.walk.owns(folder)) && may_be_lisp(path);

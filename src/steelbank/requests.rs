@@ -16,13 +16,13 @@ use crate::query::load_system::{LoadAnswer, LoadNews};
 /// What to load, and who hears of it: `LoadRequest::system("demo").force().listener(|news| ..)`.
 #[derive(Clone)]
 pub struct LoadRequest {
-    what: What,
+    what: RequestedLoad,
     force: bool,
     listener: Option<LoadListener>,
 }
 
 #[derive(Debug, Clone)]
-enum What {
+enum RequestedLoad {
     System(String),
     File(PathBuf),
 }
@@ -30,12 +30,12 @@ enum What {
 impl LoadRequest {
     /// Loads the ASDF system called `name`, and what it depends on.
     pub fn system(name: impl Into<String>) -> Self {
-        Self { what: What::System(name.into()), force: false, listener: None }
+        Self { what: RequestedLoad::System(name.into()), force: false, listener: None }
     }
 
     /// Compiles and loads one file.
     pub fn file(path: impl AsRef<Path>) -> Self {
-        Self { what: What::File(path.as_ref().to_owned()), force: false, listener: None }
+        Self { what: RequestedLoad::File(path.as_ref().to_owned()), force: false, listener: None }
     }
 
     /// Compiles the system's own files anew. A single file always is.
@@ -73,8 +73,8 @@ impl Steelbank {
     pub fn load(&self, request: &LoadRequest, control: &Control) -> Result<LoadAnswer, Error> {
         let listener = request.listener.clone();
         match &request.what {
-            What::System(system) => self.load_system(system, request.force, control, listener),
-            What::File(path) => self.load_file(&path.to_string_lossy(), control, listener),
+            RequestedLoad::System(system) => self.load_system(system, request.force, control, listener),
+            RequestedLoad::File(path) => self.load_file(&path.to_string_lossy(), control, listener),
         }
     }
 

@@ -46,7 +46,7 @@ use crate::Steelbank;
 pub use crate::query::check::Overlay;
 use crate::query::control::Control;
 use crate::query::rename::{Traces, TracesRequest};
-pub(crate) use messages::{Order, Reply, Start, What};
+pub(crate) use messages::{HelperTask, Order, Reply, Start};
 
 /// How many scratch images a process has at a time. Who asks for more waits.
 pub const MOST_SCRATCHES: usize = 2;
@@ -360,7 +360,7 @@ impl Steelbank {
             held.push((path.clone(), file));
         }
         let start = Start {
-            what: What::Scratch,
+            what: HelperTask::Scratch,
             root: settings.root.clone(),
             cache: folder.path.clone(),
             userinit: settings.userinit.clone(),

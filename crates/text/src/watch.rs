@@ -5,7 +5,7 @@ use crate::tree::{IGNORE_FILES, Tree};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use steelbank_watch::{Changes, Waiter, Watched, What};
+use steelbank_watch::{ChangeKind, Changes, Waiter, Watched};
 
 /// Kernels from 5.3 to 5.16 tell of a deletion a moment before it happens.
 const PREMATURE: Duration = Duration::from_millis(50);
@@ -81,13 +81,13 @@ impl Watch {
 
     fn note(&mut self, change: &steelbank_watch::Change) {
         let decides = |path: &Path| IGNORE_FILES.iter().any(|name| path.file_name() == Some(name.as_ref()));
-        if change.what == What::Folder {
+        if change.what == ChangeKind::Folder {
             self.watch.forget(&change.path);
         }
-        if change.what != What::Contents {
+        if change.what != ChangeKind::Contents {
             self.came_or_went = Some(Instant::now());
         }
-        self.changed.walk |= change.what != What::Contents || decides(&change.path);
+        self.changed.walk |= change.what != ChangeKind::Contents || decides(&change.path);
         if let Ok(path) = change.path.strip_prefix(&self.root) {
             self.changed.files.insert(path.to_owned());
         }

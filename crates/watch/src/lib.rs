@@ -77,12 +77,12 @@ pub struct Change {
     /// What it happened to: a watched folder, something in one, or a watched file.
     pub path: PathBuf,
     /// What it was.
-    pub what: What,
+    pub what: ChangeKind,
 }
 
 /// What happened to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum What {
+pub enum ChangeKind {
     /// Its contents or its attributes changed.
     Contents,
     /// Something that is no folder came to be there, or is there no more.
@@ -217,10 +217,10 @@ impl Watch {
             return false;
         }
         let what = match (event.name, event.moved_itself || event.ended, event.entry) {
-            (None, true, _) => What::Folder,
-            (_, _, true) if event.folder => What::Folder,
-            (_, _, true) => What::Entry,
-            _ => What::Contents,
+            (None, true, _) => ChangeKind::Folder,
+            (_, _, true) if event.folder => ChangeKind::Folder,
+            (_, _, true) => ChangeKind::Entry,
+            _ => ChangeKind::Contents,
         };
         for path in paths.clone() {
             let changed = event.name.map_or_else(|| path.clone(), |name: &OsStr| path.join(name));

@@ -27,7 +27,7 @@ impl World {
     }
 
     /// What is told of which paths, once each.
-    fn told(&mut self) -> Vec<(String, What)> {
+    fn told(&mut self) -> Vec<(String, ChangeKind)> {
         let Changes::Some(changes) = self.watch.changes() else { return Vec::new() };
         let mut told: Vec<_> = changes
             .into_iter()
@@ -105,26 +105,26 @@ fn each_kind_of_change_is_told() {
     assert!(world.told().is_empty());
     let file = world.path("a");
     fs::write(&file, "one").unwrap();
-    assert_eq!(world.told(), [("a".to_owned(), What::Contents), ("a".to_owned(), What::Entry)]);
+    assert_eq!(world.told(), [("a".to_owned(), ChangeKind::Contents), ("a".to_owned(), ChangeKind::Entry)]);
     assert!(world.watch.file(&file));
     assert!(world.told().is_empty());
     fs::write(&file, "two").unwrap();
-    assert_eq!(world.told(), [("a".to_owned(), What::Contents)]);
+    assert_eq!(world.told(), [("a".to_owned(), ChangeKind::Contents)]);
     fs::rename(&file, world.path("b")).unwrap();
-    assert_eq!(world.told(), [("a".to_owned(), What::Entry), ("b".to_owned(), What::Entry)]);
+    assert_eq!(world.told(), [("a".to_owned(), ChangeKind::Entry), ("b".to_owned(), ChangeKind::Entry)]);
     fs::set_permissions(world.path("b"), fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(world.told().contains(&("b".to_owned(), What::Contents)));
+    assert!(world.told().contains(&("b".to_owned(), ChangeKind::Contents)));
     fs::remove_file(world.path("b")).unwrap();
-    assert!(world.told().contains(&("b".to_owned(), What::Entry)));
+    assert!(world.told().contains(&("b".to_owned(), ChangeKind::Entry)));
     fs::create_dir(world.path("sub")).unwrap();
-    assert_eq!(world.told(), [("sub".to_owned(), What::Folder)]);
+    assert_eq!(world.told(), [("sub".to_owned(), ChangeKind::Folder)]);
     assert_eq!(world.watch.folder(&world.path("sub")), Watched::New);
     fs::write(world.path("sub/x"), "").unwrap();
-    assert!(world.told().contains(&("sub/x".to_owned(), What::Entry)));
+    assert!(world.told().contains(&("sub/x".to_owned(), ChangeKind::Entry)));
     fs::set_permissions(world.path("sub"), fs::Permissions::from_mode(0o700)).unwrap();
-    assert_eq!(world.told(), [("sub".to_owned(), What::Contents)]);
+    assert_eq!(world.told(), [("sub".to_owned(), ChangeKind::Contents)]);
     symlink("nowhere", world.path("link")).unwrap();
-    assert_eq!(world.told(), [("link".to_owned(), What::Entry)]);
+    assert_eq!(world.told(), [("link".to_owned(), ChangeKind::Entry)]);
 }
 
 #[test]
@@ -135,10 +135,10 @@ fn another_name_of_a_file_is_told_of_and_then_not_relied_on() {
     world.told();
     assert!(world.watch.file(&file));
     fs::hard_link(&file, &outside).unwrap();
-    assert_eq!(world.told(), [("a".to_owned(), What::Contents)]);
+    assert_eq!(world.told(), [("a".to_owned(), ChangeKind::Contents)]);
     assert!(!world.watch.file(&file), "what is written by the other name is not told");
     fs::remove_file(&outside).unwrap();
-    assert_eq!(world.told(), [("a".to_owned(), What::Contents)]);
+    assert_eq!(world.told(), [("a".to_owned(), ChangeKind::Contents)]);
     assert!(world.watch.file(&file));
     symlink(&file, world.path("link")).unwrap();
     world.told();
@@ -156,12 +156,12 @@ fn a_file_that_is_replaced_is_watched_as_the_new_one() {
     for round in 0..100 {
         fs::write(&new, format!("{round}")).unwrap();
         fs::rename(&new, &file).unwrap();
-        assert!(world.told().contains(&("a".to_owned(), What::Entry)));
+        assert!(world.told().contains(&("a".to_owned(), ChangeKind::Entry)));
         assert!(world.watch.file(&file));
     }
     world.told();
     fs::hard_link(&file, world.root.parent().unwrap().join("outside")).unwrap();
-    assert_eq!(world.told(), [("a".to_owned(), What::Contents)]);
+    assert_eq!(world.told(), [("a".to_owned(), ChangeKind::Contents)]);
     assert_eq!(world.watch.numbers.len(), 2);
     assert_eq!(world.watch.watched.len(), 2);
 }
@@ -178,13 +178,13 @@ fn a_folder_that_moved_is_forgotten_and_found_again() {
     fs::rename(&old, &new).unwrap();
     let told = world.told();
     for name in ["old", "new"] {
-        assert!(told.contains(&(name.to_owned(), What::Folder)), "{told:?}");
+        assert!(told.contains(&(name.to_owned(), ChangeKind::Folder)), "{told:?}");
     }
     world.watch.forget(&old);
     assert!(!world.watch.is_watched(&old.join("deep")) && world.watch.is_watched(&world.root));
     assert_eq!(world.watch.folder(&new.join("deep")), Watched::New);
     fs::write(new.join("deep/x"), "").unwrap();
-    assert!(world.told().contains(&("new/deep/x".to_owned(), What::Entry)));
+    assert!(world.told().contains(&("new/deep/x".to_owned(), ChangeKind::Entry)));
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_root_that_goes_is_told_of() {
         } else {
             fs::rename(&world.root, world.root.with_extension("away")).unwrap();
         }
-        assert_eq!(world.told(), [(String::new(), What::Folder)]);
+        assert_eq!(world.told(), [(String::new(), ChangeKind::Folder)]);
     }
 }
 
@@ -279,9 +279,9 @@ fn a_folder_above_that_moves_is_told_of() {
     fs::write(far.join("noise"), "").unwrap();
     assert!(world.told().is_empty());
     fs::write(far.join("of note"), "").unwrap();
-    assert_eq!(world.told(), [("far/of note".to_owned(), What::Entry)]);
+    assert_eq!(world.told(), [("far/of note".to_owned(), ChangeKind::Entry)]);
     fs::rename(&far, &away).unwrap();
-    assert!(world.told().contains(&("far".to_owned(), What::Folder)));
+    assert!(world.told().contains(&("far".to_owned(), ChangeKind::Folder)));
     world.watch.forget(&far);
     assert!(!world.watch.is_watched(&deep));
 }

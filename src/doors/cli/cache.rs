@@ -14,7 +14,7 @@ use crate::snapshot::{self, SnapshotEntry};
 pub(super) struct Cache {
     /// Clear it
     #[arg(long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all")]
-    clear: Option<What>,
+    clear: Option<CachePart>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -22,7 +22,7 @@ pub(super) struct Cache {
 
 /// What the cache holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum What {
+enum CachePart {
     /// All of the following
     All,
     /// Images of projects with their systems loaded
@@ -39,7 +39,7 @@ enum What {
     Undo,
 }
 
-impl What {
+impl CachePart {
     const EACH: [(Self, &str, &[&str]); 6] = [
         (Self::Snapshots, "snapshots", &["projects/snapshots"]),
         (Self::Fasls, "fasls", &["projects/fasls", "projects/files"]),
@@ -63,7 +63,7 @@ impl Cache {
     }
 
     fn list(&self, shell: &Shell, cache: &Path) -> Result<Exit, Trouble> {
-        let sizes: Vec<(&str, Size)> = What::EACH
+        let sizes: Vec<(&str, Size)> = CachePart::EACH
             .iter()
             .map(|(_, name, folders)| (*name, folders.iter().map(|folder| size(&cache.join(folder))).sum()))
             .collect();
@@ -99,15 +99,15 @@ impl Cache {
         Ok(Exit::Answered)
     }
 
-    fn clear(&self, shell: &Shell, cache: &Path, what: What) -> Result<Exit, Trouble> {
+    fn clear(&self, shell: &Shell, cache: &Path, what: CachePart) -> Result<Exit, Trouble> {
         let mut cleared = Vec::new();
-        for (kind, name, folders) in What::EACH {
-            if what != What::All && what != kind {
+        for (kind, name, folders) in CachePart::EACH {
+            if what != CachePart::All && what != kind {
                 continue;
             }
             let paths: Vec<PathBuf> = folders.iter().map(|folder| cache.join(folder)).collect();
             let before: Size = paths.iter().map(|path| size(path)).sum();
-            if kind == What::Snapshots {
+            if kind == CachePart::Snapshots {
                 snapshot::clear(&cache.join("projects"));
             } else {
                 for path in paths.iter().filter(|path| path.exists()) {

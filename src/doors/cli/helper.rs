@@ -17,7 +17,7 @@ use crate::doors::mcp::take_streams;
 use crate::engine::DEFAULT_HEAP_MEGABYTES;
 use crate::query::control::Cancellation;
 use crate::scratch::{
-    Order as Line, Overlay, Reply, ScratchAnswer, ScratchNews, ScratchOutcome, Start, What,
+    HelperTask, Order as Line, Overlay, Reply, ScratchAnswer, ScratchNews, ScratchOutcome, Start,
 };
 use crate::snapshot::{Order, save, trial};
 use crate::tools::{Call, CallOutcome, Permissions, Session, Tools, listener};
@@ -47,12 +47,12 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, Trouble> {
         message: format!("helper is for copies that the program starts of itself: {error}."),
     })?;
     let (sender, orders) = channel();
-    let folder = (start.what == What::Scratch).then(|| start.cache.clone());
-    if matches!(start.what, What::Snapshot | What::Save | What::Trial) {
+    let folder = (start.what == HelperTask::Scratch).then(|| start.cache.clone());
+    if matches!(start.what, HelperTask::Snapshot | HelperTask::Save | HelperTask::Trial) {
         // It has time. Whoever asked for it by hand has more.
-        let _ = rustix::process::nice(if start.what == What::Snapshot { 19 } else { 0 });
+        let _ = rustix::process::nice(if start.what == HelperTask::Snapshot { 19 } else { 0 });
     }
-    let outlives = start.what == What::Snapshot;
+    let outlives = start.what == HelperTask::Snapshot;
     std::thread::spawn(move || {
         for line in lines.map_while(Result::ok) {
             if let Ok(order) = serde_json::from_str::<Line>(&line)
@@ -67,14 +67,14 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, Trouble> {
         }
     });
     let outcome = match start.what {
-        What::Scratch => scratch(shell, &start, &replies, orders),
-        What::Snapshot => snapshot(&start),
-        What::Save => {
+        HelperTask::Scratch => scratch(shell, &start, &replies, orders),
+        HelperTask::Snapshot => snapshot(&start),
+        HelperTask::Save => {
             reply(&replies, &save(builder(shell, &start), &start));
             // Lisp's threads are parked for good.
             end(None);
         }
-        What::Trial => {
+        HelperTask::Trial => {
             let folder = start.folder.clone().unwrap_or_default();
             reply(&replies, &trial(builder(shell, &start).key(None), &shell.installation, &folder));
             end(None);

@@ -12,7 +12,7 @@ use crate::steelbank::snapshot::Key;
 /// The first line that a helper process reads: what it is to be.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Start {
-    pub(crate) what: What,
+    pub(crate) what: HelperTask,
     pub(crate) root: Option<PathBuf>,
     /// Where fasls and sidecars go.
     pub(crate) cache: PathBuf,
@@ -36,7 +36,7 @@ pub(crate) struct Start {
 /// What a helper process is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum What {
+pub(crate) enum HelperTask {
     /// Answers calls of tools.
     Scratch,
     /// Has a snapshot made, and ends.

@@ -17,7 +17,7 @@ use crate::query::counted;
 use crate::query::load_system::{ImageContents, LoadStatus};
 use crate::query::read_json;
 use crate::scratch::ScratchError;
-use crate::steelbank::scratch::{Helper, Reply, Start, What};
+use crate::steelbank::scratch::{Helper, HelperTask, Reply, Start};
 use crate::{Builder, Installation, ProjectSettings, Steelbank};
 
 /// How often a snapshot is tried: the first load may compile, and files may be written meanwhile.
@@ -126,7 +126,7 @@ impl Order {
             let _ = std::fs::remove_dir_all(&making);
             std::fs::create_dir_all(&making)?;
             let start = Start {
-                what: What::Save,
+                what: HelperTask::Save,
                 key: Some(key.clone()),
                 folder: Some(making.clone()),
                 before: before.to_vec(),
@@ -166,7 +166,7 @@ impl Order {
             File::open(making.join(name))?.sync_all()?;
         }
         File::open(making)?.sync_all()?;
-        match self.ask(&Start { what: What::Trial, ..start })? {
+        match self.ask(&Start { what: HelperTask::Trial, ..start })? {
             Reply::Ready => Ok(None),
             Reply::Again(why) => Ok(Some(why)),
             Reply::Broken(why) => Err(MakeError::Unfit(format!("The program does not start from it: {why}"))),
@@ -190,7 +190,7 @@ impl Order {
 
     /// Has a copy of the program make it, of low priority, which goes on when this process ends.
     pub(crate) fn carry_out_later(&self) -> Result<(), MakeError> {
-        let start = Start { what: What::Snapshot, key: Some(self.key.clone()), ..self.start.clone() };
+        let start = Start { what: HelperTask::Snapshot, key: Some(self.key.clone()), ..self.start.clone() };
         let mut line = serde_json::to_string(&start).map_err(std::io::Error::from)?;
         line.push('\n');
         let mut child = Command::new(&self.program)
@@ -328,7 +328,7 @@ fn order(
 ) -> Result<Order, MakeError> {
     let (project, program) = (project.ok_or(ScratchError::NoCache)?, program.ok_or(ScratchError::NoProgram)?);
     let start = Start {
-        what: What::Snapshot,
+        what: HelperTask::Snapshot,
         root: project.root.clone(),
         cache: project.cache.clone(),
         userinit: project.userinit.clone(),
