@@ -11,7 +11,7 @@ mod tree;
 pub(crate) mod undo;
 pub(crate) mod write;
 
-pub(crate) use text::{Context, PackageText, TextToken};
+pub(crate) use text::{PackageText, TextContext, TextToken};
 pub use texts::TextState;
 pub(crate) use texts::{Look, Now, UnseenText};
 pub(crate) use tree::is_vendored;

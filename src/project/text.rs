@@ -29,7 +29,7 @@ pub struct PackageText {
 
 /// What kind of text a name stands in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Context {
+pub enum TextContext {
     /// It is a symbol in a form.
     Code,
     /// It designates a name in the definition of the package: one of its own, or one that it imports from `from`.
@@ -64,7 +64,7 @@ pub struct TextToken {
     /// The package that is current there, as far as the text tells.
     pub package: Option<Arc<str>>,
     /// What it stands in.
-    pub context: Context,
+    pub context: TextContext,
     /// False where a feature expression leaves it out.
     pub active: bool,
     /// Whether it is what a form `(def… name)` defines.
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(name: &str, expected: &[(&str, Context, bool)]) {
+    fn check(name: &str, expected: &[(&str, TextContext, bool)]) {
         let tokens = tokens();
         let found: Vec<_> = tokens
             .named(name)
@@ -147,29 +147,36 @@ mod tests {
 
     #[test]
     fn names_are_found_with_what_they_stand_in() {
-        let own = Context::Package { package: "APP".into(), from: None };
+        let own = TextContext::Package { package: "APP".into(), from: None };
         check(
             "RUN",
             &[
                 ("#:run", own.clone(), true),
-                ("run", Context::Code, true),
-                ("lib:run", Context::Prose, true),
-                (":run", Context::Lookup(Some("TESTS".into())), true),
-                ("RUN", Context::Prose, true),
-                ("run", Context::Comment, true),
-                ("\"RUN\"", Context::Lookup(Some("APP".into())), true),
+                ("run", TextContext::Code, true),
+                ("lib:run", TextContext::Prose, true),
+                (":run", TextContext::Lookup(Some("TESTS".into())), true),
+                ("RUN", TextContext::Prose, true),
+                ("run", TextContext::Comment, true),
+                ("\"RUN\"", TextContext::Lookup(Some("APP".into())), true),
             ],
         );
         check(
             "STOP",
-            &[("\"STOP\"", own, true), ("stop", Context::Code, false), ("stop", Context::Read, true)],
+            &[("\"STOP\"", own, true), ("stop", TextContext::Code, false), ("stop", TextContext::Read, true)],
         );
-        let imported = Context::Package { package: "APP".into(), from: Some("OTHER".into()) };
+        let imported = TextContext::Package { package: "APP".into(), from: Some("OTHER".into()) };
         check("THING", &[("#:thing", imported, true)]);
-        check("PR", &[("fmt::pr", Context::Read, true)]);
-        check("BEGIN", &[("app::begin", Context::Read, true), ("app::begin", Context::Prose, true)]);
-        check("X", &[("x", Context::Code, true), ("x", Context::Code, false), ("x", Context::Code, true)]);
-        check("GO-ON", &[("l:go-on", Context::Code, true)]);
+        check("PR", &[("fmt::pr", TextContext::Read, true)]);
+        check("BEGIN", &[("app::begin", TextContext::Read, true), ("app::begin", TextContext::Prose, true)]);
+        check(
+            "X",
+            &[
+                ("x", TextContext::Code, true),
+                ("x", TextContext::Code, false),
+                ("x", TextContext::Code, true),
+            ],
+        );
+        check("GO-ON", &[("l:go-on", TextContext::Code, true)]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use steelbank_reader::lines::decode;
 
 use super::live::Live;
 use super::standings::Standings;
-use super::text::{Context, FileTokens, PackageText, TextToken, hash};
+use super::text::{FileTokens, PackageText, TextContext, TextToken, hash};
 use super::tree::{ProjectWalk, is_lisp};
 use super::{Project, Stamp};
 
@@ -235,10 +235,10 @@ impl TextToken {
     /// What a file that is loaded as it stands has in this token that the compiler did not see as a symbol, if anything.
     pub(crate) fn in_seen_file(&self) -> Option<TextState> {
         match self.context {
-            Context::Comment | Context::Prose => None,
+            TextContext::Comment | TextContext::Prose => None,
             _ if !self.active => Some(TextState::LeftOut),
-            Context::Lookup(_) | Context::Read => Some(TextState::Named),
-            Context::Code | Context::Package { .. } => None,
+            TextContext::Lookup(_) | TextContext::Read => Some(TextState::Named),
+            TextContext::Code | TextContext::Package { .. } => None,
         }
     }
 }

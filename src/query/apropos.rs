@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Error;
-use super::context::Context;
+use super::context::QueryContext;
 use super::control::Control;
 use super::describe_symbol::Source;
 use super::lookup::find_package;
@@ -179,7 +179,7 @@ impl Question for AproposRequest {
 
     const REPEATABLE: bool = true;
 
-    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<AproposAnswer, Error> {
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<AproposAnswer, Error> {
         if let Some(kind) = self.kinds.iter().find(|kind| !KINDS.contains(&kind.as_str())) {
             return Err(AproposError::Kind { kind: kind.clone() }.into());
         }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Error;
 use super::apropos::AproposAnswer;
-use super::context::Context;
+use super::context::QueryContext;
 use super::control::Control;
 use super::graph::{Node, Users, callees, principal};
 use super::lookup::{DEFAULT_PACKAGE, Lookup, LookupStatus};
@@ -86,7 +86,7 @@ impl CallGraphRequest {
         Self { name: name.into(), package, direction: Direction::Callers, depth: 3, limit: 200 }
     }
 
-    fn callers(&self, context: &Context<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
+    fn callers(&self, context: &QueryContext<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
         let users = Users::new(context);
         let mut waiting = VecDeque::from([0]);
         // Methods are called by the name of their generic function: its callers are asked for once.
@@ -119,7 +119,7 @@ impl CallGraphRequest {
         Ok(())
     }
 
-    fn callees(&self, context: &Context<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
+    fn callees(&self, context: &QueryContext<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
         let calls = callees(&context.index);
         let users = Users::new(context);
         // What a name runs: its own function, its methods, and what is local to them.
@@ -163,7 +163,7 @@ impl CallGraphRequest {
 impl Question for CallGraphRequest {
     type Answer = CallGraphAnswer;
 
-    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<CallGraphAnswer, Error> {
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<CallGraphAnswer, Error> {
         let index = &context.index;
         let lookup = Lookup::resolved(index, &self.name, &self.package)?;
         let symbol = match lookup.found {
@@ -222,7 +222,7 @@ impl Graph {
 
     fn finish(
         self,
-        context: &Context<'_>,
+        context: &QueryContext<'_>,
         control: &Control,
         root: String,
     ) -> Result<CallGraphAnswer, Error> {

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::context::Context;
+use super::context::QueryContext;
 use super::control::Control;
 use super::lookup::{Asked, Lookup, LookupStatus};
 use super::question::Question;
@@ -34,7 +34,7 @@ impl Question for CodeFindReferencesRequest {
 
     fn answer(
         &self,
-        context: &Context<'_>,
+        context: &QueryContext<'_>,
         control: &Control,
     ) -> Result<CodeFindReferencesAnswer, super::Error> {
         control.check()?;

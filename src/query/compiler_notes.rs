@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use steelbank_reader::{Dialect, Features, LispText};
 
 use super::Error;
-use super::context::Context;
+use super::context::QueryContext;
 use super::control::Control;
 use super::find_definition::{ImageDefinition, ImageDefinitions, ImageSource, resolve};
 use super::load_system::Severity;
@@ -81,7 +81,7 @@ const KINDS: [LispKind; 4] = [LispKind::Function, LispKind::Macro, LispKind::Met
 impl Question for CompilerNotesRequest {
     type Answer = CompilerNotes;
 
-    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<CompilerNotes, Error> {
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<CompilerNotes, Error> {
         let resolved = resolve(&context.index, context.project, &self.name, &self.package)?;
         let (name, home) = (resolved.sought.name.clone(), resolved.sought.package.clone());
         let ticket = context.lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
@@ -136,7 +136,7 @@ fn skipped<T>(why: impl Into<String>) -> Result<T, Trouble> {
 
 /// Has the top-level form of `source` compiled, and tells what was said of it.
 fn compile(
-    context: &Context<'_>,
+    context: &QueryContext<'_>,
     definition: &ImageDefinition,
     source: &ImageSource,
     noted: &mut NotedDefinition,

@@ -17,7 +17,7 @@ use steelbank_xref::Index;
 /// What a question is asked of: the image, the index of its cross references, and the sources.
 #[derive(Clone)]
 #[non_exhaustive]
-pub struct Context<'a> {
+pub struct QueryContext<'a> {
     /// The image.
     pub lisp: Lisp,
     /// The index as it is now.
@@ -31,13 +31,13 @@ pub struct Context<'a> {
     pub text: Option<&'a steelbank_text::TextIndex>,
 }
 
-impl std::fmt::Debug for Context<'_> {
+impl std::fmt::Debug for QueryContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Context").field("lisp", &self.lisp).finish_non_exhaustive()
     }
 }
 
-impl Context<'_> {
+impl QueryContext<'_> {
     /// Asks the image a question that the Lisp half knows by `name`, on the lane of short questions.
     ///
     /// # Errors

@@ -7,8 +7,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::context::Context;
 use super::context::DefinitionPlaces;
+use super::context::QueryContext;
 use super::control::Control;
 use super::lookup::{Asked, DEFAULT_PACKAGE, Lookup, LookupStatus};
 use super::question::Question;
@@ -364,7 +364,7 @@ impl Question for DescribeSymbolRequest {
 
     const REPEATABLE: bool = true;
 
-    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<DescribeSymbolAnswer, Error> {
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<DescribeSymbolAnswer, Error> {
         let index = &context.index;
         let lookup = Lookup::new(index, &self.name, &self.package)?;
         let operator = lookup.function_name.head().map(str::to_owned);

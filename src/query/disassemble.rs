@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Error;
-use super::context::Context;
+use super::context::QueryContext;
 use super::control::Control;
 use super::find_definition::resolve;
 use super::question::Question;
@@ -59,7 +59,7 @@ struct ToldFunction {
 impl Question for DisassembleRequest {
     type Answer = Disassembly;
 
-    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<Disassembly, Error> {
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<Disassembly, Error> {
         let resolved = resolve(&context.index, context.project, &self.name, &self.package)?;
         let operator = resolved.head().unwrap_or_default().to_owned();
         let arguments = vec![resolved.sought.name.clone(), resolved.sought.package.clone(), operator];

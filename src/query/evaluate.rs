@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::context::{Context, DefinitionPlaces};
+use super::context::{DefinitionPlaces, QueryContext};
 use super::control::Control;
 use super::load_system::Severity;
 use super::lookup::{DEFAULT_PACKAGE, find_package};
@@ -156,7 +156,7 @@ impl EvaluateRequest {
     }
 
     /// The package as Lisp calls it.
-    pub(super) fn package_in(&self, context: &Context<'_>) -> String {
+    pub(super) fn package_in(&self, context: &QueryContext<'_>) -> String {
         match find_package(&context.index, &self.package) {
             Some(package) => context.index.package_name(package).into_owned(),
             None => self.package.to_uppercase(),
@@ -164,7 +164,7 @@ impl EvaluateRequest {
     }
 
     /// What Lisp told, with places.
-    pub(super) fn placed(&self, told: EvaluationReport, context: &Context<'_>) -> Evaluation {
+    pub(super) fn placed(&self, told: EvaluationReport, context: &QueryContext<'_>) -> Evaluation {
         let code = Code::new(&self.source, &told.starts);
         let mut places: DefinitionPlaces<'_> = context.places();
         let warnings = told.warnings.into_iter().map(|warning| {
@@ -227,7 +227,7 @@ impl EvaluateRequest {
 impl Question for EvaluateRequest {
     type Answer = Evaluation;
 
-    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<Evaluation, Error> {
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<Evaluation, Error> {
         let package = self.package_in(context);
         let code = self.source.clone();
         let deadline = deadline_after(control.allowed());

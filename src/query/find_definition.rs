@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Evidence;
 use super::code_find_references::{CodeFindReferencesError, missing, not_found};
-use super::context::Context;
+use super::context::QueryContext;
 use super::control::Control;
 use super::designator::FunctionName;
 use super::lookup::{DEFAULT_PACKAGE, Lookup};
@@ -41,7 +41,7 @@ impl ImageDefinitions {
     /// # Errors
     /// Lisp cannot answer, or the question was called off.
     pub(crate) fn ask(
-        context: &Context<'_>,
+        context: &QueryContext<'_>,
         sought: &Sought,
         control: &Control,
     ) -> Result<Self, super::Error> {
@@ -213,7 +213,11 @@ impl Question for FindDefinitionRequest {
 
     const REPEATABLE: bool = true;
 
-    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<FindDefinitionAnswer, super::Error> {
+    fn answer(
+        &self,
+        context: &QueryContext<'_>,
+        control: &Control,
+    ) -> Result<FindDefinitionAnswer, super::Error> {
         let resolved = resolve(&context.index, context.project, &self.name, &self.package)?;
         let image = ImageDefinitions::ask(context, &resolved.sought, control)?;
         Ok(find_definition(context.project, &resolved, &image))

@@ -8,7 +8,7 @@ use steelbank_text::DefinitionKind;
 use steelbank_xref::{Index, Kind};
 
 use super::code_find_references::UseType;
-use super::context::Context;
+use super::context::QueryContext;
 use super::designator::Designator;
 use super::nearest::is_sbcls;
 use super::outline::{DefinitionInFile, definitions_in, is_live};
@@ -35,13 +35,13 @@ pub(super) struct UsedBy {
 
 /// Finds users. Reads each file once.
 pub(super) struct Users<'a> {
-    context: &'a Context<'a>,
+    context: &'a QueryContext<'a>,
     pub(super) counter: Counter<'a>,
     files: RefCell<HashMap<String, Rc<Vec<DefinitionInFile>>>>,
 }
 
 impl<'a> Users<'a> {
-    pub(super) fn new(context: &'a Context<'a>) -> Self {
+    pub(super) fn new(context: &'a QueryContext<'a>) -> Self {
         Self { context, counter: Counter::new(context), files: RefCell::default() }
     }
 

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Error;
-use super::context::Context;
+use super::context::QueryContext;
 use super::control::Control;
 use super::evaluate::{EvaluateRequest, Evaluation, EvaluationReport, evaluate};
 use super::question::Question;
@@ -215,7 +215,7 @@ impl InspectRequest {
 impl Question for InspectRequest {
     type Answer = Inspection;
 
-    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<Inspection, Error> {
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<Inspection, Error> {
         let evaluation = match &self.subject {
             Subject::Expression(code) => EvaluateRequest::new(code.clone()).package(self.package.clone()),
             Subject::Handle(_) => EvaluateRequest::new("").package(self.package.clone()),

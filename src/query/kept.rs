@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use steelbank_xref::Index;
 
 use super::Error;
-use super::context::Context;
+use super::context::QueryContext;
 use super::outline::files_at;
 use super::question::Question;
 
@@ -31,7 +31,7 @@ struct Basis {
 
 impl Basis {
     /// How things are now; none if the project's files cannot be listed.
-    fn of(context: &Context<'_>) -> Option<Self> {
+    fn of(context: &QueryContext<'_>) -> Option<Self> {
         let mut files = files_at(context, ".").ok()?;
         files.extend(context.project.loaded().into_iter().map(|(path, _)| path));
         let mut hasher = DefaultHasher::new();
@@ -57,7 +57,7 @@ where
     pub(crate) fn answer(
         &self,
         question: &Q,
-        context: &Context<'_>,
+        context: &QueryContext<'_>,
         ask: impl FnOnce() -> Result<Q::Answer, Error>,
     ) -> Result<Q::Answer, Error> {
         let Some(now) = Basis::of(context) else { return ask() };

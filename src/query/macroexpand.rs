@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Error;
-use super::context::Context;
+use super::context::QueryContext;
 use super::control::Control;
 use super::lookup::{LookupStatus, find_package};
 use super::question::Question;
@@ -91,7 +91,7 @@ pub struct Step {
 impl Question for MacroexpandRequest {
     type Answer = MacroexpandAnswer;
 
-    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<MacroexpandAnswer, Error> {
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<MacroexpandAnswer, Error> {
         let package = match find_package(&context.index, &self.package) {
             Some(package) => context.index.package_name(package).into_owned(),
             None => self.package.to_uppercase(),

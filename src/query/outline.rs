@@ -13,7 +13,7 @@ use steelbank_xref::{Access, Index};
 
 use super::Error;
 use super::code_find_references::UseType;
-use super::context::Context;
+use super::context::QueryContext;
 use super::control::Control;
 use super::lookup::{find_package, written};
 use super::question::Question;
@@ -179,7 +179,7 @@ impl DefinitionInFile {
 
 impl OutlineRequest {
     /// The files to read.
-    fn files(&self, context: &Context<'_>) -> Result<Vec<PathBuf>, OutlineError> {
+    fn files(&self, context: &QueryContext<'_>) -> Result<Vec<PathBuf>, OutlineError> {
         match &self.of {
             Target::Path(path) => files_at(context, path),
             Target::Package(_) => Ok(context.project.loaded().into_iter().map(|(path, _)| path).collect()),
@@ -200,7 +200,7 @@ impl OutlineRequest {
 impl Question for OutlineRequest {
     type Answer = OutlineAnswer;
 
-    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<OutlineAnswer, Error> {
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<OutlineAnswer, Error> {
         let text = context.text;
         let mut kinds = Vec::new();
         for kind in &self.kinds {
@@ -276,7 +276,7 @@ impl Question for OutlineRequest {
 }
 
 /// The Lisp files at `path`, relative to the project: itself, or all below it. What is hidden is left out.
-pub(super) fn files_at(context: &Context<'_>, path: &str) -> Result<Vec<PathBuf>, OutlineError> {
+pub(super) fn files_at(context: &TextContext<'_>, path: &str) -> Result<Vec<PathBuf>, OutlineError> {
     let failed = |error: std::io::Error| match is_nothing(&error) {
         true => OutlineError::Missing { path: path.to_owned() },
         false => OutlineError::File { path: path.to_owned(), why: error.to_string() },
@@ -316,7 +316,7 @@ fn is_lisp(path: &Path) -> bool {
 
 /// The definitions in the file at `path`, and whether it is loaded as it is.
 pub(super) fn definitions_in(
-    context: &Context<'_>,
+    context: &QueryContext<'_>,
     path: &Path,
 ) -> Result<(Vec<DefinitionInFile>, bool), OutlineError> {
     let shown = context.project.shown(path);
@@ -369,7 +369,7 @@ fn count(known: &DefinitionInFile, lines: &[Counted]) -> UseCount {
 
 /// What might still reach a definition that no other uses; `None` if something certainly does.
 fn reach(
-    context: &Context<'_>,
+    context: &QueryContext<'_>,
     counter: &Counter<'_>,
     text: Option<&TextIndex>,
     known: &DefinitionInFile,
@@ -436,7 +436,7 @@ fn place(line: &Counted) -> String {
 }
 
 /// Whether a function that DEFSTRUCT made for `known` is used by another form.
-fn is_structure_used(context: &Context<'_>, counter: &Counter<'_>, known: &DefinitionInFile) -> bool {
+fn is_structure_used(context: &QueryContext<'_>, counter: &Counter<'_>, known: &DefinitionInFile) -> bool {
     let index = &context.index;
     let name = &known.definition.name;
     let Some(home) = known.home.as_deref().and_then(|home| index.find_package(home, None)) else {
@@ -461,7 +461,7 @@ fn is_structure_used(context: &Context<'_>, counter: &Counter<'_>, known: &Defin
 
 /// A string that names the definition, and an occurrence in a Lisp file that is not loaded, as `file:line`.
 fn textual(
-    context: &Context<'_>,
+    context: &QueryContext<'_>,
     text: &TextIndex,
     known: &DefinitionInFile,
 ) -> Result<(Option<String>, Option<String>), Error> {

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Error;
-use super::context::Context;
+use super::context::QueryContext;
 use super::control::Control;
 use super::describe_symbol::Source;
 use super::lookup::{LookupStatus, find_package};
@@ -149,7 +149,7 @@ impl Question for PackageInfoRequest {
 
     const REPEATABLE: bool = true;
 
-    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<PackageInfoAnswer, Error> {
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<PackageInfoAnswer, Error> {
         let index = &context.index;
         let name = match find_package(index, &self.package) {
             Some(package) => index.package_name(package).into_owned(),

@@ -1,7 +1,7 @@
 //! What all questions about the image have in common.
 
 use super::Error;
-use super::context::Context;
+use super::context::QueryContext;
 use super::control::Control;
 
 /// A question about the image: a request that gets an answer. [`crate::Steelbank::ask`] asks any of them.
@@ -26,5 +26,5 @@ pub trait Question {
     ///
     /// # Errors
     /// What is asked for cannot be read, Lisp cannot answer, or the question was called off.
-    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<Self::Answer, Error>;
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<Self::Answer, Error>;
 }

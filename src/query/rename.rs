@@ -46,7 +46,7 @@ use super::lookup::{DEFAULT_PACKAGE, Lookup};
 use super::text::{Meaning, Resolver, Target};
 use super::uses::SymbolUses;
 use super::via::{Origin, Origins};
-use crate::project::{Context, FileVersion, Look, Project, TextState};
+use crate::project::{FileVersion, Look, Project, TextContext, TextState};
 use crate::source::positions::{PackageAndName, PositionedFile, Sought, Token};
 use crate::source::sbcl::SbclSources;
 use crate::source::tap::roles::SyntaxRole;
@@ -291,14 +291,14 @@ impl<'a> Planner<'a> {
                 let entry = || edits::TextPlace { file: file.clone(), token: token.clone() };
                 let seen = file.standing == TextState::LeftOut;
                 match (&token.context, resolver.meaning(token, is_system)) {
-                    (Context::Comment, _) if self.request.comments => {
+                    (TextContext::Comment, _) if self.request.comments => {
                         if resolver.of_comment(token) {
                             tokens.prose.push(entry());
                         }
                     }
-                    (Context::Prose, Some(_)) if self.request.strings => tokens.prose.push(entry()),
-                    (Context::Comment | Context::Prose, _) | (_, None) => {}
-                    (Context::Read, Some(_)) => tokens.strings.push(entry()),
+                    (TextContext::Prose, Some(_)) if self.request.strings => tokens.prose.push(entry()),
+                    (TextContext::Comment | TextContext::Prose, _) | (_, None) => {}
+                    (TextContext::Read, Some(_)) => tokens.strings.push(entry()),
                     _ if seen && token.in_seen_file().is_none() => {}
                     (_, Some(Meaning::Certain)) => tokens.certain.push(entry()),
                     (_, Some(Meaning::Possible)) => tokens.possible.push(entry()),
@@ -349,7 +349,7 @@ impl<'a> Planner<'a> {
             .iter()
             .filter(|place| {
                 let token = &place.token;
-                !token.calls && !token.defines && !token.names && token.context == Context::Code
+                !token.calls && !token.defines && !token.names && token.context == TextContext::Code
             })
             .count();
         let keys =

@@ -12,7 +12,7 @@ use steelbank_reader::lines::{LineColumn, LineIndex};
 use steelbank_reader::{Datum, Dialect, Features, LispText};
 
 use super::Error;
-use super::context::Context;
+use super::context::QueryContext;
 use super::control::Control;
 #[cfg(feature = "text")]
 use super::graph::Users;
@@ -258,14 +258,22 @@ impl TestRun {
 
 impl TestSystems {
     /// The systems that testing `name` needs; none if ASDF does not know it.
-    pub(crate) fn find(context: &Context<'_>, name: &str, control: &Control) -> Result<Option<Self>, Error> {
+    pub(crate) fn find(
+        context: &QueryContext<'_>,
+        name: &str,
+        control: &Control,
+    ) -> Result<Option<Self>, Error> {
         let (told, _): (Self, _) =
             context.ask_on(Lane::Work, "test-systems", vec![name.to_owned()], control)?;
         Ok((told.status == SystemStatus::Found).then_some(told))
     }
 
     /// The tests of recognised frameworks that belong to the systems: their names' packages are those of the files.
-    pub(crate) fn tests(&self, context: &Context<'_>, control: &Control) -> Result<Vec<KnownTest>, Error> {
+    pub(crate) fn tests(
+        &self,
+        context: &QueryContext<'_>,
+        control: &Control,
+    ) -> Result<Vec<KnownTest>, Error> {
         let (all, _): (Vec<KnownTest>, _) = context.ask_on(Lane::Work, "list-tests", Vec::new(), control)?;
         let mut packages = BTreeSet::new();
         let mut places: BTreeMap<(String, String), Place> = BTreeMap::new();
@@ -312,7 +320,7 @@ struct MacroForms(Vec<(&'static str, Place, BTreeSet<String>)>);
 
 #[cfg(feature = "text")]
 impl MacroForms {
-    fn of(context: &Context<'_>, systems: &[TestSystem]) -> Self {
+    fn of(context: &QueryContext<'_>, systems: &[TestSystem]) -> Self {
         let shown: BTreeMap<String, &PathBuf> = systems
             .iter()
             .flat_map(|system| &system.files)
@@ -378,7 +386,7 @@ impl MacroForms {
 
 /// Notes the packages of the file at `path`, and its top-level forms that define tests, by package and name.
 fn read_file(
-    context: &Context<'_>,
+    context: &QueryContext<'_>,
     path: &Path,
     packages: &mut BTreeSet<String>,
     places: &mut BTreeMap<(String, String), Place>,
@@ -456,7 +464,7 @@ impl KnownTest {
     /// The call was taken back. That the test does not end, or ends Lisp, is its result.
     pub(crate) fn run(
         &self,
-        context: &Context<'_>,
+        context: &QueryContext<'_>,
         allowed: Duration,
         control: &Control,
     ) -> Result<TestResult, Error> {
@@ -467,7 +475,7 @@ impl KnownTest {
 
 /// Performs `system`'s test-op, for at most `allowed`: for tests that are in no recognised framework.
 pub(crate) fn run_test_op(
-    context: &Context<'_>,
+    context: &QueryContext<'_>,
     system: &str,
     allowed: Duration,
     control: &Control,
@@ -481,7 +489,7 @@ pub(crate) fn run_test_op(
 }
 
 fn run(
-    context: &Context<'_>,
+    context: &QueryContext<'_>,
     mut result: TestResult,
     arguments: Vec<String>,
     allowed: Duration,

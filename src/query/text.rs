@@ -12,7 +12,7 @@ use super::counted;
 use super::lookup::Asked;
 use super::uses::SymbolUses;
 pub use crate::project::TextState;
-use crate::project::{Context, Look, Now, PackageText, Project, TextToken, UnseenText};
+use crate::project::{Look, Now, PackageText, Project, TextContext, TextToken, UnseenText};
 use crate::source::positions::Sought;
 
 /// One line in which the name stands.
@@ -258,19 +258,19 @@ impl Resolver<'_> {
         let named = |package: &str| self.in_package(package, current);
         let weaker = |meaning: Option<Meaning>| meaning.map(|_| Meaning::Possible);
         match &token.context {
-            Context::Comment => None,
-            Context::Prose => weaker(token.prefix.as_deref().and_then(named)),
-            Context::Read => match (&token.prefix, token.marker) {
+            TextContext::Comment => None,
+            TextContext::Prose => weaker(token.prefix.as_deref().and_then(named)),
+            TextContext::Read => match (&token.prefix, token.marker) {
                 (Some(prefix), _) if self.is_unknown(prefix, current) => None,
                 (Some(prefix), _) => weaker(named(prefix)),
                 (None, Marker::None) => weaker(self.here(current)),
                 _ => None,
             },
-            Context::Package { package, from } => named(from.as_deref().unwrap_or(package)),
-            Context::Lookup(Some(package)) => named(package),
+            TextContext::Package { package, from } => named(from.as_deref().unwrap_or(package)),
+            TextContext::Lookup(Some(package)) => named(package),
             // The package is found only when the code runs.
-            Context::Lookup(None) => Some(Meaning::Possible),
-            Context::Code => match (token.marker, &token.prefix) {
+            TextContext::Lookup(None) => Some(Meaning::Possible),
+            TextContext::Code => match (token.marker, &token.prefix) {
                 (Marker::None, _) => self.here(current),
                 // Another implementation's package, of which nothing is known here.
                 (Marker::External | Marker::Internal, Some(prefix))

@@ -6,13 +6,13 @@ use std::path::Path;
 use std::rc::Rc;
 
 use super::code_find_references::{CodeFindReferencesRequest, UseType, code_find_references};
-use super::context::Context;
+use super::context::QueryContext;
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText};
 
 /// Counts uses. Reads each file once for the packages of its forms.
 pub(super) struct Counter<'a> {
-    context: &'a Context<'a>,
+    context: &'a QueryContext<'a>,
     files: RefCell<HashMap<String, Rc<Option<Forms>>>>,
 }
 
@@ -79,7 +79,7 @@ impl Counted {
 }
 
 impl<'a> Counter<'a> {
-    pub(super) fn new(context: &'a Context<'a>) -> Self {
+    pub(super) fn new(context: &'a QueryContext<'a>) -> Self {
         Self { context, files: RefCell::default() }
     }
 
@@ -101,7 +101,7 @@ impl<'a> Counter<'a> {
             limit: usize::MAX,
             ..CodeFindReferencesRequest::new(quoted(name))
         };
-        let Context { index, project, sbcl, .. } = self.context;
+        let QueryContext { index, project, sbcl, .. } = self.context;
         let Ok(answer) = code_find_references(index, project, sbcl, &request) else { return Vec::new() };
         let lines = answer.refs.into_iter().map(|found| {
             let forms = self.forms(&found.path);

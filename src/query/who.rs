@@ -1,7 +1,7 @@
 //! who-calls, who-references and their family: which code does what to a symbol. Answered from the index alone.
 
 use super::code_find_references::shown_expander;
-use super::context::Context;
+use super::context::QueryContext;
 use super::control::Control;
 use super::designator::DesignatorError;
 use super::lookup::{Asked, DEFAULT_PACKAGE, Lookup, LookupStatus};
@@ -253,7 +253,7 @@ impl WhoRequest {
 impl Question for WhoRequest {
     type Answer = WhoAnswer;
 
-    fn answer(&self, context: &Context<'_>, control: &Control) -> Result<WhoAnswer, Error> {
+    fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<WhoAnswer, Error> {
         control.check()?;
         Ok(self.answer_with(&context.index, context.project, context.sbcl)?)
     }

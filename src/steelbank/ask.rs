@@ -7,7 +7,7 @@ use crate::engine::{FaultKind, LispError};
 use crate::query::Error;
 use crate::query::apropos::{AproposAnswer, AproposRequest};
 use crate::query::compiler_notes::{CompilerNotes, CompilerNotesRequest};
-use crate::query::context::Context;
+use crate::query::context::QueryContext;
 use crate::query::control::Control;
 use crate::query::disassemble::{DisassembleRequest, Disassembly};
 use crate::query::macroexpand::{MacroexpandAnswer, MacroexpandRequest};
@@ -21,8 +21,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 impl Steelbank {
     /// What questions are asked of, as it is now.
-    pub fn context(&self) -> Context<'_> {
-        Context {
+    pub fn context(&self) -> QueryContext<'_> {
+        QueryContext {
             lisp: self.lisp(),
             index: self.index(),
             project: self.project(),
@@ -114,7 +114,7 @@ impl Steelbank {
         text: Option<&steelbank_text::TextIndex>,
         control: &Control,
     ) -> Result<crate::query::outline::OutlineAnswer, Error> {
-        let context = Context { text, ..self.context() };
+        let context = QueryContext { text, ..self.context() };
         self.inner.outlined.answer(request, &context, || request.answer(&context, control))
     }
 

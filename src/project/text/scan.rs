@@ -8,7 +8,7 @@ use steelbank_reader::{
     Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range, Token, TokenKind, upcase,
 };
 
-use super::{Context, FileTokens, PackageText, TextToken};
+use super::{FileTokens, PackageText, TextContext, TextToken};
 
 /// The names and package definitions of `text`, the decoded text of a file.
 pub(super) fn scan(text: &[u8]) -> FileTokens {
@@ -154,7 +154,7 @@ impl<'a> Scan<'a> {
             match token.kind {
                 TokenKind::Symbol => self.symbol(token),
                 TokenKind::String => self.string(token),
-                TokenKind::Comment => self.words(token, &Context::Comment, None),
+                TokenKind::Comment => self.words(token, &TextContext::Comment, None),
                 TokenKind::Number | TokenKind::Character => {}
             }
         }
@@ -171,10 +171,10 @@ impl<'a> Scan<'a> {
         let prefix = symbol.package.map(|package| self.shared(&package));
         let package = self.current(token);
         let context = match token.marker {
-            Marker::None | Marker::External | Marker::Internal => Context::Code,
+            Marker::None | Marker::External | Marker::Internal => TextContext::Code,
             Marker::Keyword | Marker::Uninterned => match self.designator(token) {
                 Some(context) => context,
-                None => Context::Code,
+                None => TextContext::Code,
             },
         };
         let entry = TextToken {
@@ -244,7 +244,7 @@ impl<'a> Scan<'a> {
 
     fn string(&mut self, token: &Token) {
         let context = self.designator(token);
-        if let (Some(context @ (Context::Package { .. } | Context::Lookup(_))), Some(name)) =
+        if let (Some(context @ (TextContext::Package { .. } | TextContext::Lookup(_))), Some(name)) =
             (context.clone(), token.designated(self.text))
         {
             let package = self.current(token);
@@ -268,7 +268,7 @@ impl<'a> Scan<'a> {
             true => Some(InString::Interpolated),
             false => self.read_by(token).or(self.is_qualified_name(token).then_some(InString::All)),
         };
-        self.words(token, &Context::Prose, read);
+        self.words(token, &TextContext::Prose, read);
     }
 
     /// Whether a string holds a symbol with its package and nothing else: whoever writes that has it read.
@@ -290,7 +290,7 @@ impl<'a> Scan<'a> {
     }
 
     /// What a keyword, uninterned symbol or string designates, where the forms around it say so.
-    fn designator(&mut self, token: &Token) -> Option<Context> {
+    fn designator(&mut self, token: &Token) -> Option<TextContext> {
         let lisp = self.lisp;
         let inner = token.form?;
         let mut at = Some(inner);
@@ -304,7 +304,7 @@ impl<'a> Scan<'a> {
                 }
                 let is_clause = lisp.head(form).is_some_and(|head| head.marker == Marker::Keyword);
                 if steps < 3 && !is_clause && looks_up(&operator) {
-                    return Some(Context::Lookup(self.package_beside(id, token)));
+                    return Some(TextContext::Lookup(self.package_beside(id, token)));
                 }
             }
             clause = Some(id);
@@ -319,7 +319,7 @@ impl<'a> Scan<'a> {
         definition: FormId,
         clause: Option<FormId>,
         token: &Token,
-    ) -> Option<Context> {
+    ) -> Option<TextContext> {
         let name = self.lisp.elements(definition).nth(1).and_then(|datum| self.designated(datum))?;
         let package = self.shared(&name);
         let clause = clause?;
@@ -330,9 +330,9 @@ impl<'a> Scan<'a> {
             "IMPORT-FROM" | "SHADOWING-IMPORT-FROM" if !is_first => {
                 let from = first.and_then(|datum| self.designated(datum))?;
                 let from = self.shared(&from);
-                Some(Context::Package { package, from: Some(from) })
+                Some(TextContext::Package { package, from: Some(from) })
             }
-            "EXPORT" | "INTERN" | "SHADOW" | "UNEXPORT" => Some(Context::Package { package, from: None }),
+            "EXPORT" | "INTERN" | "SHADOW" | "UNEXPORT" => Some(TextContext::Package { package, from: None }),
             _ => None,
         }
     }
@@ -348,7 +348,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Adds the words of a string or comment.
-    fn words(&mut self, token: &Token, context: &Context, read: Option<InString>) {
+    fn words(&mut self, token: &Token, context: &TextContext, read: Option<InString>) {
         let (start, end) = (token.span.start as usize, token.span.end as usize);
         let Some(inside) = self.text.get(start..end) else { return };
         let package = self.current(token);
@@ -367,14 +367,14 @@ impl<'a> Scan<'a> {
                 Some(InString::Interpolated) => is_interpolated(&inside[..word.start]),
                 Some(InString::Directives) | None => false,
             };
-            let context = if is_read { &Context::Read } else { context };
+            let context = if is_read { &TextContext::Read } else { context };
             self.word(text, start + word.start, token, context, package.as_ref());
             // ~/name/, and a/b in prose.
             if text.contains(&b'/') {
                 let mut from = 0;
                 for piece in text.split(|&byte| byte == b'/') {
                     let directive = read == Some(InString::Directives) && is_directive(&text[..from]);
-                    let context = if directive { &Context::Read } else { context };
+                    let context = if directive { &TextContext::Read } else { context };
                     // The name in ~/name/ is looked up in CL-USER, whatever is current.
                     let package =
                         if directive { Some(self.shared("COMMON-LISP-USER")) } else { package.clone() };
@@ -390,7 +390,7 @@ impl<'a> Scan<'a> {
         word: &[u8],
         start: usize,
         token: &Token,
-        context: &Context,
+        context: &TextContext,
         package: Option<&Arc<str>>,
     ) {
         // Punctuation of prose around a name.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::plan::CautionKind;
 use super::{Planner, Tapped, TextTokens, edits, makers};
-use crate::project::{Context, FileVersion, Look, Project};
+use crate::project::{FileVersion, Look, Project, TextContext};
 use crate::query::Evidence;
 use crate::query::code_find_references;
 use crate::query::find_definition::ImageDefinitions;
@@ -97,7 +97,7 @@ impl Planner<'_> {
             let Ok(file) = project.positions(&path, write_date) else { continue };
             let here = file.unexplained_designators(&sought, &exists);
             let is_lookup = |place: &&edits::TextPlace| {
-                place.file.path == path && matches!(place.token.context, Context::Lookup(_))
+                place.file.path == path && matches!(place.token.context, TextContext::Lookup(_))
             };
             let taken = text.certain.iter().filter(is_lookup).count();
             if here > taken && project.contains(&path) {
@@ -163,7 +163,7 @@ impl Planner<'_> {
         let written = project.texts_naming(&name, Look::All, true).files.iter().any(|file| {
             (slots || is_system(&file.path))
                 && file.tokens.named(&name).iter().any(|token| {
-                    token.marker == steelbank_reader::Marker::Keyword && token.context == Context::Code
+                    token.marker == steelbank_reader::Marker::Keyword && token.context == TextContext::Code
                 })
         });
         if written {

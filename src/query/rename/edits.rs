@@ -9,7 +9,7 @@ use steelbank_reader::{Dialect, Features, LispText, Range, upcase};
 
 use super::parts;
 use super::plan::{Doubt, Edit, FileEdits};
-use crate::project::{Context, Project, TextToken, UnseenText};
+use crate::project::{Project, TextContext, TextToken, UnseenText};
 use crate::source::positions::{PositionedFile, Token, Written};
 use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::fnv_1a;
@@ -244,13 +244,15 @@ impl<'a> Editor<'a> {
             let Some(written) = bytes.get(span.clone()) else { continue };
             let start = u32::try_from(span.start).unwrap_or(u32::MAX);
             let kind = match place.token.context {
-                Context::Package { .. } | Context::Lookup(_) if written.starts_with(b"\"") => Kind::Text,
-                Context::Prose | Context::Read | Context::Comment => Kind::Word,
+                TextContext::Package { .. } | TextContext::Lookup(_) if written.starts_with(b"\"") => {
+                    Kind::Text
+                }
+                TextContext::Prose | TextContext::Read | TextContext::Comment => Kind::Word,
                 _ => Kind::Symbol,
             };
             let key =
                 is_key_parameter(bytes, start, || opened.read()).then(|| key_form(&bytes[..span.start]));
-            let key = key.filter(|_| kind == Kind::Symbol && place.token.context == Context::Code);
+            let key = key.filter(|_| kind == Kind::Symbol && place.token.context == TextContext::Code);
             let LineColumn { line, column } = lines.position(bytes, start);
             let edit = self.edit(written, kind, key);
             let edit = edit.filter(|(.., new)| opened.is_utf8 || new.is_ascii());

@@ -7,7 +7,7 @@ use super::edits::Editor;
 use super::plan::{CautionKind, ConflictKind, Doubt};
 use super::structures::{Origin, Structures, prefix};
 use super::{Planner, Tapped};
-use crate::project::{Context, FileVersion, Look};
+use crate::project::{FileVersion, Look, TextContext};
 use crate::query::Error;
 use crate::query::designator::FunctionName;
 use crate::query::uses::SymbolUses;
@@ -302,7 +302,9 @@ impl<'a> Planner<'a> {
         let written = || {
             project.texts_naming(&slot.1, Look::All, true).files.iter().any(|file| {
                 let tokens = file.tokens.named(&slot.1);
-                tokens.iter().any(|token| token.marker == Marker::Keyword && token.context == Context::Code)
+                tokens
+                    .iter()
+                    .any(|token| token.marker == Marker::Keyword && token.context == TextContext::Code)
             })
         };
         let literal = || {

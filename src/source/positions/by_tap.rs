@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use super::super::tap::roles::SyntaxRole;
 use super::super::tap::sidecar::{EventKind, Name, Sidecar, TopLevelForm, UseKind};
-use super::super::tap::walk::{Context, Space, Standing, contexts};
+use super::super::tap::walk::{Space, Standing, SyntaxContext, contexts};
 use super::forms::expander;
 use super::tokens::{is_local_function, stands_for_another};
 
@@ -20,7 +20,7 @@ pub(super) struct Tapped {
     /// For each of the sidecar's names, where it stands: (index of the form, index of the event).
     pub(super) events: Vec<Vec<(u32, u32)>>,
     /// For each form, once it has been asked for: what its symbols are there for.
-    walked: Vec<OnceLock<Box<[Context]>>>,
+    walked: Vec<OnceLock<Box<[SyntaxContext]>>>,
 }
 
 impl Tapped {
@@ -42,7 +42,7 @@ impl Tapped {
     }
 
     /// What the symbols of the form at `index` are there for.
-    pub(super) fn contexts(&self, index: usize) -> &[Context] {
+    pub(super) fn contexts(&self, index: usize) -> &[SyntaxContext] {
         self.walked[index].get_or_init(|| contexts(&self.sidecar, &self.sidecar.forms[index]))
     }
 
@@ -94,7 +94,7 @@ impl Tapped {
 /// What the tap knows of a recorded use.
 struct TapUse<'a> {
     form: &'a TopLevelForm,
-    contexts: &'a [Context],
+    contexts: &'a [SyntaxContext],
     kind: UseKind,
     /// The event of the sub-form with the recorded number, or of the nearest one before it.
     around: usize,
@@ -169,7 +169,7 @@ impl<'a> TapUse<'a> {
     }
 
     /// Leaves only what `wanted` accepts, if there is any.
-    fn prefer(&self, chosen: &mut Vec<usize>, wanted: impl Fn(&Context) -> bool) {
+    fn prefer(&self, chosen: &mut Vec<usize>, wanted: impl Fn(&SyntaxContext) -> bool) {
         if chosen.iter().any(|&event| wanted(&self.contexts[event])) {
             chosen.retain(|&event| wanted(&self.contexts[event]));
         }
@@ -177,7 +177,7 @@ impl<'a> TapUse<'a> {
 
     /// What can be meant, as far as the text tells.
     fn possibly_meant(&self) -> Vec<usize> {
-        let meant = |context: &Context| match (self.kind, context.role) {
+        let meant = |context: &SyntaxContext| match (self.kind, context.role) {
             (UseKind::Calls, SyntaxRole::Argument) => context.standing != Standing::Variable,
             (UseKind::Calls | UseKind::Macroexpands, role) => {
                 matches!(role, SyntaxRole::Operator | SyntaxRole::Argument | SyntaxRole::Function)
@@ -187,7 +187,7 @@ impl<'a> TapUse<'a> {
             (_, role) => matches!(role, SyntaxRole::Argument | SyntaxRole::Definition),
         };
         // LET binds special variables as well; calls cannot mean what it binds.
-        let hidden = |context: &Context| {
+        let hidden = |context: &SyntaxContext| {
             context.bound.is_some_and(|by| match context.space {
                 Space::Unknown => is_local_function(by),
                 Space::Variable => self.calls() || stands_for_another(by),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::super::tap::roles::{SyntaxRole, is_key_parameter, is_looked_up, package_clause, package_role};
 use super::super::tap::sidecar::{Event, EventKind, Name, NameKind, Sidecar, TopLevelForm};
-use super::super::tap::walk::{Context, SLOT, Space, Standing};
+use super::super::tap::walk::{SLOT, Space, Standing, SyntaxContext};
 use super::by_tap::Tapped;
 use super::{Occurrence, PositionedFile, Reading, Recorded, Sought, Token, Written};
 use steelbank_reader::Range;
@@ -307,7 +307,7 @@ struct Seen<'a> {
     itself: bool,
     role: SyntaxRole,
     local: bool,
-    context: Context,
+    context: SyntaxContext,
 }
 
 impl Seen<'_> {

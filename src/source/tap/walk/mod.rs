@@ -16,7 +16,7 @@ use super::sidecar::{EventKind, Name, NameKind, Operator, Sidecar, TopLevelForm}
 /// What is known of the symbol at one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Context {
+pub struct SyntaxContext {
     /// What it is there for.
     pub role: SyntaxRole,
     /// In a template: what it is there for in the code that the template becomes.
@@ -77,7 +77,7 @@ pub enum Space {
     Nowhere,
 }
 
-const NOTHING: Context = Context {
+const NOTHING: SyntaxContext = SyntaxContext {
     role: SyntaxRole::Argument,
     becomes: SyntaxRole::Argument,
     standing: Standing::Open,
@@ -129,7 +129,7 @@ impl Mode {
 }
 
 /// The contexts of all events of `form`. Those of events that are no symbols mean nothing.
-pub fn contexts(sidecar: &Sidecar, form: &TopLevelForm) -> Box<[Context]> {
+pub fn contexts(sidecar: &Sidecar, form: &TopLevelForm) -> Box<[SyntaxContext]> {
     let mut walk =
         FormWalk { sidecar, form, seen: vec![NOTHING; form.events.len()], env: Vec::new(), depth: 0 };
     let mode = Mode { certain: true, level: 0, outside: true, place: false, head: false };
@@ -144,7 +144,7 @@ pub fn contexts(sidecar: &Sidecar, form: &TopLevelForm) -> Box<[Context]> {
 struct FormWalk<'a> {
     sidecar: &'a Sidecar,
     form: &'a TopLevelForm,
-    seen: Vec<Context>,
+    seen: Vec<SyntaxContext>,
     env: Vec<Binding>,
     depth: u32,
 }
@@ -254,7 +254,7 @@ impl<'a> FormWalk<'a> {
         let role = if made { SyntaxRole::ReadTime } else { role };
         let (written, level) = (mode.place && space == Space::Variable, mode.level);
         self.seen[event] =
-            Context { role, becomes, standing, space, bound, made, written, level, ..self.seen[event] };
+            SyntaxContext { role, becomes, standing, space, bound, made, written, level, ..self.seen[event] };
     }
 
     /// A symbol that is looked up nowhere.
@@ -279,7 +279,7 @@ impl<'a> FormWalk<'a> {
     fn note_read_time(&mut self, event: usize) {
         if self.symbol(event).is_some() {
             let made = self.children(event).next().is_some();
-            self.seen[event] = Context {
+            self.seen[event] = SyntaxContext {
                 role: SyntaxRole::ReadTime,
                 space: Space::Nowhere,
                 standing: Standing::Open,
