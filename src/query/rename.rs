@@ -20,8 +20,8 @@ mod verify;
 
 pub use diff::Hunk;
 pub use plan::{
-    Applied, Caution, CautionKind, Conflict, ConflictKind, Derived, Doubt, Edit, FileEdits, RenameError,
-    RenamePlan, Scope, Undone,
+    Applied, Caution, CautionKind, Conflict, ConflictKind, Derived, Doubt, FileEdits, RenameEdit,
+    RenameError, RenamePlan, Scope, Undone,
 };
 
 pub use verify::{Difference, DifferenceKind, Verified};

@@ -23,7 +23,7 @@ struct CheckArguments {
     paths: Vec<String>,
     /// Files with the text that they would have. Nothing is written.
     #[serde(default)]
-    edits: Vec<Edit>,
+    edits: Vec<CheckedEdit>,
     /// The system to load; left out: those that are loaded.
     #[serde(default)]
     system: Option<String>,
@@ -34,7 +34,7 @@ struct CheckArguments {
 /// A file with the text that it would have.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Edit {
+struct CheckedEdit {
     /// The file; it need not exist.
     path: String,
     /// The whole text.

@@ -14,7 +14,9 @@ use steelbank::query::Evidence;
 use steelbank::query::code_find_references::{CodeFindReferencesRequest as References, CodeReference};
 use steelbank::query::control::Control;
 use steelbank::query::load_system::{FailureKind, LoadAnswer};
-use steelbank::query::rename::{CautionKind, ConflictKind, Edit, Names, RenamePlan, RenameRequest, Scope};
+use steelbank::query::rename::{
+    CautionKind, ConflictKind, Names, RenameEdit, RenamePlan, RenameRequest, Scope,
+};
 
 /// What is appended to every name that is renamed.
 pub(crate) const SUFFIX: &str = "-ZZ";
@@ -171,7 +173,7 @@ pub(crate) fn names(bank: &Steelbank, one_in: usize) -> Vec<String> {
 pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Table {
     let known = Names::new(&bank.index());
     let mut table = Table::default();
-    let mut files: BTreeMap<String, BTreeMap<u32, Edit>> = BTreeMap::new();
+    let mut files: BTreeMap<String, BTreeMap<u32, RenameEdit>> = BTreeMap::new();
     for name in names {
         let request = RenameRequest::new(name.as_str(), renamed(name));
         let plan = match bank.rename_plan_among(&known, &request, &Control::default()) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use steelbank::Steelbank;
 use steelbank::query::control::Control;
-use steelbank::query::rename::{Edit, Names, RenamePlan, RenameRequest, Verified};
+use steelbank::query::rename::{Names, RenameEdit, RenamePlan, RenameRequest, Verified};
 use steelbank_reader::{Dialect, Features, LispText};
 
 use super::names;
@@ -179,7 +179,7 @@ pub(crate) fn make_wrong(bank: &Steelbank, names: &[String], count: usize, rando
 }
 
 /// An edit of a token that is none of `edits`.
-fn another(text: &[u8], new: &str, edits: &[Edit], random: &mut Random) -> Option<Edit> {
+fn another(text: &[u8], new: &str, edits: &[RenameEdit], random: &mut Random) -> Option<RenameEdit> {
     let read = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let lines = steelbank_reader::lines::LineIndex::new(text);
     let tokens: Vec<_> = read.tokens().iter().filter(|token| token.active && !token.in_feature).collect();

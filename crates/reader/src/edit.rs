@@ -282,7 +282,7 @@ pub enum Operation {
 
 /// An edit of a text: what stands in `span` gives way to `text`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Edit {
+pub struct TextEdit {
     /// In bytes of the old text; empty where something is put in.
     pub span: Range,
     /// What is put there.
@@ -299,7 +299,7 @@ pub fn edit(
     definition: &DefinitionForm,
     operation: Operation,
     form: &str,
-) -> Result<Edit, String> {
+) -> Result<TextEdit, String> {
     let line_end = if memchr::memmem::find(text, b"\r\n").is_some() { "\r\n" } else { "\n" };
     let form = form.replace("\r\n", "\n");
     let form = form.trim();
@@ -315,17 +315,17 @@ pub fn edit(
             let rest = text.get(span.end as usize..).unwrap_or_default();
             let follows = rest.first().is_some_and(|byte| !matches!(byte, b'\r' | b'\n'));
             let end = if comment_at_end && follows { line_end } else { "" };
-            Edit { span, text: format!("{form}{end}") }
+            TextEdit { span, text: format!("{form}{end}") }
         }
         Operation::InsertBefore => {
             let at = start_with_comment(text, span.start);
-            Edit { span: Range::new(at, at), text: format!("{form}{blank}") }
+            TextEdit { span: Range::new(at, at), text: format!("{form}{blank}") }
         }
         Operation::InsertAfter => {
             let at = end_of_line(text, span.end);
-            Edit { span: Range::new(at, at), text: format!("{blank}{form}") }
+            TextEdit { span: Range::new(at, at), text: format!("{blank}{form}") }
         }
-        Operation::Delete => Edit { span: deleted(text, span), text: String::new() },
+        Operation::Delete => TextEdit { span: deleted(text, span), text: String::new() },
     };
     let changed = apply(text, &edit);
     check_rest(text, definition, operation, &changed)?;
@@ -333,7 +333,7 @@ pub fn edit(
 }
 
 /// `text` after `edit`.
-pub fn apply(text: &[u8], edit: &Edit) -> Vec<u8> {
+pub fn apply(text: &[u8], edit: &TextEdit) -> Vec<u8> {
     let (before, after) = (&text[..edit.span.start as usize], &text[edit.span.end as usize..]);
     [before, edit.text.as_bytes(), after].concat()
 }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::lines::{LineIndex, decode};
 
-use super::plan::Edit;
+use super::plan::RenameEdit;
 
 /// How many lines are shown before and after those that change.
 const CONTEXT: u32 = 1;
@@ -19,7 +19,7 @@ pub struct Hunk {
     /// The file, relative to the project's root.
     pub path: String,
     /// The edits, in order.
-    pub edits: Vec<Edit>,
+    pub edits: Vec<RenameEdit>,
     /// The hunk of a unified diff.
     pub diff: String,
 }
@@ -28,7 +28,7 @@ pub struct Hunk {
 /// file's encoding.
 pub(crate) fn edited(
     old: &[u8],
-    edits: &[Edit],
+    edits: &[RenameEdit],
     encode: impl Fn(&str) -> Result<Vec<u8>, String>,
 ) -> Result<Vec<u8>, String> {
     let mut new = Vec::with_capacity(old.len() + 16 * edits.len());
@@ -53,11 +53,11 @@ pub(crate) fn edited(
 }
 
 /// The `edits` of the file `path`, which holds `old`, as hunks.
-pub(crate) fn hunks(path: &str, old: &[u8], edits: &[Edit]) -> Vec<Hunk> {
+pub(crate) fn hunks(path: &str, old: &[u8], edits: &[RenameEdit]) -> Vec<Hunk> {
     let lines = LineIndex::new(old);
     let count = lines.count() as u32 - u32::from(old.ends_with(b"\n") || old.is_empty());
-    let last_line = |edit: &Edit| lines.line(edit.range.end.max(edit.range.start + 1) - 1);
-    let mut groups: Vec<&[Edit]> = Vec::new();
+    let last_line = |edit: &RenameEdit| lines.line(edit.range.end.max(edit.range.start + 1) - 1);
+    let mut groups: Vec<&[RenameEdit]> = Vec::new();
     let mut start = 0;
     for at in 1..=edits.len() {
         let ends = match (edits.get(at), &edits[at - 1]) {
@@ -72,7 +72,7 @@ pub(crate) fn hunks(path: &str, old: &[u8], edits: &[Edit]) -> Vec<Hunk> {
             start = at;
         }
     }
-    let bounds = |group: &[Edit]| {
+    let bounds = |group: &[RenameEdit]| {
         let first = group.first().map_or(1, |edit| lines.line(edit.range.start));
         (first, group.last().map_or(1, last_line))
     };
@@ -121,7 +121,7 @@ pub(crate) fn hunks(path: &str, old: &[u8], edits: &[Edit]) -> Vec<Hunk> {
 fn changed(
     old: &[u8],
     lines: &LineIndex,
-    edits: &[Edit],
+    edits: &[RenameEdit],
     first: u32,
     last: u32,
 ) -> (Vec<String>, Vec<String>) {
@@ -149,12 +149,12 @@ mod tests {
 
     use super::*;
 
-    fn edits(text: &str, old: &str, new: &str) -> Vec<Edit> {
+    fn edits(text: &str, old: &str, new: &str) -> Vec<RenameEdit> {
         let lines = LineIndex::new(text.as_bytes());
         let found = text.match_indices(old).map(|(start, _)| {
             let LineColumn { line, column } = lines.position(text.as_bytes(), start as u32);
             let range = steelbank_reader::Range::of(start..start + old.len());
-            Edit { range, line, column, old: old.to_owned(), new: new.to_owned() }
+            RenameEdit { range, line, column, old: old.to_owned(), new: new.to_owned() }
         });
         found.collect()
     }

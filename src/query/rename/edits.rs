@@ -8,7 +8,7 @@ use steelbank_reader::lines::{self, LineColumn, LineIndex, Undecodable};
 use steelbank_reader::{Dialect, Features, LispText, Range, upcase};
 
 use super::parts;
-use super::plan::{Doubt, Edit, FileEdits};
+use super::plan::{Doubt, FileEdits, RenameEdit};
 use crate::project::{Project, TextContext, TextToken, UnseenText};
 use crate::source::positions::{PositionedFile, Token, Written};
 use crate::source::tap::roles::SyntaxRole;
@@ -88,7 +88,7 @@ pub(super) struct Editor<'a> {
     project: &'a Project,
     name: String,
     new: String,
-    files: BTreeMap<PathBuf, BTreeSet<Edit>>,
+    files: BTreeMap<PathBuf, BTreeSet<RenameEdit>>,
     hashes: BTreeMap<PathBuf, u64>,
     doubtful: Vec<Doubt>,
 }
@@ -156,7 +156,7 @@ impl<'a> Editor<'a> {
                         self.doubt(path, &file, token, why);
                         continue;
                     };
-                    self.files.entry(path.to_path_buf()).or_default().insert(Edit {
+                    self.files.entry(path.to_path_buf()).or_default().insert(RenameEdit {
                         range: Range::of(start + from..start + to),
                         line: place.line,
                         column: place.column,
@@ -200,7 +200,7 @@ impl<'a> Editor<'a> {
                 continue;
             }
             self.hashes.insert(path.clone(), fnv_1a(&bytes));
-            self.files.entry(path.clone()).or_default().insert(Edit {
+            self.files.entry(path.clone()).or_default().insert(RenameEdit {
                 range: Range::of(start..end),
                 line,
                 column,
@@ -259,7 +259,7 @@ impl<'a> Editor<'a> {
             match edit {
                 Some((from, to, new)) => {
                     self.hashes.insert(path.clone(), opened.hash);
-                    self.files.entry(path.clone()).or_default().insert(Edit {
+                    self.files.entry(path.clone()).or_default().insert(RenameEdit {
                         range: Range::of(span.start + from..span.start + to),
                         line,
                         column,
@@ -312,7 +312,7 @@ impl<'a> Editor<'a> {
     pub(super) fn finish(self) -> (Vec<FileEdits>, Vec<Doubt>) {
         let mut files = Vec::new();
         for (path, edits) in self.files {
-            let mut kept: Vec<Edit> = Vec::with_capacity(edits.len());
+            let mut kept: Vec<RenameEdit> = Vec::with_capacity(edits.len());
             for edit in edits {
                 if kept.last().is_none_or(|last| last.range.end <= edit.range.start) {
                     kept.push(edit);

@@ -20,7 +20,7 @@ pub enum Scope {
 /// One edit.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
-pub struct Edit {
+pub struct RenameEdit {
     /// In bytes of the file, which are those of its text unless that is not UTF-8.
     #[serde(flatten)]
     pub range: Range,
@@ -43,7 +43,7 @@ pub struct FileEdits {
     /// FNV-1a of the bytes that the plan was made for, in hexadecimal.
     pub hash: String,
     /// In order, none overlapping another.
-    pub edits: Vec<Edit>,
+    pub edits: Vec<RenameEdit>,
 }
 
 /// A place that is left as it is, though the symbol may be meant.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use steelbank_reader::{Dialect, Features, LispText};
 
 use super::makers;
-use super::plan::{Edit, RenamePlan};
+use super::plan::{RenameEdit, RenamePlan};
 use super::verify::{Said, Tested};
 use crate::query::run_tests::{AssertionStatus, TestResult};
 
@@ -50,7 +50,7 @@ impl Renamed {
     }
 
     /// Whether an edit is of what a structure makes the name from: the slot at its end, or an option that says it.
-    pub(super) fn is_part(&self, edit: &Edit) -> bool {
+    pub(super) fn is_part(&self, edit: &RenameEdit) -> bool {
         let plain = |text: &str| plain(text.trim_start_matches(':')).to_uppercase();
         let (old, new) = (plain(&edit.old), plain(&edit.new));
         let prefix = |name: &str, part: &str| name.to_uppercase().strip_suffix(part).map(str::to_owned);
