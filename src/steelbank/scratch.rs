@@ -175,12 +175,12 @@ fn check(control: &Control, until: Instant) -> Result<(), ScratchError> {
 /// The folder of a scratch image, in the cache: `fasls/` and `taps/` as a cache has them, `overlays/`, and `lower`, a link to
 /// the cache that is read besides. It is locked while anybody uses it.
 #[derive(Debug)]
-struct Folder {
+struct ScratchFolder {
     path: PathBuf,
     _lock: File,
 }
 
-impl Folder {
+impl ScratchFolder {
     fn new(cache: &Path) -> std::io::Result<Self> {
         let all = cache.join("scratch");
         std::fs::create_dir_all(&all)?;
@@ -196,7 +196,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         // What cannot be removed now, the next one removes.
         let _ = std::fs::remove_dir_all(&self.path);
@@ -308,7 +308,7 @@ pub struct Scratch {
     start: Start,
     calls: u64,
     // Dropped after the helper has ended.
-    _folder: Folder,
+    _folder: ScratchFolder,
     _permit: Permit,
 }
 
@@ -347,7 +347,7 @@ impl Steelbank {
         let program = self.program().ok_or(ScratchError::NoProgram)?;
         let settings = self.project().settings().ok_or(ScratchError::NoCache)?;
         let permit = Permit::wait(control, until)?;
-        let folder = Folder::new(&settings.cache)?;
+        let folder = ScratchFolder::new(&settings.cache)?;
         let mut held = Vec::with_capacity(texts.len());
         for (number, (path, text)) in texts.iter().enumerate() {
             let file = folder.path.join(format!("overlays/text-{number}.lisp"));
@@ -501,11 +501,11 @@ mod tests {
     #[test]
     fn what_dead_processes_left_is_swept_and_what_is_in_use_stays() {
         let cache = tempfile::tempdir().unwrap();
-        let used = Folder::new(cache.path()).unwrap();
+        let used = ScratchFolder::new(cache.path()).unwrap();
         let dead = cache.path().join("scratch/999999-0");
         std::fs::create_dir_all(&dead).unwrap();
         File::create(dead.join("lock")).unwrap();
-        let other = Folder::new(cache.path()).unwrap();
+        let other = ScratchFolder::new(cache.path()).unwrap();
         assert!(used.path.join("lower").exists() && other.path.exists());
         assert!(!dead.exists());
         let path = used.path.clone();

@@ -32,7 +32,7 @@ const QUIET: Duration = Duration::from_secs(1);
 pub(crate) struct Tree {
     path: PathBuf,
     /// The folder that stood at the path when it was last looked at.
-    root: Mutex<Arc<Folder>>,
+    root: Mutex<Arc<OpenFolder>>,
 }
 
 /// What became of the root since it was looked at last.
@@ -48,17 +48,17 @@ pub(crate) enum Root {
 
 /// A folder that is held open, so that its inode number stays its own.
 #[derive(Debug)]
-struct Folder {
+struct OpenFolder {
     directory: OwnedFd,
     identity: (u64, u64),
 }
 
-impl Folder {
-    fn open(path: &Path) -> io::Result<Folder> {
+impl OpenFolder {
+    fn open(path: &Path) -> io::Result<OpenFolder> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty())?;
         let stat = rustix::fs::fstat(&directory)?;
-        Ok(Folder { directory, identity: (stat.st_dev, stat.st_ino) })
+        Ok(OpenFolder { directory, identity: (stat.st_dev, stat.st_ino) })
     }
 
     /// Whether it is still open. Code in the same process may close every descriptor.
@@ -133,7 +133,7 @@ impl Tree {
     pub(crate) fn open(path: &Path) -> Result<Tree, TextError> {
         let failed = |source| TextError::Root { path: path.to_owned(), source };
         let path = path.canonicalize().map_err(failed)?;
-        let root = Mutex::new(Arc::new(Folder::open(&path).map_err(failed)?));
+        let root = Mutex::new(Arc::new(OpenFolder::open(&path).map_err(failed)?));
         Ok(Tree { path, root })
     }
 
@@ -145,7 +145,7 @@ impl Tree {
         if open && before.is_at(&self.path).map_err(failed)? {
             return Ok(Root::Same);
         }
-        let folder = Folder::open(&self.path).map_err(failed)?;
+        let folder = OpenFolder::open(&self.path).map_err(failed)?;
         *self.root.lock() = Arc::new(folder);
         if open {
             return Ok(Root::Another);
@@ -155,7 +155,7 @@ impl Tree {
         Ok(Root::Lost)
     }
 
-    fn folder(&self) -> Arc<Folder> {
+    fn folder(&self) -> Arc<OpenFolder> {
         Arc::clone(&self.root.lock())
     }
 
@@ -298,7 +298,7 @@ impl Tree {
         let (mut found, _) = found.into_inner();
         if !found.watched.iter().any(|(path, _)| path.as_os_str().is_empty()) {
             // The root went away: nothing found is not the same as nothing there.
-            let source = Folder::open(&self.path).err().unwrap_or_else(|| io::ErrorKind::NotFound.into());
+            let source = OpenFolder::open(&self.path).err().unwrap_or_else(|| io::ErrorKind::NotFound.into());
             return Err(TextError::Root { path: self.path.clone(), source });
         }
         let above = self.deciding_above().into_iter();

@@ -43,7 +43,7 @@ struct Registered {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Inputs {
     files: Vec<(PathBuf, Option<Stamp>)>,
-    folders: Vec<Folder>,
+    folders: Vec<SearchedFolder>,
     variables: Vec<(String, Option<String>)>,
 }
 
@@ -100,7 +100,7 @@ fn sum(path: &Path) -> io::Result<u32> {
 
 /// A folder in which ASDF looks for system definitions, or below one.
 #[derive(Debug, Serialize, Deserialize)]
-struct Folder {
+struct SearchedFolder {
     path: PathBuf,
     /// When something came to it or went; none: it is not there.
     modified: Option<(i64, i64)>,
@@ -110,7 +110,7 @@ struct Folder {
     exclude: Option<Vec<String>>,
 }
 
-impl Folder {
+impl SearchedFolder {
     fn read(path: PathBuf, exclude: Option<Vec<String>>) -> Self {
         let mut folder = Self { modified: modified(&path), names: Vec::new(), path, exclude };
         folder.names = folder.now();
@@ -203,7 +203,7 @@ impl Inputs {
                 {
                     exclude.push(name.to_owned());
                 }
-                let folder = Folder::read(path, exclude);
+                let folder = SearchedFolder::read(path, exclude);
                 if folder.exclude.is_some() {
                     let below = folder.names.iter().filter_map(|name| name.strip_suffix('/'));
                     open.extend(below.map(|name| folder.path.join(name)));
