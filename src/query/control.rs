@@ -15,11 +15,11 @@ pub const ALLOWED: Duration = Duration::from_secs(30);
 /// Calls a question off. Clones belong to the same question.
 #[derive(Clone, Default)]
 pub struct Cancellation {
-    inner: Arc<Inner>,
+    inner: Arc<CancellationState>,
 }
 
 #[derive(Default)]
-struct Inner {
+struct CancellationState {
     cancelled: AtomicBool,
     running: Mutex<Option<Interrupt>>,
 }

@@ -247,7 +247,7 @@ impl Builder {
         };
         let lisp = Lisp::start(&settings)?;
         let bank = Steelbank {
-            inner: Arc::new(Inner {
+            inner: Arc::new(SharedBank {
                 lisp,
                 index: RwLock::new(index),
                 refreshing: Mutex::new(()),
@@ -300,7 +300,7 @@ static RUNNING: Mutex<Option<Steelbank>> = Mutex::new(None);
 /// A handle to the process's SBCL. Clones are cheap and mean the same one; any thread may ask.
 #[derive(Clone)]
 pub struct Steelbank {
-    inner: Arc<Inner>,
+    inner: Arc<SharedBank>,
 }
 
 impl std::fmt::Debug for Steelbank {
@@ -312,7 +312,7 @@ impl std::fmt::Debug for Steelbank {
     }
 }
 
-struct Inner {
+struct SharedBank {
     lisp: Lisp,
     index: RwLock<Index>,
     /// Held by whoever brings the index up to date: exports continue each other, so there is one at a time.
