@@ -54,7 +54,7 @@ pub(crate) struct Undo {
 
 /// What putting an edit back takes.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptEdit {
     /// Its name.
     pub(crate) id: String,
     /// What was done.
@@ -155,7 +155,7 @@ impl Undo {
     ///
     /// # Errors
     /// There is none, or a file has not the text that the edit gave it: a sentence.
-    pub(crate) fn find(&self, id: &str) -> Result<Kept, String> {
+    pub(crate) fn find(&self, id: &str) -> Result<KeptEdit, String> {
         let numbers = self.numbers();
         let known = || match numbers.as_slice() {
             [] => "Nothing is kept for this project.".to_owned(),
@@ -198,7 +198,7 @@ impl Undo {
             }
             files.push(Replacement { path: file.path.clone(), old: now, new: old });
         }
-        Ok(Kept { id, what: manifest.what, files })
+        Ok(KeptEdit { id, what: manifest.what, files })
     }
 
     /// Removes what is kept of an edit.

@@ -13,9 +13,9 @@ use super::question::Question;
 
 /// The last answer to a kind of question.
 #[derive(Debug)]
-pub(crate) struct Kept<Q: Question>(Mutex<Option<(Q, Basis, Q::Answer)>>);
+pub(crate) struct LastAnswer<Q: Question>(Mutex<Option<(Q, Basis, Q::Answer)>>);
 
-impl<Q: Question> Default for Kept<Q> {
+impl<Q: Question> Default for LastAnswer<Q> {
     fn default() -> Self {
         Self(Mutex::new(None))
     }
@@ -48,7 +48,7 @@ impl Basis {
     }
 }
 
-impl<Q: Question + Clone + PartialEq> Kept<Q>
+impl<Q: Question + Clone + PartialEq> LastAnswer<Q>
 where
     Q::Answer: Clone,
 {

@@ -328,9 +328,9 @@ struct SharedBank {
     /// What the project shows when it is loaded as it is, for renames.
     before: Mutex<Option<Arc<verify::Before>>>,
     #[cfg(feature = "text")]
-    outlined: crate::query::kept::Kept<crate::query::outline::OutlineRequest>,
+    outlined: crate::query::kept::LastAnswer<crate::query::outline::OutlineRequest>,
     #[cfg(feature = "text")]
-    impacts: crate::query::kept::Kept<crate::query::impact::ImpactRequest>,
+    impacts: crate::query::kept::LastAnswer<crate::query::impact::ImpactRequest>,
     /// The systems that were loaded, in order.
     systems: Mutex<Vec<String>>,
     dynamic_space_size: Option<usize>,

@@ -27,13 +27,13 @@ pub(crate) struct TextCache {
 
 #[derive(Debug, Default)]
 struct CacheState {
-    texts: HashMap<PathBuf, Kept>,
+    texts: HashMap<PathBuf, CachedText>,
     bytes: usize,
     clock: u64,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedText {
     signature: u64,
     used: u64,
     text: Arc<Text>,
@@ -74,7 +74,7 @@ impl TextCache {
         let size = |text: &Text| text.bytes.len() + text.lines.count() * 4;
         let mut state = self.state.lock();
         let used = state.clock;
-        let kept = Kept { signature: file.signature, used, text: Arc::clone(text) };
+        let kept = CachedText { signature: file.signature, used, text: Arc::clone(text) };
         state.bytes += size(text);
         if let Some(old) = state.texts.insert(file.path.clone(), kept) {
             state.bytes -= size(&old.text);
