@@ -170,7 +170,7 @@ struct UseOnLine {
 }
 
 #[derive(Default)]
-struct Line {
+struct UsesOnLine {
     found: BTreeSet<UseOnLine>,
     context: Option<String>,
     stale: bool,
@@ -216,7 +216,7 @@ struct Search<'a> {
     facts: Facts,
     seen: Seen,
     origins: Origins<'a>,
-    lines: BTreeMap<(String, Option<u32>), Line>,
+    lines: BTreeMap<(String, Option<u32>), UsesOnLine>,
 }
 
 impl Search<'_> {
@@ -430,7 +430,7 @@ impl Search<'_> {
     }
 }
 
-impl Line {
+impl UsesOnLine {
     /// The columns of the uses with this evidence, but those that are exact too.
     fn columns(&self, evidence: Evidence) -> BTreeSet<u32> {
         let columns = |wanted: Evidence| -> BTreeSet<u32> {

@@ -92,7 +92,7 @@ place of the SBCL inside the program. STEELBANK_CACHE names the cache folder.";
 /// Common Lisp code intelligence: what a symbol is and who uses it, answered by the SBCL inside this program.
 #[derive(Debug, Parser)]
 #[command(name = "steelbank", version, after_help = BRIEF, after_long_help = EXAMPLES, max_term_width = 100)]
-struct Line {
+struct CommandLine {
     #[command(flatten)]
     options: Options,
     #[command(subcommand)]
@@ -304,7 +304,7 @@ fn wrong_usage(error: &clap::Error) -> Trouble {
 
 /// The whole command line: a subcommand for each tool, and those that are no tool's.
 fn command_line() -> clap::Command {
-    Line::command().subcommands(commands::all())
+    CommandLine::command().subcommands(commands::all())
 }
 
 /// Runs the program on the process's arguments.

@@ -347,7 +347,7 @@ fn references(
     after: &Traces,
     shown: &dyn Fn(&Path) -> String,
 ) -> (Vec<String>, Vec<String>) {
-    let line = |record: &Recorded, name: String| Line {
+    let line = |record: &Recorded, name: String| ComparedUse {
         name,
         kind: record.kind,
         by: names.neutral_text(&record.by),
@@ -383,7 +383,7 @@ fn references(
     gone.retain(|line| {
         // A name that a macro makes from the renamed one.
         let Some(name) = names.made(&line.name) else { return true };
-        let expected = Line { name, ..line.clone() };
+        let expected = ComparedUse { name, ..line.clone() };
         let Some(at) = new.iter().position(|line| *line == expected) else { return true };
         new.swap_remove(at);
         made.push(format!("{} is {} now", line.name, expected.name));
@@ -394,7 +394,7 @@ fn references(
     let all = before.records.iter().chain(&after.records);
     let originals: BTreeMap<String, &str> =
         all.map(|record| (names.neutral_text(&record.by), record.by.as_str())).collect();
-    let say = |change: LineChange, line: &Line| {
+    let say = |change: LineChange, line: &ComparedUse| {
         let by = originals.get(&line.by).copied().unwrap_or(&line.by);
         let form = line.form.map(|form| format!(", form {form}")).unwrap_or_default();
         let kind = match line.kind {
@@ -447,7 +447,7 @@ fn symbols(names: &Renamed, before: &Traces, after: &Traces) -> Vec<String> {
 
 /// A cross reference as it is compared.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Line {
+struct ComparedUse {
     name: String,
     kind: Kind,
     by: String,
