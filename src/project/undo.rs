@@ -20,7 +20,7 @@ const MOST_BYTES: u64 = 64 << 20;
 const MANIFEST: &str = "undo-1.json";
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Manifest {
+struct UndoManifest {
     root: PathBuf,
     what: String,
     files: Vec<KeptFile>,
@@ -83,7 +83,7 @@ impl Undo {
         };
         let id = self.reserve().map_err(failed)?;
         let folder = self.folder.join(&id);
-        let manifest = Manifest {
+        let manifest = UndoManifest {
             root: self.root.clone(),
             what: what.to_owned(),
             files: files
@@ -174,7 +174,7 @@ impl Undo {
         let unreadable =
             |error: std::io::Error| format!("What is kept of edit {id} cannot be read: {error}.");
         let manifest = fs::read(folder.join(MANIFEST)).map_err(unreadable)?;
-        let manifest: Manifest =
+        let manifest: UndoManifest =
             serde_json::from_slice(&manifest).map_err(|error| unreadable(error.into()))?;
         if manifest.root != self.root {
             return Err(format!("Edit {id} is of another project, {}.", manifest.root.display()));

@@ -4,7 +4,7 @@ use crate::cache::TextCache;
 use crate::control::Control;
 use crate::error::TextError;
 use crate::language::Language;
-use crate::store::manifest::{Manifest, Place, Skipped};
+use crate::store::manifest::{IndexManifest, Place, Skipped};
 use crate::store::pages::PageError;
 use crate::store::snapshot::Snapshot;
 use crate::tree::{Root, Tree};
@@ -181,7 +181,7 @@ impl TextIndex {
         let start = Instant::now();
         let (snapshot, analysed) = self.update(control, |manifest| {
             if force || manifest.languages != languages {
-                *manifest = Manifest { generation: manifest.generation, ..Manifest::default() };
+                *manifest = IndexManifest { generation: manifest.generation, ..IndexManifest::default() };
             }
             manifest.languages = languages.to_vec();
         })?;
@@ -288,7 +288,7 @@ impl TextIndex {
     fn load(&self) -> Result<Option<Arc<Snapshot>>, PageError> {
         let mut last = PageError::Damaged;
         for _ in 0..5 {
-            let manifest = match Manifest::read(&self.manifest_path()) {
+            let manifest = match IndexManifest::read(&self.manifest_path()) {
                 Ok(manifest) => manifest,
                 Err(PageError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(error),
@@ -308,7 +308,7 @@ impl TextIndex {
     fn update(
         &self,
         control: &Control<'_>,
-        prepare: impl FnOnce(&mut Manifest),
+        prepare: impl FnOnce(&mut IndexManifest),
     ) -> Result<(Arc<Snapshot>, usize), TextError> {
         let _writing = loop {
             control.check()?;

@@ -7,7 +7,7 @@ use crate::language::Language;
 use crate::limits::HUGE;
 use crate::parallel::parallel;
 use crate::store::codec::checksum;
-use crate::store::manifest::{FileEntry, Manifest, Place, Skipped};
+use crate::store::manifest::{FileEntry, IndexManifest, Place, Skipped};
 use crate::store::segment::Builder;
 use crate::store::snapshot::{Snapshot, segment_path};
 use crate::tree::{self, Tree};
@@ -47,7 +47,7 @@ impl<'a> Update<'a> {
     }
 
     /// Brings `manifest` up to date, and says how many files were analysed.
-    pub(crate) fn run(&self, mut manifest: Manifest) -> Result<(Snapshot, usize), TextError> {
+    pub(crate) fn run(&self, mut manifest: IndexManifest) -> Result<(Snapshot, usize), TextError> {
         let walk = self.tree.walk(self.control)?;
         manifest.watched = walk.watched;
         manifest.failures = walk.failures;
@@ -88,7 +88,12 @@ impl<'a> Update<'a> {
         TextError::Damaged { path: self.folder.to_owned() }
     }
 
-    fn new_segment(&self, manifest: &mut Manifest, builder: Builder, bytes: u64) -> Result<(), TextError> {
+    fn new_segment(
+        &self,
+        manifest: &mut IndexManifest,
+        builder: Builder,
+        bytes: u64,
+    ) -> Result<(), TextError> {
         let used = manifest.segments.iter().map(|&(name, _)| name).max().unwrap_or(0);
         let name = used.max(manifest.generation << 16) + 1;
         builder.write(&segment_path(self.folder, name)).map_err(|source| self.failed(source))?;
@@ -100,7 +105,7 @@ impl<'a> Update<'a> {
     fn read_all(
         &self,
         todo: Vec<(PathBuf, Option<FileEntry>)>,
-        manifest: &mut Manifest,
+        manifest: &mut IndexManifest,
         files: &mut Vec<FileEntry>,
     ) -> Result<usize, TextError> {
         let total = todo.len();
@@ -189,13 +194,13 @@ impl<'a> Update<'a> {
     }
 
     /// Forgets segments of which no file is left.
-    fn drop_empty_segments(&self, manifest: &mut Manifest) {
+    fn drop_empty_segments(&self, manifest: &mut IndexManifest) {
         let used = segments_used(manifest);
         renumber(manifest, &used);
     }
 
     /// Makes one of the smallest segments when there are many.
-    fn merge(&self, manifest: &mut Manifest) -> Result<(), TextError> {
+    fn merge(&self, manifest: &mut IndexManifest) -> Result<(), TextError> {
         if manifest.segments.len() <= SEGMENTS {
             return Ok(());
         }
@@ -240,7 +245,7 @@ impl<'a> Update<'a> {
     }
 
     /// Removes segments that the manifest does not name, and what interrupted writers left.
-    fn remove_unused(&self, manifest: &Manifest) {
+    fn remove_unused(&self, manifest: &IndexManifest) {
         for entry in std::fs::read_dir(self.folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
@@ -257,7 +262,7 @@ fn builder_has_files(files: &[FileEntry], segment: u32) -> bool {
     files.iter().any(|file| matches!(file.place, Place::Segment(each, _) if each == segment))
 }
 
-fn segments_used(manifest: &Manifest) -> Vec<bool> {
+fn segments_used(manifest: &IndexManifest) -> Vec<bool> {
     let mut used = vec![false; manifest.segments.len()];
     for file in &manifest.files {
         if let Place::Segment(segment, _) = file.place
@@ -270,7 +275,7 @@ fn segments_used(manifest: &Manifest) -> Vec<bool> {
 }
 
 /// Leaves out the segments that are not used.
-fn renumber(manifest: &mut Manifest, used: &[bool]) {
+fn renumber(manifest: &mut IndexManifest, used: &[bool]) {
     let mut next = 0;
     let numbers: Vec<_> = used
         .iter()

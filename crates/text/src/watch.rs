@@ -1,6 +1,6 @@
 //! Watching the tree, so that a question need not look at every file to know that nothing changed.
 
-use crate::store::manifest::Manifest;
+use crate::store::manifest::IndexManifest;
 use crate::tree::{IGNORE_FILES, Tree};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -113,7 +113,7 @@ impl Watch {
 
     /// The index covers all that happened up to `generation`. Everything that `manifest` says of the tree is watched from
     /// now on; a folder that was not watched before may have changed before it was, so the index is not yet called up to date.
-    pub(crate) fn settle(&mut self, generation: u64, manifest: &Manifest, tree: &Tree) {
+    pub(crate) fn settle(&mut self, generation: u64, manifest: &IndexManifest, tree: &Tree) {
         let mut looked_at = tree.outside(&manifest.watched);
         let mut settled = !looked_at.keys().any(|path| tree.is_recent(path));
         let within = manifest.watched.iter().filter(|(path, _)| !path.is_absolute());
@@ -167,7 +167,7 @@ mod tests {
         let tree = Tree::open(&root).unwrap();
         let settled = |watch: &mut Watch, folders: &[&str]| {
             let watched = folders.iter().map(|path| (PathBuf::from(path), 0)).collect();
-            let manifest = Manifest { root: root.clone(), watched, ..Manifest::default() };
+            let manifest = IndexManifest { root: root.clone(), watched, ..IndexManifest::default() };
             let (generation, _) = watch.generation(&tree);
             watch.settle(generation, &manifest, &tree);
             !watch.is_dirty(&tree)

@@ -63,7 +63,7 @@ impl FilePart {
 
 /// What a snapshot is of.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Manifest {
+pub(crate) struct SnapshotManifest {
     pub(super) core: FilePart,
     pub(super) index: FilePart,
     pub(super) names: FilePart,
@@ -83,7 +83,7 @@ pub(crate) struct Manifest {
     pub(super) image: ImageContents,
 }
 
-impl Manifest {
+impl SnapshotManifest {
     /// Reads and checks the manifest at `path`. An error says in a sentence's end what is wrong with it.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         Self::parse(&std::fs::read(path).map_err(|error| error.to_string())?)
@@ -108,8 +108,8 @@ impl Manifest {
 #[cfg(feature = "server")]
 pub(crate) fn reads_as_manifest(body: &[u8]) -> bool {
     // Damage that the checksum would find first.
-    let _ = Manifest::parse(body);
-    Manifest::parse(&sealed(body)).is_ok()
+    let _ = SnapshotManifest::parse(body);
+    SnapshotManifest::parse(&sealed(body)).is_ok()
 }
 
 fn sealed(body: &[u8]) -> Vec<u8> {
@@ -128,9 +128,9 @@ fn checksum(bytes: &[u8]) -> u32 {
 mod tests {
     use super::*;
 
-    fn manifest(folder: &Path) -> Manifest {
+    fn manifest(folder: &Path) -> SnapshotManifest {
         let part = FilePart::of(&File::open(folder.join("core")).unwrap()).unwrap();
-        Manifest {
+        SnapshotManifest {
             core: part,
             index: part,
             names: part,
@@ -150,18 +150,18 @@ mod tests {
         let path = folder.path().join("manifest");
         std::fs::write(folder.path().join("core"), vec![7; 300_000]).unwrap();
         manifest(folder.path()).write(&path).unwrap();
-        assert_eq!(Manifest::read(&path).unwrap().systems, ["a"]);
+        assert_eq!(SnapshotManifest::read(&path).unwrap().systems, ["a"]);
         let whole = std::fs::read(&path).unwrap();
         for length in 0..whole.len() {
             std::fs::write(&path, &whole[..length]).unwrap();
-            assert!(Manifest::read(&path).is_err(), "{length} bytes");
+            assert!(SnapshotManifest::read(&path).is_err(), "{length} bytes");
         }
         for at in 0..whole.len() {
             let mut other = whole.clone();
             other[at] ^= 1;
             std::fs::write(&path, &other).unwrap();
             // The digits' case is no part of the sum.
-            assert!(Manifest::read(&path).is_err() || at < MAGIC.len() + 9, "byte {at}");
+            assert!(SnapshotManifest::read(&path).is_err() || at < MAGIC.len() + 9, "byte {at}");
         }
     }
 

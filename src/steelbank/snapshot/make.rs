@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::Deserialize;
 
-use super::format::{FilePart, Manifest};
+use super::format::{FilePart, SnapshotManifest};
 use super::inputs::{Inputs, InputsReport};
 use super::{Key, Layer, Snapshot, store};
 use crate::engine::{Lane, Operation};
@@ -98,11 +98,11 @@ impl Order {
 
     /// The files that have changed since the last snapshot, then those that had before that: what is edited, is edited again.
     fn changed_files(&self) -> Vec<PathBuf> {
-        let known = self.key.path().and_then(|path| Manifest::read(&path.join("manifest")).ok());
+        let known = self.key.path().and_then(|path| SnapshotManifest::read(&path.join("manifest")).ok());
         let mut files = known.map(|known| known.inputs.changes().files).unwrap_or_default();
         files.retain(|path| path.extension().is_none_or(|extension| extension != "asd"));
         let part = self.key.of(Layer::BeforeChanges).path();
-        let before = part.and_then(|path| Manifest::read(&path.join("manifest")).ok());
+        let before = part.and_then(|path| SnapshotManifest::read(&path.join("manifest")).ok());
         for path in before.into_iter().flat_map(|manifest| manifest.before) {
             if !files.contains(&path) {
                 files.push(path);
@@ -283,7 +283,7 @@ fn try_to_save(builder: Builder, start: &Start, key: &Key, folder: &Path) -> Res
     std::fs::write(folder.join("names"), bank.project().bake_names()).map_err(|error| broken(&error))?;
     bank.lisp().save(&folder.join("core"), ALLOWED).map_err(|error| broken(&error))?;
     let part = |name: &str| File::open(folder.join(name)).and_then(|file| FilePart::of(&file));
-    let manifest = Manifest {
+    let manifest = SnapshotManifest {
         core: part("core").map_err(|error| broken(&error))?,
         index: part("index").map_err(|error| broken(&error))?,
         names: part("names").map_err(|error| broken(&error))?,

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{self, Core, RuntimeLibrary};
 use crate::query::load_system::{ImageContents, LoadAnswer};
 use crate::{IndexData, Installation, ProjectSettings};
-use format::{FilePart, Manifest};
+use format::{FilePart, SnapshotManifest};
 
 /// How much of the systems a snapshot holds. What a load does depends on what was loaded before it, and on nothing after it:
 /// when a file has changed, whatever was loaded before it is as it would be.
@@ -174,7 +174,7 @@ impl Snapshot {
 
     /// Opens and checks the snapshot at `path`.
     pub(crate) fn open(path: &Path, systems: Option<&[String]>) -> Result<Self, String> {
-        let manifest = Manifest::read(&path.join("manifest"))?;
+        let manifest = SnapshotManifest::read(&path.join("manifest"))?;
         if systems.is_some_and(|systems| systems != manifest.systems) {
             return Err("it is of other systems".to_owned());
         }

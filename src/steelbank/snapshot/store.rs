@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 
-use super::format::Manifest;
+use super::format::SnapshotManifest;
 
 /// How many snapshots are kept.
 pub const MOST_SNAPSHOTS: usize = 24;
@@ -42,7 +42,7 @@ pub fn list(cache: &Path) -> Vec<SnapshotEntry> {
     let mut entries: Vec<SnapshotEntry> = folders(&cache.join("snapshots"))
         .map(|path| {
             let used = used(&path);
-            match Manifest::read(&path.join("manifest")) {
+            match SnapshotManifest::read(&path.join("manifest")) {
                 Ok(manifest) => {
                     let changes = manifest.inputs.changes();
                     SnapshotEntry {

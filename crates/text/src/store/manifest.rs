@@ -67,7 +67,7 @@ pub(crate) struct FileEntry {
 
 /// All of them, and what they depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Manifest {
+pub(crate) struct IndexManifest {
     pub(crate) root: PathBuf,
     /// Goes up with every change.
     pub(crate) generation: u64,
@@ -83,7 +83,7 @@ pub(crate) struct Manifest {
     pub(crate) failures: Vec<(PathBuf, String)>,
 }
 
-impl Manifest {
+impl IndexManifest {
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let mut out = Vec::new();
         put_number(&mut out, FORMAT);
@@ -131,18 +131,18 @@ impl Manifest {
     }
 
     /// Reads the manifest; one of another format is as good as damaged.
-    pub(crate) fn read(path: &Path) -> Result<Manifest, PageError> {
+    pub(crate) fn read(path: &Path) -> Result<IndexManifest, PageError> {
         let (pages, _) = Pages::open(path)?;
         let bytes = pages.read_all()?;
-        Manifest::decode(&bytes).ok_or(PageError::Damaged)
+        IndexManifest::decode(&bytes).ok_or(PageError::Damaged)
     }
 
-    fn decode(bytes: &[u8]) -> Option<Manifest> {
+    fn decode(bytes: &[u8]) -> Option<IndexManifest> {
         let mut decoder = Decoder::new(bytes);
         if decoder.number()? != FORMAT || decoder.number()? != u64::from(grammars::built_in()) {
             return None;
         }
-        let mut manifest = Manifest { root: tree::path(decoder.bytes()?), ..Manifest::default() };
+        let mut manifest = IndexManifest { root: tree::path(decoder.bytes()?), ..IndexManifest::default() };
         manifest.generation = decoder.number()?;
         for _ in 0..decoder.number()? {
             manifest.languages.push(Language::from_index(decoder.byte()?)?);
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn manifest() -> Manifest {
+    fn manifest() -> IndexManifest {
         let rust = Language::named("rust").unwrap();
         let file = |path: &str, place| FileEntry {
             path: path.into(),
@@ -209,7 +209,7 @@ mod tests {
             language: rust,
             place,
         };
-        Manifest {
+        IndexManifest {
             root: "/root".into(),
             generation: 7,
             languages: vec![rust],
@@ -229,7 +229,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("manifest");
         manifest().write(&path).unwrap();
-        assert_eq!(Manifest::read(&path).unwrap(), manifest());
+        assert_eq!(IndexManifest::read(&path).unwrap(), manifest());
     }
 
     proptest! {
@@ -241,7 +241,7 @@ mod tests {
                 put_number(&mut head, grammars::built_in().into());
                 bytes.splice(0..0, head);
             }
-            Manifest::decode(&bytes);
+            IndexManifest::decode(&bytes);
         }
     }
 }

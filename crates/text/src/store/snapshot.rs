@@ -4,7 +4,7 @@ use crate::control::Control;
 use crate::error::TextError;
 use crate::language::Language;
 use crate::parallel::parallel;
-use crate::store::manifest::{Manifest, Place, Skipped};
+use crate::store::manifest::{IndexManifest, Place, Skipped};
 use crate::store::pages::PageError;
 use crate::store::segment::Segment;
 use crate::tree::Tree;
@@ -18,7 +18,7 @@ pub(crate) const GONE: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    manifest: Manifest,
+    manifest: IndexManifest,
     segments: Vec<Arc<Segment>>,
     /// For each segment, which file of the manifest each of its files is.
     files: Vec<Vec<u32>>,
@@ -47,7 +47,7 @@ pub(crate) fn segment_path(folder: &Path, name: u64) -> PathBuf {
 }
 
 impl Snapshot {
-    pub(crate) fn open(manifest: Manifest, folder: &Path) -> Result<Snapshot, PageError> {
+    pub(crate) fn open(manifest: IndexManifest, folder: &Path) -> Result<Snapshot, PageError> {
         let open = |&(name, _): &(u64, u64)| Ok(Arc::new(Segment::open(&segment_path(folder, name))?));
         let segments = manifest.segments.iter().map(open).collect::<Result<Vec<_>, PageError>>()?;
         let mut files: Vec<_> = segments.iter().map(|segment| vec![GONE; segment.files() as usize]).collect();
@@ -62,7 +62,7 @@ impl Snapshot {
         Ok(Snapshot { manifest, segments, files, present })
     }
 
-    pub(crate) fn manifest(&self) -> &Manifest {
+    pub(crate) fn manifest(&self) -> &IndexManifest {
         &self.manifest
     }
 
@@ -115,7 +115,7 @@ impl Snapshot {
 const SHARE: usize = 256;
 
 /// Which files of the manifest are not as they were.
-fn changed_files(manifest: &Manifest, tree: &Tree, known: &Changed) -> Vec<usize> {
+fn changed_files(manifest: &IndexManifest, tree: &Tree, known: &Changed) -> Vec<usize> {
     let changed = |index: usize| {
         let file = &manifest.files[index];
         match tree.stamp(&file.path) {
