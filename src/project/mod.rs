@@ -85,7 +85,7 @@ pub struct Project {
     loads: AtomicU64,
     image: RwLock<Image>,
     positions: Mutex<Positions>,
-    names: Mutex<Names>,
+    names: Mutex<NamesInFiles>,
     texts: Mutex<texts::Texts>,
 }
 
@@ -135,7 +135,7 @@ impl FileVersion {
 
 /// Which of the loaded files name what.
 #[derive(Debug, Default)]
-struct Names {
+struct NamesInFiles {
     /// Those that a snapshot knows of.
     baked: baked::BakedNames,
     /// Files that were loaded and not read since.
@@ -150,7 +150,7 @@ struct Names {
     gaps: BTreeMap<PathBuf, SidecarState>,
 }
 
-impl Names {
+impl NamesInFiles {
     fn set(&mut self, path: &Path, FileNames { names, toplevel }: FileNames) {
         self.toplevel.insert(path.to_path_buf(), toplevel);
         for name in self.named.remove(path).into_iter().flatten() {

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use edits::Editor;
-pub use makers::Names;
+pub use makers::ProjectSymbols;
 
 use super::Evidence;
 use super::code_find_references::{self, CodeFindReferencesError, code_find_references, missing, not_found};
@@ -98,7 +98,7 @@ pub struct Sources<'a> {
     /// SBCL's sources.
     pub(crate) sbcl: &'a SbclSources,
     /// The names of the project's symbols.
-    pub names: &'a Names,
+    pub names: &'a ProjectSymbols,
     /// What the image says.
     pub definitions: &'a DefinitionsSource<'a>,
 }

@@ -9,7 +9,7 @@ use crate::query::Error;
 use crate::query::control::Control;
 use crate::query::find_definition::ImageDefinitions;
 use crate::query::rename::{
-    Applied, Hunk, Names, RenameError, RenamePlan, RenameRequest, Sources, Undone, diff, rename_plan,
+    Applied, Hunk, ProjectSymbols, RenameError, RenamePlan, RenameRequest, Sources, Undone, diff, rename_plan,
 };
 use crate::source::positions::Sought;
 use crate::source::tap::sidecar::fnv_1a;
@@ -20,7 +20,7 @@ impl Steelbank {
     /// # Errors
     /// There is no such symbol or no project, the new name cannot be read, or Lisp cannot answer.
     pub fn rename_plan(&self, request: &RenameRequest, control: &Control) -> Result<RenamePlan, Error> {
-        self.rename_plan_among(&Names::new(&self.index()), request, control)
+        self.rename_plan_among(&ProjectSymbols::new(&self.index()), request, control)
     }
 
     /// The same for one of many renames: `names` are those of the index as it is now.
@@ -29,7 +29,7 @@ impl Steelbank {
     /// As there.
     pub fn rename_plan_among(
         &self,
-        names: &Names,
+        names: &ProjectSymbols,
         request: &RenameRequest,
         control: &Control,
     ) -> Result<RenamePlan, Error> {

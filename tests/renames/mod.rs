@@ -15,7 +15,7 @@ use steelbank::query::code_find_references::{CodeFindReferencesRequest as Refere
 use steelbank::query::control::Control;
 use steelbank::query::load_system::{FailureKind, LoadAnswer};
 use steelbank::query::rename::{
-    CautionKind, ConflictKind, Names, RenameEdit, RenamePlan, RenameRequest, Scope,
+    CautionKind, ConflictKind, ProjectSymbols, RenameEdit, RenamePlan, RenameRequest, Scope,
 };
 
 /// What is appended to every name that is renamed.
@@ -171,7 +171,7 @@ pub(crate) fn names(bank: &Steelbank, one_in: usize) -> Vec<String> {
 
 /// Plans the rename of each name, makes those edits that need no caution in `copy`, and counts.
 pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Table {
-    let known = Names::new(&bank.index());
+    let known = ProjectSymbols::new(&bank.index());
     let mut table = Table::default();
     let mut files: BTreeMap<String, BTreeMap<u32, RenameEdit>> = BTreeMap::new();
     for name in names {
@@ -230,7 +230,7 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Tab
 
 /// Those of `names` whose rename warns of names that are made, or of slots, and of nothing else.
 pub(crate) fn cautioned(bank: &Steelbank, names: &[String]) -> Vec<String> {
-    let known = Names::new(&bank.index());
+    let known = ProjectSymbols::new(&bank.index());
     let warns = |name: &&String| {
         let request = RenameRequest::new(name.as_str(), renamed(name));
         let plan = bank.rename_plan_among(&known, &request, &Control::default());

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use steelbank::Steelbank;
 use steelbank::query::control::Control;
-use steelbank::query::rename::{Names, RenameEdit, RenamePlan, RenameRequest, Verified};
+use steelbank::query::rename::{ProjectSymbols, RenameEdit, RenamePlan, RenameRequest, Verified};
 use steelbank_reader::{Dialect, Features, LispText};
 
 use super::names;
@@ -77,7 +77,7 @@ fn texts(root: &Path, plan: &RenamePlan) -> Vec<(PathBuf, Vec<u8>)> {
 
 /// Renames each of `names` alone as the tool does: plan, verify, apply; and takes it back.
 pub(crate) fn rename_each(bank: &Steelbank, names: &[String]) -> Outcomes {
-    let known = Names::new(&bank.index());
+    let known = ProjectSymbols::new(&bank.index());
     let root = bank.project().root().unwrap().to_owned();
     let mut outcomes = Outcomes::default();
     for name in names {
@@ -128,7 +128,7 @@ pub(crate) struct Wrong {
 /// Takes `count` plans of random `names`, which verify as they are, and leaves an edit out of each second one; the others get
 /// one more, at a token of the same file that the plan leaves as it is.
 pub(crate) fn make_wrong(bank: &Steelbank, names: &[String], count: usize, random: &mut Random) -> Wrong {
-    let known = Names::new(&bank.index());
+    let known = ProjectSymbols::new(&bank.index());
     let root = bank.project().root().unwrap().to_owned();
     let mut wrong = Wrong::default();
     for _ in 0..20 * count {

@@ -11,7 +11,7 @@ use super::format::{KINDS, MAGIC, SECTIONS, hash};
 pub fn bake(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
     let export = Export::read(bytes)?;
     let symbols = Symbols::of(&export);
-    let names = Names::of(&export, &symbols);
+    let names = UsedNames::of(&export, &symbols);
     let functions = Functions::of(&export, &symbols);
     let packages = export.packages();
 
@@ -183,13 +183,13 @@ impl Symbols {
 }
 
 /// Used names, grouped by principal symbol.
-struct Names {
+struct UsedNames {
     order: Vec<u32>,
     places: Vec<u32>,
     starts: Vec<u32>,
 }
 
-impl Names {
+impl UsedNames {
     fn of(export: &Export<'_>, symbols: &Symbols) -> Self {
         let table = export.names();
         let (starts, mut order) = grouped(symbols.order.len(), table.rows(), |row| {

@@ -4,17 +4,17 @@ use steelbank_xref::{Index, Symbol};
 
 /// The names of the project's symbols, for finding those that contain another.
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct ProjectSymbols {
     /// All names, each before a line feed.
     text: Vec<u8>,
     /// Where each name starts, with its symbol.
     starts: Vec<(usize, Symbol)>,
 }
 
-impl Names {
+impl ProjectSymbols {
     /// The names of all symbols in `index` but SBCL's own.
-    pub fn new(index: &Index) -> Names {
-        let mut names = Names::default();
+    pub fn new(index: &Index) -> ProjectSymbols {
+        let mut names = ProjectSymbols::default();
         for symbol in index.symbols() {
             let own = index.symbol_package(symbol).is_some_and(|package| {
                 let name = index.package_name(package);
