@@ -15,14 +15,14 @@ use super::death::Death;
 use super::lisp::EntryPoints;
 use super::signals;
 use super::ticket::{ProgressListener, guarded};
-use super::watch::Order;
+use super::watch::SupervisorOrder;
 
 /// What Lisp's side asks of the engine.
 pub(super) trait Host: Sync {
     /// Runs the lane's jobs on this Lisp thread, until it is given up or Lisp is dead.
     fn serve(&'static self, lane: Lane, entry: EntryPoints<'_>);
     /// Blocks Lisp's supervisor thread until there is something to do; for good, once Lisp is dead.
-    fn next_order(&self) -> Order;
+    fn next_order(&self) -> SupervisorOrder;
     /// Takes a sentence for the log.
     fn report(&self, sentence: String);
     /// The folder of the contrib modules, if there is one.
@@ -174,9 +174,9 @@ extern "C" fn supervise(order: *mut ffi::steelbank_order) {
     let Some(host) = HOST.get() else { return };
     guarded(|| {
         let (command, argument) = match host.next_order() {
-            Order::Interrupt(call) => (ffi::STEELBANK_COMMAND_INTERRUPT, call),
-            Order::StartThread(lane) => (ffi::STEELBANK_COMMAND_START_THREAD, lane as u64),
-            Order::End => (ffi::STEELBANK_COMMAND_END, 0),
+            SupervisorOrder::Interrupt(call) => (ffi::STEELBANK_COMMAND_INTERRUPT, call),
+            SupervisorOrder::StartThread(lane) => (ffi::STEELBANK_COMMAND_START_THREAD, lane as u64),
+            SupervisorOrder::End => (ffi::STEELBANK_COMMAND_END, 0),
         };
         // SAFETY: Lisp passes a struct of its own that only its supervisor thread, which waits for us, uses.
         unsafe { *order = ffi::steelbank_order { command: i64::from(command), argument } };

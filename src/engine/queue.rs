@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::answers::{CallError, Lane, LispError};
 use super::sync::{Condvar, Mutex};
 use super::ticket::{Job, Ledger};
-use super::watch::{Alarm, Order, Orders};
+use super::watch::{Alarm, Orders, SupervisorOrder};
 
 /// All that waits for Lisp and runs on it.
 pub(super) struct Queue {
@@ -117,7 +117,7 @@ impl Queue {
             state.jobs.push_back(job);
             if state.thread == LaneThread::None {
                 state.thread = LaneThread::Ordered;
-                self.orders.give(Order::StartThread(lane));
+                self.orders.give(SupervisorOrder::StartThread(lane));
             }
             None
         });

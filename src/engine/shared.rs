@@ -20,7 +20,7 @@ use super::queue::{LaneThread, Queue};
 use super::signals;
 use super::start::{Settings, StartError};
 use super::ticket::{Job, Notice, deadline_after, guarded};
-use super::watch::{Order, Patience, judge};
+use super::watch::{Patience, SupervisorOrder, judge};
 
 thread_local! {
     /// The lane that this Lisp thread serves, and the lane's generation when it came.
@@ -114,7 +114,7 @@ impl Shared {
     pub(super) fn save(&self, allowed: Duration) -> Option<(i32, String)> {
         self.saving.store(true, Ordering::SeqCst);
         self.queue.end_threads();
-        self.queue.orders.give(Order::End);
+        self.queue.orders.give(SupervisorOrder::End);
         let reason = self.phase.wait_for_death(Some(deadline_after(allowed)))?;
         Some((self.death_status.load(Ordering::SeqCst), reason.to_string()))
     }
@@ -171,7 +171,7 @@ impl Shared {
                 self.tell(ledger.fail(error));
             }
             if let Some(call) = verdict.interrupt {
-                self.queue.orders.give(Order::Interrupt(call));
+                self.queue.orders.give(SupervisorOrder::Interrupt(call));
             }
             if verdict.taken_over {
                 self.queue.note_abandoned();
@@ -179,7 +179,7 @@ impl Shared {
                 self.phase.report(format!(
                     "The {lane} lane got a new thread: the job on the old one did not stop. The old thread runs on."
                 ));
-                self.queue.orders.give(Order::StartThread(lane));
+                self.queue.orders.give(SupervisorOrder::StartThread(lane));
             }
             // Work may be what it is; but questions are ours, and two that cannot be stopped wait for what is never let go.
             hopeless |= verdict.hopeless && lane == Lane::Query;
@@ -243,7 +243,7 @@ impl Host for Shared {
         }
     }
 
-    fn next_order(&self) -> Order {
+    fn next_order(&self) -> SupervisorOrder {
         loop {
             let order = self.queue.orders.take();
             if !self.phase.is_dead() {

@@ -61,7 +61,7 @@ impl Alarm {
 
 /// What Lisp's supervisor thread is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum SupervisorOrder {
     Interrupt(u64),
     StartThread(Lane),
     /// To supervise no longer: the core is to be saved.
@@ -71,13 +71,13 @@ pub(super) enum Order {
 /// The orders that the supervisor has not taken.
 #[derive(Default)]
 pub(super) struct Orders {
-    waiting: Mutex<VecDeque<Order>>,
+    waiting: Mutex<VecDeque<SupervisorOrder>>,
     given: Condvar,
 }
 
 impl Orders {
     /// Adds an order, unless it waits already.
-    pub(super) fn give(&self, order: Order) {
+    pub(super) fn give(&self, order: SupervisorOrder) {
         let mut waiting = self.waiting.lock();
         if !waiting.contains(&order) {
             waiting.push_back(order);
@@ -86,7 +86,7 @@ impl Orders {
     }
 
     /// Waits for an order, and takes it.
-    pub(super) fn take(&self) -> Order {
+    pub(super) fn take(&self) -> SupervisorOrder {
         let mut waiting = self.waiting.lock();
         loop {
             if let Some(order) = waiting.pop_front() {

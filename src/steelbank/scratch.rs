@@ -46,7 +46,7 @@ use crate::Steelbank;
 pub use crate::query::check::Overlay;
 use crate::query::control::Control;
 use crate::query::rename::{Traces, TracesRequest};
-pub(crate) use messages::{HelperTask, Order, Reply, Start};
+pub(crate) use messages::{HelperTask, Reply, ScratchOrder, Start};
 
 /// How many scratch images a process has at a time. Who asks for more waits.
 pub const MOST_SCRATCHES: usize = 2;
@@ -420,7 +420,7 @@ impl Scratch {
     ) -> Result<ScratchAnswer, ScratchError> {
         self.calls += 1;
         let id = self.calls;
-        self.helper.send(&Order::Call { id, tool: tool.to_owned(), arguments })?;
+        self.helper.send(&ScratchOrder::Call { id, tool: tool.to_owned(), arguments })?;
         self.wait(id, control, |reply| match reply {
             Reply::News { news: told, .. } => {
                 news(told);
@@ -449,7 +449,7 @@ impl Scratch {
         self.calls += 1;
         let id = self.calls;
         let milliseconds = u64::try_from(control.allowed().as_millis()).unwrap_or(u64::MAX);
-        self.helper.send(&Order::Examine { id, request: request.clone(), milliseconds })?;
+        self.helper.send(&ScratchOrder::Examine { id, request: request.clone(), milliseconds })?;
         self.wait(id, control, |reply| match reply {
             Reply::News { news: told, .. } => {
                 news(told);
@@ -482,7 +482,7 @@ impl Scratch {
             }
             if let Err(error) = check(control, until) {
                 // It may be asked again after a call that was called off; it says so itself.
-                let _ = self.helper.send(&Order::Cancel { id });
+                let _ = self.helper.send(&ScratchOrder::Cancel { id });
                 return Err(error);
             }
         }

@@ -17,9 +17,9 @@ use crate::doors::mcp::take_streams;
 use crate::engine::DEFAULT_HEAP_MEGABYTES;
 use crate::query::control::Cancellation;
 use crate::scratch::{
-    HelperTask, Order as Line, Overlay, Reply, ScratchAnswer, ScratchNews, ScratchOutcome, Start,
+    HelperTask, Overlay, Reply, ScratchAnswer, ScratchNews, ScratchOrder as Line, ScratchOutcome, Start,
 };
-use crate::snapshot::{Order, save, trial};
+use crate::snapshot::{SnapshotOrder, save, trial};
 use crate::tools::{Call, CallOutcome, Permissions, Session, Tools, listener};
 use crate::{Builder, ProjectSettings, Steelbank};
 
@@ -167,7 +167,7 @@ fn carried_out(session: &Session, order: Line, call: &Call) -> Result<Reply, Str
 /// Has a snapshot made. Nobody hears how it went: the next start will see.
 fn snapshot(start: &Start) -> Result<(), String> {
     let key = start.key.clone().ok_or("it was not told what to make")?;
-    let order = Order { program: PathBuf::from(PROGRAM), start: start.clone(), key };
+    let order = SnapshotOrder { program: PathBuf::from(PROGRAM), start: start.clone(), key };
     order.carry_out(|_| ()).map(drop).map_err(|error| error.to_string())
 }
 

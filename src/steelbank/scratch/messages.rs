@@ -50,7 +50,7 @@ pub(crate) enum HelperTask {
 /// A line that a scratch image reads later.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Order {
+pub(crate) enum ScratchOrder {
     Call {
         id: u64,
         tool: String,

@@ -62,13 +62,13 @@ pub enum MakeError {
 
 /// What snapshot to make, and how.
 #[derive(Debug, Clone)]
-pub(crate) struct Order {
+pub(crate) struct SnapshotOrder {
     pub(crate) program: PathBuf,
     pub(crate) start: Start,
     pub(crate) key: Key,
 }
 
-impl Order {
+impl SnapshotOrder {
     /// Makes it, and waits until it is made; then the parts of it that will be there when something has changed.
     pub(crate) fn carry_out(&self, mut tell: impl FnMut(&str)) -> Result<MadeSnapshot, MakeError> {
         if self.key.systems.is_empty() {
@@ -325,7 +325,7 @@ fn order(
     program: Option<&Path>,
     heap: Option<usize>,
     key: Option<Key>,
-) -> Result<Order, MakeError> {
+) -> Result<SnapshotOrder, MakeError> {
     let (project, program) = (project.ok_or(ScratchError::NoCache)?, program.ok_or(ScratchError::NoProgram)?);
     let start = Start {
         what: HelperTask::Snapshot,
@@ -340,7 +340,7 @@ fn order(
         overlays: Vec::new(),
         texts: Vec::new(),
     };
-    Ok(Order { program: program.to_path_buf(), start, key: key.ok_or(MakeError::NoSystems)? })
+    Ok(SnapshotOrder { program: program.to_path_buf(), start, key: key.ok_or(MakeError::NoSystems)? })
 }
 
 impl Builder {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 #[cfg(feature = "server")]
 pub(crate) use format::reads_as_manifest;
 pub use make::{MadeSnapshot, MakeError};
-pub(crate) use make::{Order, save, trial};
+pub(crate) use make::{SnapshotOrder, save, trial};
 pub use store::{MOST_BYTES, MOST_SNAPSHOTS, SnapshotEntry, clear, list};
 
 use serde::{Deserialize, Serialize};
