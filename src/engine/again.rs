@@ -16,7 +16,7 @@ use super::signals;
 /// How the process was started, and is to be started again.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Origin {
+pub struct ProcessStart {
     /// The arguments, the program's name included.
     pub arguments: Vec<OsString>,
     /// The environment.
@@ -27,14 +27,18 @@ pub struct Origin {
 
 /// Executes `program` in place of this one as `origin` says. The standard descriptors and those of `kept` stay open.
 /// It returns only if that cannot be.
-pub fn execute_again(program: &Path, origin: &Origin, kept: &[RawFd]) -> io::Error {
+pub fn execute_again(program: &Path, origin: &ProcessStart, kept: &[RawFd]) -> io::Error {
     match try_execute(program, origin, kept) {
         Ok(never) => match never {},
         Err(error) => error,
     }
 }
 
-fn try_execute(program: &Path, origin: &Origin, kept: &[RawFd]) -> io::Result<std::convert::Infallible> {
+fn try_execute(
+    program: &Path,
+    origin: &ProcessStart,
+    kept: &[RawFd],
+) -> io::Result<std::convert::Infallible> {
     let text = |text: OsString| CString::new(text.into_vec()).map_err(|_| io::ErrorKind::InvalidInput.into());
     let program = text(program.as_os_str().to_owned())?;
     let arguments: Vec<CString> = origin.arguments.iter().cloned().map(text).collect::<io::Result<_>>()?;

@@ -20,7 +20,7 @@ use super::lookup::{Asked, Lookup, LookupStatus};
 use super::question::Question;
 use super::text::{Target, TextUse, TextUses, text_uses};
 use super::uses::{PlacedUse, RecordedUse, SymbolUses};
-use super::via::{Origin, Origins};
+use super::via::{ExpansionOrigin, Origins};
 use crate::project::{FileVersion, Now, Project};
 use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, SidecarState, Standing};
 use crate::source::sbcl::{SbclSources, SourceFile};
@@ -166,7 +166,7 @@ struct UseOnLine {
     use_type: UseType,
     caller: Option<String>,
     via: Option<String>,
-    origin: Option<Origin>,
+    origin: Option<ExpansionOrigin>,
 }
 
 #[derive(Default)]
@@ -325,7 +325,7 @@ impl Search<'_> {
                             && expander.package != "COMMON-LISP"
                             && !expander.package.starts_with("SB-");
                         let here = file.occurrences(sought, &means).iter().any(|found| found.form == form);
-                        (own && !here).then(|| Origin::Made(parts.clone()))
+                        (own && !here).then(|| ExpansionOrigin::Made(parts.clone()))
                     };
                     let known = self.origins.of(sought, &means, expander, parts.clone());
                     known.or_else(made)
@@ -377,7 +377,7 @@ impl Search<'_> {
         use_type: UseType,
         caller: Option<String>,
         via: Option<String>,
-        origin: Option<Origin>,
+        origin: Option<ExpansionOrigin>,
     ) {
         let place = file.position(range.start);
         let line = self.lines.entry((shown.to_owned(), Some(place.line))).or_default();
@@ -468,11 +468,11 @@ impl UsesOnLine {
             caller: first.caller.or(caller),
             evidence: first.evidence,
             via_stands_at: match &first.origin {
-                Some(Origin::Stands(place)) => Some(place.clone()),
+                Some(ExpansionOrigin::Stands(place)) => Some(place.clone()),
                 _ => None,
             },
             via_made_from: match first.origin {
-                Some(Origin::Made(parts)) => Some(parts),
+                Some(ExpansionOrigin::Made(parts)) => Some(parts),
                 _ => None,
             },
             via: first.via,

@@ -45,7 +45,7 @@ use super::find_definition::{ImageDefinition, ImageDefinitions, ImageSource, fin
 use super::lookup::{DEFAULT_PACKAGE, Lookup};
 use super::text::{Meaning, Resolver, Target};
 use super::uses::SymbolUses;
-use super::via::{Origin, Origins};
+use super::via::{ExpansionOrigin, Origins};
 use crate::project::{FileVersion, Look, Project, TextContext, TextState};
 use crate::source::positions::{PackageAndName, PositionedFile, Sought, Token};
 use crate::source::sbcl::SbclSources;
@@ -416,7 +416,7 @@ impl<'a> Planner<'a> {
         expander.is_some_and(|expander| {
             let means = |package: &str| self.uses.means(package);
             let origin = Origins::new(project).of(self.uses.sought(), &means, &expander, Vec::new());
-            matches!(origin, Some(Origin::Stands(_)))
+            matches!(origin, Some(ExpansionOrigin::Stands(_)))
         })
     }
 
@@ -467,7 +467,8 @@ impl<'a> Planner<'a> {
                 // Without a prefix, it is the slot's own symbol.
                 let own = |slot: &PackageAndName| *slot == (package.clone(), name.clone());
                 let origin = structures.origin(&file, form, &name);
-                let bare = matches!(&origin, Some(structures::Origin::Slot { slot, .. }) if own(slot));
+                let bare =
+                    matches!(&origin, Some(structures::AccessorOrigin::Slot { slot, .. }) if own(slot));
                 if origin.is_some() && !bare {
                     let parts = self.parts(&file, form)?;
                     if parts.is_none() {

@@ -9,7 +9,7 @@ use crate::source::tap::roles::SyntaxRole;
 
 /// Where the symbol comes from that a macro's expansion uses.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Origin {
+pub(super) enum ExpansionOrigin {
     /// It stands here, in the definition of the macro or of what that calls: path and line.
     Stands(String),
     /// It stands in none of them: the macro makes it, from these names among its arguments if from any.
@@ -39,7 +39,7 @@ impl<'a> Origins<'a> {
         means: &dyn Fn(&str) -> bool,
         expander: &Expander,
         parts: Vec<String>,
-    ) -> Option<Origin> {
+    ) -> Option<ExpansionOrigin> {
         let key = (expander.package.clone(), expander.name.clone());
         let found = match self.known.get(&key) {
             Some(found) => found.clone(),
@@ -50,8 +50,8 @@ impl<'a> Origins<'a> {
             }
         };
         Some(match found? {
-            Some(place) => Origin::Stands(place),
-            None => Origin::Made(parts),
+            Some(place) => ExpansionOrigin::Stands(place),
+            None => ExpansionOrigin::Made(parts),
         })
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{Exit, PROGRAM, Serve, Shell, Trouble};
 use crate::doors::mcp::{Again, ServeError, serve_again, take_streams};
-use crate::engine::{Origin, adopt_descriptor, execute_again, reap_children};
+use crate::engine::{ProcessStart, adopt_descriptor, execute_again, reap_children};
 use crate::recovery::{Handover, Loaded};
 use crate::steelbank::Moving;
 use crate::tools::{Permissions, Session, Tools};
@@ -121,8 +121,8 @@ fn prepare(shell: &Shell, session: &Session, loads: &[Loaded], moving: Option<Mo
 }
 
 /// How this process was started. Lisp code may change its environment and its folder later.
-fn origin() -> Origin {
-    Origin {
+fn origin() -> ProcessStart {
+    ProcessStart {
         arguments: std::env::args_os()
             .filter(|argument| !argument.as_encoded_bytes().starts_with(RETURN_FROM.as_bytes()))
             .collect(),
@@ -131,7 +131,7 @@ fn origin() -> Origin {
     }
 }
 
-fn execute(origin: &Origin, handover: &Handover) -> io::Error {
+fn execute(origin: &ProcessStart, handover: &Handover) -> io::Error {
     let file = match handover.write() {
         Ok(file) => file,
         Err(error) => return error,

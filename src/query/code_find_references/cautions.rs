@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Search;
 use crate::query::counted;
-use crate::query::via::Origin;
+use crate::query::via::ExpansionOrigin;
 use crate::source::positions::Evidence;
 
 impl Search<'_> {
@@ -91,11 +91,11 @@ impl Search<'_> {
             for found in via.filter(|found| !exact.contains(&found.column)) {
                 let name = found.via.as_deref().unwrap_or_default();
                 match &found.origin {
-                    Some(Origin::Stands(place)) => {
+                    Some(ExpansionOrigin::Stands(place)) => {
                         stand += 1;
                         standing.insert(name, place);
                     }
-                    Some(Origin::Made(from)) => {
+                    Some(ExpansionOrigin::Made(from)) => {
                         parts += 1;
                         made.entry(name).or_default().extend(from.iter().map(String::as_str));
                     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::edits::Editor;
 use super::plan::{CautionKind, ConflictKind, Doubt};
-use super::structures::{Origin, Structures, prefix};
+use super::structures::{AccessorOrigin, Structures, prefix};
 use super::{Planner, Tapped};
 use crate::project::{FileVersion, Look, TextContext};
 use crate::query::Error;
@@ -62,12 +62,12 @@ impl<'a> Planner<'a> {
         let Some(origin) = structures.origin(path, form, &made) else { return Ok(None) };
         let operator = operator.1.to_lowercase();
         let message = match &origin {
-            Origin::Slot { slot, prefix, .. } => format!(
+            AccessorOrigin::Slot { slot, prefix, .. } => format!(
                 "{operator} makes it from {} and {}, as DEFSTRUCT does; that it does no more with the slot's name is not known.",
                 prefix.to_lowercase(),
                 slot.1.to_lowercase()
             ),
-            Origin::Standard { which, .. } => {
+            AccessorOrigin::Standard { which, .. } => {
                 let option = OPTIONS[*which];
                 // It must be an option that the macro knows.
                 if !structures.have_option(&option[1..].to_uppercase()) {
@@ -109,16 +109,16 @@ impl<'a> Planner<'a> {
         &mut self,
         path: &Path,
         structures: &Structures,
-        origin: Origin<'_>,
+        origin: AccessorOrigin<'_>,
     ) -> Result<Option<Parts>, Error> {
         Ok(match origin {
-            Origin::Standard { structure, which } if !structure.says[which] => {
+            AccessorOrigin::Standard { structure, which } if !structure.says[which] => {
                 let (keyword, name, bare) = (OPTIONS[which], self.new.clone(), structure.is_bare);
                 let option = Written::Option { keyword, name, bare };
                 let edit = (path.to_path_buf(), structure.name_range, option);
                 Some(Parts { edits: vec![edit], ..Parts::default() })
             }
-            Origin::Slot { structure, slot, prefix } => {
+            AccessorOrigin::Slot { structure, slot, prefix } => {
                 let new = self.new.strip_prefix(&prefix).filter(|new| !new.is_empty()).map(str::to_owned);
                 match new {
                     Some(new) => self.slot(structures, structure, slot, &new)?,
@@ -132,7 +132,7 @@ impl<'a> Planner<'a> {
                     }
                 }
             }
-            Origin::Standard { .. } => None,
+            AccessorOrigin::Standard { .. } => None,
         })
     }
 

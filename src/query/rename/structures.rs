@@ -22,7 +22,7 @@ pub(super) struct MadeName {
 }
 
 /// What a structure makes a name from.
-pub(super) enum Origin<'a> {
+pub(super) enum AccessorOrigin<'a> {
     /// MAKE-, COPY- or -P, by index, and its own.
     Standard { structure: &'a Structure, which: usize },
     /// A slot, and what stands before it.
@@ -97,18 +97,18 @@ impl Structures {
     }
 
     /// What the structures of the top-level form `form` in the file at `path` make the name `made` from.
-    pub(super) fn origin(&self, path: &Path, form: u32, made: &str) -> Option<Origin<'_>> {
+    pub(super) fn origin(&self, path: &Path, form: u32, made: &str) -> Option<AccessorOrigin<'_>> {
         let of_form = self.all.iter().filter(|(other, found)| other == path && found.form == form);
         of_form.into_iter().find_map(|(_, structure)| {
             let name = &structure.name.1;
             let standard = [format!("MAKE-{name}"), format!("COPY-{name}"), format!("{name}-P")];
             if let Some(which) = (0..3).find(|&which| structure.makes[which] && standard[which] == made) {
-                return Some(Origin::Standard { structure, which });
+                return Some(AccessorOrigin::Standard { structure, which });
             }
             let prefix = prefix(structure)?;
             let slot = made.strip_prefix(&prefix)?;
             let slot = self.slots(structure, 0).into_iter().find(|(_, name)| name == slot)?;
-            Some(Origin::Slot { structure, slot, prefix })
+            Some(AccessorOrigin::Slot { structure, slot, prefix })
         })
     }
 
