@@ -71,14 +71,14 @@ impl Semaphore {
 
 /// What the call that runs on this thread has said so far.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct CallOutput {
     pub(super) answer: Vec<u8>,
     pub(super) output: String,
     pub(super) output_dropped: u64,
 }
 
 thread_local! {
-    static SAID: RefCell<Said> = RefCell::default();
+    static SAID: RefCell<CallOutput> = RefCell::default();
     static PROGRESS: RefCell<Option<ProgressListener>> = const { RefCell::new(None) };
     /// Whether this is the thread that the runtime was started on.
     static MAIN: Cell<bool> = const { Cell::new(false) };
@@ -90,7 +90,7 @@ pub(super) fn become_main() {
 }
 
 /// Takes what the last call on this thread has said.
-pub(super) fn take_said() -> Said {
+pub(super) fn take_said() -> CallOutput {
     SAID.with(|said| said.take())
 }
 

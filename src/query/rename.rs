@@ -24,10 +24,11 @@ pub use plan::{
     RenameError, RenamePlan, Scope, Undone,
 };
 
-pub use verify::{Difference, DifferenceKind, Verified};
 pub(crate) use verify::{
-    GoneSymbol, NamePlaces, PlacesRequest, Recorded, Said, Tested, Traces, TracesRequest, Written, compare,
+    ComparedDiagnostic, GoneSymbol, NamePlaces, PlacesRequest, Recorded, Tested, Traces, TracesRequest,
+    Written, compare,
 };
+pub use verify::{Difference, DifferenceKind, Verified};
 
 use crate::query::LispKind;
 use std::collections::BTreeSet;

@@ -20,8 +20,8 @@ use crate::query::evaluate::EvaluateRequest;
 use crate::query::load_system::{LoadAnswer, LoadStatus};
 use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::rename::{
-    GoneSymbol, NamePlaces, PlacesRequest, Recorded, RenamePlan, RenameRequest, Said, Scope, Tested, Traces,
-    TracesRequest, Verified, Written, compare,
+    ComparedDiagnostic, GoneSymbol, NamePlaces, PlacesRequest, Recorded, RenamePlan, RenameRequest, Scope,
+    Tested, Traces, TracesRequest, Verified, Written, compare,
 };
 use crate::query::run_tests::RunTestsRequest;
 use crate::source::tap::sidecar::fnv_1a;
@@ -280,7 +280,12 @@ impl Steelbank {
             // What is said of dependencies depends on who compiled them.
             if path.is_empty() || project.contains(Path::new(&path)) {
                 let path = project.shown(Path::new(&path));
-                let said = Said { severity: said.severity, path, line: said.line, message: said.message };
+                let said = ComparedDiagnostic {
+                    severity: said.severity,
+                    path,
+                    line: said.line,
+                    message: said.message,
+                };
                 if !traces.said.contains(&said) {
                     traces.said.push(said);
                 }

@@ -157,7 +157,7 @@ pub(super) struct Loaded {
     /// How many files were loaded from the cache.
     cached_count: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    diagnostics: Vec<Said>,
+    diagnostics: Vec<ShownDiagnostic>,
     #[serde(skip_serializing_if = "Option::is_none")]
     diagnostics_total: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,7 +170,7 @@ pub(super) struct Loaded {
 
 /// What the compiler, the reader or the load said.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Said {
+struct ShownDiagnostic {
     severity: Severity,
     /// `file:line:column`, as far as it is known.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -193,7 +193,7 @@ impl Loaded {
     /// With `detail` it has every file, and the whole paths: what a program reads as a [`LoadAnswer`].
     fn new(answer: LoadAnswer, shown: impl Fn(&str) -> String, detail: bool) -> Self {
         let part = |part: Option<u32>| part.map(|part| format!(":{part}")).unwrap_or_default();
-        let said = |said: Diagnostic| Said {
+        let said = |said: Diagnostic| ShownDiagnostic {
             severity: said.severity,
             at: said
                 .path

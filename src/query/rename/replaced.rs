@@ -6,7 +6,7 @@ use steelbank_reader::{Dialect, Features, LispText};
 
 use super::makers;
 use super::plan::{RenameEdit, RenamePlan};
-use super::verify::{Said, Tested};
+use super::verify::{ComparedDiagnostic, Tested};
 use crate::query::run_tests::{AssertionStatus, TestResult};
 
 /// The names of a rename, and texts with them replaced.
@@ -90,7 +90,7 @@ impl Renamed {
         without_addresses(&neutral.split_whitespace().collect::<Vec<_>>().join(" "))
     }
 
-    pub(super) fn diagnostic(&self, said: &Said) -> String {
+    pub(super) fn diagnostic(&self, said: &ComparedDiagnostic) -> String {
         said.text(&self.neutral_text(&said.message))
     }
 

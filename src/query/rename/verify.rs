@@ -63,7 +63,7 @@ pub(crate) struct GoneSymbol {
 pub(crate) struct Traces {
     /// How the systems and files ended that do not load: name, and what stopped it.
     pub(crate) failed: Vec<(String, String)>,
-    pub(crate) said: Vec<Said>,
+    pub(crate) said: Vec<ComparedDiagnostic>,
     pub(crate) records: Vec<Recorded>,
     pub(crate) tests: Vec<Tested>,
     /// The symbols of the packages that were made or changed: package, symbol, whether it is exported.
@@ -77,14 +77,14 @@ pub(crate) struct Traces {
 
 /// A diagnostic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Said {
+pub(crate) struct ComparedDiagnostic {
     pub(crate) severity: Severity,
     pub(crate) path: String,
     pub(crate) line: Option<u32>,
     pub(crate) message: String,
 }
 
-impl Said {
+impl ComparedDiagnostic {
     pub(super) fn text(&self, message: &str) -> String {
         let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
         format!("{} {}{line}: {message}", self.severity.name(), self.path)
@@ -248,7 +248,7 @@ pub(crate) fn compare(
         compare_places(plan, written, places, &mut add);
     }
     let mut originals = BTreeMap::new();
-    let mut diagnostics = |said: &[Said]| -> Vec<String> {
+    let mut diagnostics = |said: &[ComparedDiagnostic]| -> Vec<String> {
         let plain = said.iter().map(|said| (names.diagnostic(said), said.text(&said.message)));
         let plain: Vec<(String, String)> = plain.collect();
         originals.extend(plain.iter().cloned());
