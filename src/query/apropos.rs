@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Error;
 use super::context::QueryContext;
 use super::control::Control;
-use super::describe_symbol::Source;
+use super::describe_symbol::SourcePlace;
 use super::lookup::find_package;
 use super::question::Question;
 use steelbank_xref::{Access, Index, Package, Symbol};
@@ -125,7 +125,7 @@ pub struct Summary {
     pub place: Option<String>,
     /// Where it is defined.
     #[serde(default, skip_serializing)]
-    pub sources: Vec<Source>,
+    pub sources: Vec<SourcePlace>,
 }
 
 /// What a pattern looks for.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 
 use super::control::Control;
-use super::describe_symbol::Source;
+use super::describe_symbol::SourcePlace;
 use super::{Error, read_json};
 use crate::engine::{CallAnswer, Lane, Lisp, Operation};
 use crate::project::Project;
@@ -91,7 +91,7 @@ impl<'a> DefinitionPlaces<'a> {
     }
 
     /// Adds line and column to `source`, as far as its file can be read.
-    pub(super) fn put(&mut self, source: &mut Source) {
+    pub(super) fn put(&mut self, source: &mut SourcePlace) {
         source.offset = source.octet_offset;
         source.place = self.project.shown(Path::new(&source.file));
         let Some(path) = self.sbcl.native(&source.file) else { return };
@@ -120,7 +120,7 @@ impl<'a> DefinitionPlaces<'a> {
     }
 
     /// The place of the first of `sources` that has one, as `file:line:column`.
-    pub(super) fn first(&mut self, sources: &mut [Source]) -> Option<String> {
+    pub(super) fn first(&mut self, sources: &mut [SourcePlace]) -> Option<String> {
         sources.iter_mut().for_each(|source| self.put(source));
         let placed = sources.iter().find(|source| source.line.is_some()).or(sources.first());
         placed.map(|source| source.place.clone())

@@ -76,7 +76,7 @@ pub struct Description {
     pub setf_expander: bool,
     /// Where that is defined.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub setf_expander_sources: Vec<Source>,
+    pub setf_expander_sources: Vec<SourcePlace>,
     /// Its compiler macro.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compiler_macro: Option<PlainFacet>,
@@ -134,7 +134,7 @@ pub struct FunctionFacet {
     pub inline: Option<Inlining>,
     /// Where it is defined.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sources: Vec<Source>,
+    pub sources: Vec<SourcePlace>,
 }
 
 /// A method of a generic function.
@@ -156,7 +156,7 @@ pub struct MethodFacet {
     pub documentation: Option<String>,
     /// Where it is defined.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sources: Vec<Source>,
+    pub sources: Vec<SourcePlace>,
 }
 
 /// A symbol as a variable.
@@ -184,7 +184,7 @@ pub struct VariableFacet {
     pub variable_type: Option<String>,
     /// Where it is defined.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sources: Vec<Source>,
+    pub sources: Vec<SourcePlace>,
 }
 
 /// A symbol as a class.
@@ -220,7 +220,7 @@ pub struct ClassFacet {
     pub structure: Option<StructureFacet>,
     /// Where it is defined.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sources: Vec<Source>,
+    pub sources: Vec<SourcePlace>,
 }
 
 /// A slot of a class.
@@ -282,13 +282,13 @@ pub struct PlainFacet {
     pub documentation: Option<String>,
     /// Where it is defined.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub sources: Vec<Source>,
+    pub sources: Vec<SourcePlace>,
 }
 
 /// Where a definition stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
-pub struct Source {
+pub struct SourcePlace {
     /// `file:line:column` of the defining form, the file relative to the project's root if it is below it; the file
     /// alone where it cannot be read.
     #[serde(default)]
@@ -470,8 +470,8 @@ impl Description {
     }
 
     /// Every facet of the symbol as a definition: what it is, its lambda list, and where it stands.
-    pub fn definitions(&self) -> Vec<(String, Option<&str>, &[Source])> {
-        let mut all: Vec<(String, Option<&str>, &[Source])> = Vec::new();
+    pub fn definitions(&self) -> Vec<(String, Option<&str>, &[SourcePlace])> {
+        let mut all: Vec<(String, Option<&str>, &[SourcePlace])> = Vec::new();
         for facet in self.function.iter().chain(&self.setf_function) {
             let kind = facet.kind.name().replace('-', " ");
             let kind = if facet.name.starts_with("(SETF ") { format!("{kind} {}", facet.name) } else { kind };
@@ -507,8 +507,8 @@ impl Description {
     }
 
     /// The source of what the classification names, if its position is known.
-    pub fn source(&self) -> Option<&Source> {
-        let sources: &[Source] = match self.classification {
+    pub fn source(&self) -> Option<&SourcePlace> {
+        let sources: &[SourcePlace] = match self.classification {
             Classification::Class => self.class.as_ref().map_or(&[], |facet| &facet.sources),
             Classification::Variable => self.variable.as_ref().map_or(&[], |facet| &facet.sources),
             Classification::Symbol => self.deftype.as_ref().map_or(&[], |facet| &facet.sources),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Error;
 use super::context::QueryContext;
 use super::control::Control;
-use super::describe_symbol::Source;
+use super::describe_symbol::SourcePlace;
 use super::lookup::{LookupStatus, find_package};
 use super::question::Question;
 use super::use_counts::{Counted, Counter};
@@ -89,7 +89,7 @@ pub struct PackageInfo {
     pub counted: bool,
     /// Where it is defined.
     #[serde(default, skip_serializing)]
-    pub sources: Vec<Source>,
+    pub sources: Vec<SourcePlace>,
 }
 
 /// A symbol that a package exports or imports.

@@ -1,7 +1,9 @@
 //! Answers as the contracts' texts. The command line and the MCP server show the same.
 
 use crate::query::counted;
-use crate::query::describe_symbol::{ClassFacet, DescribeSymbolAnswer, Description, FunctionFacet, Source};
+use crate::query::describe_symbol::{
+    ClassFacet, DescribeSymbolAnswer, Description, FunctionFacet, SourcePlace,
+};
 use crate::query::lookup::{Asked, LookupStatus};
 use crate::query::who::{Elsewhere, WhoAnswer};
 use std::fmt::Write as _;
@@ -128,7 +130,7 @@ fn contract_lines(
     arglist: Option<&str>,
     value: Option<&str>,
     documentation: Option<&str>,
-    source: Option<&Source>,
+    source: Option<&SourcePlace>,
 ) {
     // Writing to a string cannot fail.
     if let Some(arglist) = arglist {
@@ -170,7 +172,7 @@ fn facets(text: &mut String, description: &Description) {
     }
 }
 
-fn definition(text: &mut String, kind: &str, arglist: Option<&str>, sources: &[Source]) {
+fn definition(text: &mut String, kind: &str, arglist: Option<&str>, sources: &[SourcePlace]) {
     let _ = write!(text, "\n  Defined as {kind}");
     if let Some(arglist) = arglist {
         let _ = write!(text, " {arglist}");

@@ -23,7 +23,7 @@ pub struct SystemDefinition {
 /// The systems that `text`, of a `.asd` file, defines, in order.
 pub fn system_definitions(text: &[u8]) -> Vec<SystemDefinition> {
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
-    let source = Source { text, lisp: &lisp };
+    let source = AsdText { text, lisp: &lisp };
     (0..lisp.forms().len()).filter_map(|index| source.definition(FormId::new(index))).collect()
 }
 
@@ -42,12 +42,12 @@ pub fn only_defines_systems(text: &[u8]) -> bool {
         && lisp.forms().iter().filter(|form| form.parent.is_none() && form.active).all(is_plain)
 }
 
-struct Source<'a> {
+struct AsdText<'a> {
     text: &'a [u8],
     lisp: &'a LispText,
 }
 
-impl Source<'_> {
+impl AsdText<'_> {
     /// What the form defines, if it is an active `defsystem` form that is evaluated where it stands.
     fn definition(&self, id: FormId) -> Option<SystemDefinition> {
         let form = self.lisp.form(id)?;
@@ -231,7 +231,7 @@ struct Options {
 }
 
 impl Options {
-    fn new(source: &Source<'_>, elements: impl Iterator<Item = Datum>) -> Options {
+    fn new(source: &AsdText<'_>, elements: impl Iterator<Item = Datum>) -> Options {
         let mut options = Options { pairs: Vec::new(), plain: true };
         let mut elements = elements;
         while let Some(key) = elements.next() {

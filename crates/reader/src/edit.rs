@@ -35,7 +35,7 @@ const TRANSPARENT: [&str; 6] =
 pub fn find_definitions(text: &[u8], wanted: &str) -> Result<Vec<DefinitionForm>, String> {
     let wanted = read_wanted(wanted)?;
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
-    let source = Source { text, lisp: &lisp };
+    let source = EditedText { text, lisp: &lisp };
     Ok(source
         .definitions()
         .into_iter()
@@ -47,7 +47,7 @@ pub fn find_definitions(text: &[u8], wanted: &str) -> Result<Vec<DefinitionForm>
 /// All definitions of `text`, in order, as [`find_definitions`] names them.
 pub fn definitions(text: &[u8]) -> Vec<DefinitionForm> {
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
-    let source = Source { text, lisp: &lisp };
+    let source = EditedText { text, lisp: &lisp };
     source.definitions().iter().map(|(id, named)| source.form(*id, named)).collect()
 }
 
@@ -78,7 +78,7 @@ fn matches(wanted: &Named, named: &Named) -> bool {
 fn read_wanted(wanted: &str) -> Result<Named, String> {
     let text = wanted.trim().as_bytes();
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
-    let source = Source { text, lisp: &lisp };
+    let source = EditedText { text, lisp: &lisp };
     let unreadable = || {
         format!(
             "{wanted:?} names no definition. Name it by its name, or as its form begins: (defun area), (defun (setf area)), \
@@ -101,12 +101,12 @@ fn read_wanted(wanted: &str) -> Result<Named, String> {
     }
 }
 
-struct Source<'a> {
+struct EditedText<'a> {
     text: &'a [u8],
     lisp: &'a LispText,
 }
 
-impl Source<'_> {
+impl EditedText<'_> {
     fn form(&self, id: FormId, named: &Named) -> DefinitionForm {
         let span = self.lisp.span(Datum::Form(id));
         let toplevel = self.lisp.toplevel_from(span.start);
