@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::text::{PackageText, hash};
 use super::texts::CachedNames;
-use super::{Project, Stamp};
+use super::{FileStamp, Project};
 
 const ROW: usize = 16;
 
@@ -30,13 +30,13 @@ struct FileHead {
     /// If it is loaded and all its names are known: its write date (universal time), and its sidecar.
     loaded: Option<(u64, PathBuf)>,
     /// If it stands on disk as the image has it: its stamp, and its write date.
-    seen: Option<(Stamp, u64)>,
+    seen: Option<(FileStamp, u64)>,
     text: Option<TextHead>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 struct TextHead {
-    stamp: Stamp,
+    stamp: FileStamp,
     names: usize,
     left_out: usize,
     packages: Vec<PackageText>,

@@ -213,13 +213,13 @@ impl Positions {
 /// A file's positions, and what the file looked like when they were read.
 #[derive(Debug)]
 struct CachedPositions {
-    stamp: Stamp,
+    stamp: FileStamp,
     file: Arc<PositionedFile>,
     asked: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Stamp {
+struct FileStamp {
     modified: Option<SystemTime>,
     size: u64,
     // A program that writes may set the date back; nobody sets this one.
@@ -227,9 +227,9 @@ struct Stamp {
     inode: u64,
 }
 
-impl Stamp {
-    fn of(metadata: &Metadata) -> Stamp {
-        Stamp {
+impl FileStamp {
+    fn of(metadata: &Metadata) -> FileStamp {
+        FileStamp {
             modified: metadata.modified().ok(),
             size: metadata.len(),
             changed: (metadata.ctime(), metadata.ctime_nsec()),
@@ -421,7 +421,7 @@ impl Project {
     /// The names in the file at `path`, and what its sidecar tells: from `kept`, else from the sidecar, whose names are then kept.
     fn names_in(&self, path: &Path, written: u64, kept: &mut SidecarNames) -> (FileNames, SidecarState) {
         let sidecar = self.sidecar(path, written);
-        let stamped = sidecar.and_then(|sidecar| Some((Stamp::of(&sidecar.metadata().ok()?), sidecar)));
+        let stamped = sidecar.and_then(|sidecar| Some((FileStamp::of(&sidecar.metadata().ok()?), sidecar)));
         if let Some(known) = stamped.as_ref().and_then(|(stamp, sidecar)| kept.get(sidecar, *stamp)) {
             return (known, SidecarState::Complete);
         }
@@ -461,7 +461,7 @@ impl Project {
     /// If the file cannot be read.
     pub fn positions(&self, path: &Path, write_date: u64) -> std::io::Result<Arc<PositionedFile>> {
         let overlay = self.overlays.read().get(path).cloned();
-        let stamp = Stamp::of(&std::fs::metadata(overlay.as_deref().unwrap_or(path))?);
+        let stamp = FileStamp::of(&std::fs::metadata(overlay.as_deref().unwrap_or(path))?);
         let version = FileVersion { path: path.to_path_buf(), write_date };
         let epoch = {
             let mut positions = self.positions.lock();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LOWER_SIDECARS, SIDECARS, Stamp};
+use super::{FileStamp, LOWER_SIDECARS, SIDECARS};
 use crate::source::positions::PositionedFile;
 
 /// The name of the file, in the folder of the sidecars.
@@ -21,7 +21,7 @@ const FILE: &str = "names";
 struct NamesOfSidecar {
     /// The sidecar's file name, which tells the source and its write date.
     sidecar: String,
-    stamp: Stamp,
+    stamp: FileStamp,
     /// Of all symbols and package designators in live text.
     names: Vec<Arc<str>>,
     /// Of the symbols that top-level code uses.
@@ -67,7 +67,7 @@ impl SidecarNames {
     }
 
     /// The names of `sidecar`, which has `stamp` now, if it is what it was.
-    pub(super) fn get(&self, sidecar: &Path, stamp: Stamp) -> Option<FileNames> {
+    pub(super) fn get(&self, sidecar: &Path, stamp: FileStamp) -> Option<FileNames> {
         let entry = self.entries.get(sidecar.file_name().and_then(OsStr::to_str)?)?;
         (entry.stamp == stamp).then(|| FileNames {
             names: entry.names.clone(),
@@ -76,7 +76,7 @@ impl SidecarNames {
     }
 
     /// Keeps the `names` of `sidecar`, which had `stamp` before it was read.
-    pub(super) fn set(&mut self, sidecar: &Path, stamp: Stamp, names: &FileNames) {
+    pub(super) fn set(&mut self, sidecar: &Path, stamp: FileStamp, names: &FileNames) {
         let Some(name) = sidecar.file_name().and_then(OsStr::to_str) else { return };
         let toplevel = names.toplevel.iter().cloned().collect();
         let entry = NamesOfSidecar { sidecar: name.to_owned(), stamp, names: names.names.clone(), toplevel };
@@ -112,7 +112,7 @@ mod tests {
         std::fs::create_dir(&folder).unwrap();
         let (sidecar, gone) = (folder.join("a-1.tap"), folder.join("b-1.tap"));
         std::fs::write(&sidecar, "one").unwrap();
-        let stamp = || Stamp::of(&std::fs::metadata(&sidecar).unwrap());
+        let stamp = || FileStamp::of(&std::fs::metadata(&sidecar).unwrap());
         let names = FileNames { names: vec!["F".into(), "É".into()], toplevel: HashSet::from(["F".into()]) };
         let mut kept = SidecarNames::read(cache.path());
         kept.set(&sidecar, stamp(), &names);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 
 use super::texts::{CachedNames, TextState, Texts};
-use super::{PackageText, Project, Stamp};
+use super::{FileStamp, PackageText, Project};
 use crate::source::positions::SidecarState;
 
 /// A file that can be searched.
@@ -80,7 +80,7 @@ impl Standings {
     }
 
     /// The stamp of the file at `path`, if there is one and all that happens to it is told. Then it is no link either.
-    pub(super) fn told(&self, path: &Path) -> Option<Stamp> {
+    pub(super) fn told(&self, path: &Path) -> Option<FileStamp> {
         let entry = self.entries.get(path).filter(|entry| entry.told)?;
         Some(entry.known.as_ref()?.stamp)
     }

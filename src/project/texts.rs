@@ -18,7 +18,7 @@ use super::live::Live;
 use super::standings::Standings;
 use super::text::{FileTokens, PackageText, TextContext, TextToken, hash};
 use super::tree::{ProjectWalk, is_lisp};
-use super::{Project, Stamp};
+use super::{FileStamp, Project};
 
 /// How the image relates to a file's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -82,7 +82,7 @@ pub(super) struct Texts {
     /// Files of systems that were asked for, wherever they are.
     pub(super) asked: BTreeSet<PathBuf>,
     /// The loaded files that are known to stand on disk as the image has them, with the write dates of their versions.
-    pub(super) seen: HashMap<PathBuf, (Stamp, u64)>,
+    pub(super) seen: HashMap<PathBuf, (FileStamp, u64)>,
     read: HashMap<PathBuf, Read>,
     size: usize,
     clock: u64,
@@ -90,7 +90,7 @@ pub(super) struct Texts {
 
 #[derive(Debug)]
 pub(super) struct CachedNames {
-    pub(super) stamp: Stamp,
+    pub(super) stamp: FileStamp,
     /// Whether a later change shows in the stamp.
     pub(super) settled: bool,
     /// The hashes of all names, sorted; empty if it is not Lisp.
@@ -103,7 +103,7 @@ pub(super) struct CachedNames {
 
 #[derive(Debug)]
 struct Read {
-    stamp: Stamp,
+    stamp: FileStamp,
     tokens: Arc<FileTokens>,
     text: Arc<str>,
     asked: u64,
@@ -117,7 +117,7 @@ impl Texts {
 
     /// Brings what is known of the file at `path` up to date. None if there is no such file.
     pub(super) fn known(&mut self, path: &Path) -> Option<Arc<CachedNames>> {
-        let Some(stamp) = Stamp::of_path(&self.text_of(path)) else {
+        let Some(stamp) = FileStamp::of_path(&self.text_of(path)) else {
             self.distrust(path);
             return None;
         };
@@ -140,7 +140,7 @@ impl Texts {
         self.forget(path);
     }
 
-    fn read_known(&mut self, path: &Path, stamp: Stamp) -> CachedNames {
+    fn read_known(&mut self, path: &Path, stamp: FileStamp) -> CachedNames {
         let settled = stamp.is_settled();
         let nothing = CachedNames {
             stamp,
@@ -197,7 +197,7 @@ impl Texts {
     }
 
     /// The tokens of a file of which what is known is up to date.
-    fn tokens(&mut self, path: &Path, stamp: Stamp) -> Option<(Arc<FileTokens>, Arc<str>)> {
+    fn tokens(&mut self, path: &Path, stamp: FileStamp) -> Option<(Arc<FileTokens>, Arc<str>)> {
         self.clock += 1;
         let clock = self.clock;
         if let Some(read) = self.read.get_mut(path)
@@ -215,10 +215,10 @@ impl Texts {
     }
 }
 
-impl Stamp {
+impl FileStamp {
     /// The stamp of what is at `path`, if there is something.
-    pub(super) fn of_path(path: &Path) -> Option<Stamp> {
-        std::fs::metadata(path).ok().map(|metadata| Stamp::of(&metadata))
+    pub(super) fn of_path(path: &Path) -> Option<FileStamp> {
+        std::fs::metadata(path).ok().map(|metadata| FileStamp::of(&metadata))
     }
 
     /// Whether a later change shows in the stamp: the clock of a file system is coarse.

@@ -9,7 +9,7 @@ use ignore::WalkBuilder;
 use parking_lot::Mutex;
 use steelbank_watch::{Watch, Watched};
 
-use super::Stamp;
+use super::FileStamp;
 
 /// What says in a folder what Git ignores.
 const IGNORE_FILE: &str = ".gitignore";
@@ -66,7 +66,7 @@ pub(super) struct ProjectWalk {
     /// Other folders in which something decides about the project's own.
     deciding: HashSet<PathBuf>,
     /// What is to be looked at each time: while it is the same, a walk would find the same.
-    looked_at: Vec<(PathBuf, Option<Stamp>)>,
+    looked_at: Vec<(PathBuf, Option<FileStamp>)>,
     /// Whether the stamps tell of every later change.
     settled: bool,
     /// Whether something came to be watched, so that it may have changed before it was.
@@ -184,13 +184,13 @@ impl ProjectWalk {
     }
 
     fn look_at(&mut self, path: PathBuf) {
-        let stamp = Stamp::of_path(&path);
+        let stamp = FileStamp::of_path(&path);
         self.looked_at.push((path, stamp));
     }
 
     /// Whether another walk would find the same, as far as that is not told.
     pub(super) fn is_current(&self) -> bool {
-        self.settled && self.looked_at.iter().all(|(path, stamp)| Stamp::of_path(path) == *stamp)
+        self.settled && self.looked_at.iter().all(|(path, stamp)| FileStamp::of_path(path) == *stamp)
     }
 
     /// Whether files in `folder` are the project's own.

@@ -75,7 +75,7 @@ impl OpenFolder {
 
 /// What `stat` says of a file, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct FileSignature {
     pub(crate) size: u64,
     /// Changes whenever the size, a time, or the file itself does.
     pub(crate) signature: u64,
@@ -85,8 +85,8 @@ pub(crate) struct Stamp {
     changed: i128,
 }
 
-impl Stamp {
-    fn of(stat: &Stat) -> Stamp {
+impl FileSignature {
+    fn of(stat: &Stat) -> FileSignature {
         let modified = i128::from(stat.st_mtime) * 1_000_000_000 + stat.st_mtime_nsec as i128;
         let changed = i128::from(stat.st_ctime) * 1_000_000_000 + stat.st_ctime_nsec as i128;
         let mut bytes = Vec::with_capacity(56);
@@ -94,7 +94,7 @@ impl Stamp {
         bytes.extend_from_slice(&changed.to_le_bytes());
         bytes.extend_from_slice(&(stat.st_ino).to_le_bytes());
         bytes.extend_from_slice(&(stat.st_size).to_le_bytes());
-        Stamp { size: stat.st_size as u64, signature: checksum(&bytes), modified, changed }
+        FileSignature { size: stat.st_size as u64, signature: checksum(&bytes), modified, changed }
     }
 
     /// Whether it changed within a tick of the clock.
@@ -114,7 +114,7 @@ impl Stamp {
 #[derive(Debug)]
 pub(crate) struct FileText {
     pub(crate) text: Vec<u8>,
-    pub(crate) stamp: Stamp,
+    pub(crate) stamp: FileSignature,
 }
 
 /// What a walk finds. Paths are relative to the root.
@@ -165,16 +165,16 @@ impl Tree {
     }
 
     /// The stamp of the regular file at `path`; `None` if there is none.
-    pub(crate) fn stamp(&self, path: &Path) -> Option<Stamp> {
+    pub(crate) fn stamp(&self, path: &Path) -> Option<FileSignature> {
         let stat = rustix::fs::statat(&self.folder().directory, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| Stamp::of(&stat))
+        (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| FileSignature::of(&stat))
     }
 
     /// The signature of whatever is at `path`, an absolute path or one within the root.
     pub(crate) fn signature(&self, path: &Path) -> Option<u64> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let stat = rustix::fs::statat(&self.folder().directory, path, AtFlags::empty()).ok()?;
-        let mut stamp = Stamp::of(&stat);
+        let mut stamp = FileSignature::of(&stat);
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             // Only what says that the entries changed.
             let mut bytes = stamp.modified.to_le_bytes().to_vec();
@@ -188,7 +188,7 @@ impl Tree {
     /// Whether the file at `path`, an absolute path or one within the root, changed a moment ago.
     pub(crate) fn is_recent(&self, path: &Path) -> bool {
         let stat = rustix::fs::statat(&self.folder().directory, path, AtFlags::empty());
-        stat.is_ok_and(|stat| Stamp::of(&stat).is_recent())
+        stat.is_ok_and(|stat| FileSignature::of(&stat).is_recent())
     }
 
     /// Whether everything in `watched` is as it was. A list without the root is that of a walk that failed.
@@ -210,13 +210,13 @@ impl Tree {
             if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {
                 return Err(io::Error::other("it is no regular file"));
             }
-            let stamp = Stamp::of(&before);
+            let stamp = FileSignature::of(&before);
             if stamp.size > limit {
                 return Ok(FileText { text: Vec::new(), stamp });
             }
             let mut text = Vec::with_capacity(stamp.size as usize + 1);
             (&mut file).take(limit + 1).read_to_end(&mut text)?;
-            let settled = Stamp::of(&rustix::fs::fstat(&file)?) == stamp;
+            let settled = FileSignature::of(&rustix::fs::fstat(&file)?) == stamp;
             last = Some(FileText { text, stamp });
             if settled {
                 break;

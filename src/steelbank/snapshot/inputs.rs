@@ -42,14 +42,14 @@ struct Registered {
 /// Everything that an image was made of.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Inputs {
-    files: Vec<(PathBuf, Option<Stamp>)>,
+    files: Vec<(PathBuf, Option<InputStamp>)>,
     folders: Vec<SearchedFolder>,
     variables: Vec<(String, Option<String>)>,
 }
 
 /// A file as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Stamp {
+struct InputStamp {
     size: u64,
     /// Seconds since 1970, and nanoseconds.
     modified: (i64, i64),
@@ -59,7 +59,7 @@ struct Stamp {
     sum: Option<u32>,
 }
 
-impl Stamp {
+impl InputStamp {
     fn of(path: &Path, metadata: &Metadata) -> io::Result<Self> {
         let sum = match metadata.is_file() {
             true => Some(sum(path)?),
@@ -179,7 +179,7 @@ impl Inputs {
                     return Err(format!("{} was written meanwhile", path.display()));
                 }
                 Ok(metadata) => Some(
-                    Stamp::of(&path, &metadata)
+                    InputStamp::of(&path, &metadata)
                         .map_err(|error| format!("{} cannot be read: {error}", path.display()))?,
                 ),
             };
@@ -234,7 +234,7 @@ impl Inputs {
             match (stamp, std::fs::metadata(path)) {
                 (None, Err(_)) => {}
                 (Some(stamp), Ok(metadata)) if stamp.holds(path, &metadata) => {}
-                (Some(Stamp { sum: Some(_), .. }), Ok(_)) => changes.files.push(path.clone()),
+                (Some(InputStamp { sum: Some(_), .. }), Ok(_)) => changes.files.push(path.clone()),
                 (Some(_), Ok(_)) => changes.other = Some(format!("{} has changed", path.display())),
                 (None, Ok(_)) => changes.other = Some(format!("{} is there now", path.display())),
                 (Some(_), Err(_)) => changes.other = Some(format!("{} is gone", path.display())),
