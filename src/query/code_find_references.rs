@@ -92,7 +92,7 @@ pub fn code_find_references(
     for (version, records) in recorded.files {
         files.entry(one_name(project, &now, version)).or_default().extend(records);
     }
-    let texts: Vec<Text> = files.into_iter().filter_map(|file| search.read(file)).collect();
+    let texts: Vec<TextToPlace> = files.into_iter().filter_map(|file| search.read(file)).collect();
     for text in texts {
         search.text(text);
     }
@@ -151,7 +151,7 @@ impl Facts {
 }
 
 /// A file that can be read, with what is to be placed in it.
-struct Text {
+struct TextToPlace {
     shown: String,
     file: Arc<PositionedFile>,
     records: Vec<RecordedUse>,
@@ -224,7 +224,7 @@ impl Search<'_> {
     fn read(
         &mut self,
         (FileVersion { path, write_date: date }, records): (FileVersion, Vec<RecordedUse>),
-    ) -> Option<Text> {
+    ) -> Option<TextToPlace> {
         if let Some(logical) = path.to_str().filter(|path| path.starts_with("SYS:")) {
             self.sbcl_file(logical, &records);
             return None;
@@ -254,11 +254,11 @@ impl Search<'_> {
             self.facts.shadowed |= occurrence.local;
         }
         self.seen.of_structure |= self.seen.slots > slots && file.has_structure_slot(self.uses.sought());
-        Some(Text { shown, file, records, occurrences })
+        Some(TextToPlace { shown, file, records, occurrences })
     }
 
-    fn text(&mut self, text: Text) {
-        let Text { shown, file, records, occurrences } = text;
+    fn text(&mut self, text: TextToPlace) {
+        let TextToPlace { shown, file, records, occurrences } = text;
         let mut claimed = BTreeSet::new();
         for placed in self.uses.place(&file, &occurrences, records) {
             self.placed(&shown, &file, &placed, &mut claimed);

@@ -21,7 +21,7 @@ use steelbank_text::TextIndex;
 #[derive(Clone)]
 pub struct Session {
     lisp: Arc<Lisp>,
-    text: Arc<Text>,
+    text: Arc<LazyTextIndex>,
     project: Arc<ProjectRoot>,
     permissions: Permissions,
     tools: Tools,
@@ -59,7 +59,7 @@ impl ProjectRoot {
 }
 
 /// The index of the project's text, before and after it is opened.
-struct Text {
+struct LazyTextIndex {
     index: OnceLock<Arc<TextIndex>>,
     open: Box<dyn Fn() -> Result<TextIndex, String> + Send + Sync>,
     opening: Mutex<()>,
@@ -315,8 +315,8 @@ impl Session {
     }
 }
 
-fn text(open: impl Fn() -> Result<TextIndex, String> + Send + Sync + 'static) -> Arc<Text> {
-    Arc::new(Text { index: OnceLock::new(), open: Box::new(open), opening: Mutex::new(()) })
+fn text(open: impl Fn() -> Result<TextIndex, String> + Send + Sync + 'static) -> Arc<LazyTextIndex> {
+    Arc::new(LazyTextIndex { index: OnceLock::new(), open: Box::new(open), opening: Mutex::new(()) })
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ const KEPT: usize = 32 << 20;
 
 /// A text with its lines.
 #[derive(Debug)]
-pub(crate) struct Text {
+pub(crate) struct TextWithLines {
     pub(crate) bytes: Vec<u8>,
     pub(crate) lines: LineIndex,
 }
@@ -36,12 +36,12 @@ struct CacheState {
 struct CachedText {
     signature: u64,
     used: u64,
-    text: Arc<Text>,
+    text: Arc<TextWithLines>,
 }
 
 impl TextCache {
     /// The text of a file; `None` if it is not as the index says any more.
-    pub(crate) fn get(&self, tree: &Tree, file: &FileEntry) -> Option<Arc<Text>> {
+    pub(crate) fn get(&self, tree: &Tree, file: &FileEntry) -> Option<Arc<TextWithLines>> {
         let stamp = tree.stamp(&file.path)?;
         if (stamp.size, stamp.signature) != (file.size, file.signature) {
             return None;
@@ -63,15 +63,15 @@ impl TextCache {
         if !same {
             return None;
         }
-        let text = Arc::new(Text { lines: LineIndex::new(&read.text), bytes: read.text });
+        let text = Arc::new(TextWithLines { lines: LineIndex::new(&read.text), bytes: read.text });
         if !file.recent {
             self.keep(file, &text);
         }
         Some(text)
     }
 
-    fn keep(&self, file: &FileEntry, text: &Arc<Text>) {
-        let size = |text: &Text| text.bytes.len() + text.lines.count() * 4;
+    fn keep(&self, file: &FileEntry, text: &Arc<TextWithLines>) {
+        let size = |text: &TextWithLines| text.bytes.len() + text.lines.count() * 4;
         let mut state = self.state.lock();
         let used = state.clock;
         let kept = CachedText { signature: file.signature, used, text: Arc::clone(text) };

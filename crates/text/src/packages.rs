@@ -1,7 +1,7 @@
 //! Package prefixes: which occurrences of a Lisp name are the symbol that was asked for.
 
 use crate::analysis;
-use crate::cache::Text;
+use crate::cache::TextWithLines;
 use crate::language::Language;
 use crate::pattern::Qualified;
 use crate::retry::Retry;
@@ -15,7 +15,7 @@ use steelbank_reader::{Datum, Dialect, FormId, LispText, Marker, TokenKind};
 pub(crate) fn names(
     snapshot: &Snapshot,
     name: &str,
-    text: &mut dyn FnMut(usize) -> Result<Option<Arc<Text>>, Retry>,
+    text: &mut dyn FnMut(usize) -> Result<Option<Arc<TextWithLines>>, Retry>,
 ) -> Result<Vec<String>, Retry> {
     let mut names = BTreeSet::from([name.to_owned()]);
     let Some(language) = Language::named("commonlisp") else { return Ok(names.into_iter().collect()) };

@@ -217,7 +217,7 @@ impl Searcher<'_> {
         (languages.contains(&entry.language) && self.search.globs.select(&entry.path)).then_some(place)
     }
 
-    fn text(&mut self, file: usize) -> Result<Option<std::sync::Arc<crate::cache::Text>>, Retry> {
+    fn text(&mut self, file: usize) -> Result<Option<std::sync::Arc<crate::cache::TextWithLines>>, Retry> {
         match self.cache.get(self.index.tree(), &self.snapshot.manifest().files[file]) {
             Some(text) => Ok(Some(text)),
             None if self.lenient => {
