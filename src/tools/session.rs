@@ -20,7 +20,7 @@ use steelbank_text::TextIndex;
 /// What every tool can use. Shared by all calls; cheap to clone.
 #[derive(Clone)]
 pub struct Session {
-    lisp: Arc<Lisp>,
+    lisp: Arc<LazyLisp>,
     text: Arc<LazyTextIndex>,
     project: Arc<ProjectRoot>,
     permissions: Permissions,
@@ -68,7 +68,7 @@ struct LazyTextIndex {
 type Start = dyn FnOnce() -> Result<Steelbank, Error> + Send;
 
 /// SBCL, before and after it starts.
-struct Lisp {
+struct LazyLisp {
     bank: OnceLock<Result<Steelbank, Failure>>,
     start: Mutex<Option<Box<Start>>>,
 }
@@ -115,7 +115,7 @@ impl Session {
 
     /// A session whose SBCL is made by `start` when a tool first needs it.
     pub fn starting(start: impl FnOnce() -> Result<Steelbank, Error> + Send + 'static) -> Self {
-        let lisp = Lisp { bank: OnceLock::new(), start: Mutex::new(Some(Box::new(start))) };
+        let lisp = LazyLisp { bank: OnceLock::new(), start: Mutex::new(Some(Box::new(start))) };
         Self {
             lisp: Arc::new(lisp),
             text: text(|| {
