@@ -71,7 +71,7 @@ pub struct EngineStatus {
 
 /// What may make a Lisp of no use any more; see [`crate::engine::Lisp::wait_for_trouble`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Trouble {
+pub struct EngineTrouble {
     /// Why it has died.
     pub death: Option<String>,
     /// Threads that were given up because a job on them could not be stopped.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use steelbank_sys::ffi;
 
 use super::answers::{
-    CallAnswer, CallError, EngineState, EngineStatus, Fault, FaultKind, Lane, LispError, Operation, Trouble,
+    CallAnswer, CallError, EngineState, EngineStatus, EngineTrouble, Fault, FaultKind, Lane, LispError,
+    Operation,
 };
 use super::host;
 use super::image::{self, ImageError};
@@ -117,7 +118,7 @@ impl Lisp {
 
     /// Waits until there is other trouble than was `seen`: until Lisp has died, one of its threads had to be given up, or a
     /// job has used up the heap. Returns all that there was so far.
-    pub fn wait_for_trouble(&self, seen: &Trouble) -> Trouble {
+    pub fn wait_for_trouble(&self, seen: &EngineTrouble) -> EngineTrouble {
         self.shared.wait_for_trouble(seen)
     }
 

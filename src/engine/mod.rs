@@ -38,8 +38,8 @@ mod watch;
 pub(crate) use again::keep_from_children;
 pub use again::{ProcessStart, adopt_descriptor, close_on_fork, execute_again, reap_children};
 pub use answers::{
-    CallAnswer, CallError, EngineState, EngineStatus, Expired, Fault, FaultKind, Lane, LispError, Operation,
-    Trouble,
+    CallAnswer, CallError, EngineState, EngineStatus, EngineTrouble, Expired, Fault, FaultKind, Lane,
+    LispError, Operation,
 };
 pub use image::{Contribs, Core, Image, ImageError, RuntimeLibrary};
 pub use lisp::{Lisp, OnLisp, SaveError};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::answers::Trouble;
+use super::answers::EngineTrouble;
 use super::sync::{Condvar, Mutex};
 
 /// How many sentences of trouble in other threads are kept.
@@ -26,7 +26,7 @@ pub(super) struct Phase {
     changed: Condvar,
     dead: AtomicBool,
     reports: Mutex<VecDeque<String>>,
-    trouble: Mutex<Trouble>,
+    trouble: Mutex<EngineTrouble>,
     troubled: Condvar,
     started_at: Instant,
     ready_after: Mutex<Option<Duration>>,
@@ -117,13 +117,13 @@ impl Phase {
     }
 
     /// Changes what is known of trouble, for those who wait for it.
-    pub(super) fn note_trouble(&self, change: impl FnOnce(&mut Trouble)) {
+    pub(super) fn note_trouble(&self, change: impl FnOnce(&mut EngineTrouble)) {
         change(&mut self.trouble.lock());
         self.troubled.notify_all();
     }
 
     /// Waits until trouble is other than `seen`. Returns it.
-    pub(super) fn wait_for_trouble(&self, seen: &Trouble) -> Trouble {
+    pub(super) fn wait_for_trouble(&self, seen: &EngineTrouble) -> EngineTrouble {
         let mut trouble = self.trouble.lock();
         while *trouble == *seen {
             trouble = self.troubled.wait(trouble);

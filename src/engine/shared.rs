@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use steelbank_sys::ffi;
 
-use super::answers::{CallError, EngineState, EngineStatus, Lane, LispError, Trouble};
+use super::answers::{CallError, EngineState, EngineStatus, EngineTrouble, Lane, LispError};
 use super::host::{self, Host};
 use super::lisp::{EntryPoints, OnLisp};
 use super::phase::{Phase, Stage};
@@ -119,7 +119,7 @@ impl Shared {
         Some((self.death_status.load(Ordering::SeqCst), reason.to_string()))
     }
 
-    pub(super) fn wait_for_trouble(&self, seen: &Trouble) -> Trouble {
+    pub(super) fn wait_for_trouble(&self, seen: &EngineTrouble) -> EngineTrouble {
         self.phase.wait_for_trouble(seen)
     }
 

@@ -107,8 +107,8 @@ impl Question for CompilerNotesRequest {
                 };
                 match compile(context, definition, source, &mut noted, control) {
                     Ok(notes) => answer.notes.extend(notes),
-                    Err(Trouble::Skipped(why)) => noted.skipped = Some(why),
-                    Err(Trouble::Failed(error)) => return Err(error),
+                    Err(NotesError::Skipped(why)) => noted.skipped = Some(why),
+                    Err(NotesError::Failed(error)) => return Err(error),
                 }
                 if !answer.definitions.contains(&noted) {
                     answer.definitions.push(noted);
@@ -119,19 +119,19 @@ impl Question for CompilerNotesRequest {
     }
 }
 
-enum Trouble {
+enum NotesError {
     Skipped(String),
     Failed(Error),
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for NotesError {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
 }
 
-fn skipped<T>(why: impl Into<String>) -> Result<T, Trouble> {
-    Err(Trouble::Skipped(why.into()))
+fn skipped<T>(why: impl Into<String>) -> Result<T, NotesError> {
+    Err(NotesError::Skipped(why.into()))
 }
 
 /// Has the top-level form of `source` compiled, and tells what was said of it.
@@ -141,7 +141,7 @@ fn compile(
     source: &ImageSource,
     noted: &mut NotedDefinition,
     control: &Control,
-) -> Result<Vec<CompilerNote>, Trouble> {
+) -> Result<Vec<CompilerNote>, NotesError> {
     let path = Path::new(&source.file);
     let shown = context.project.shown(path);
     noted.place.clone_from(&shown);

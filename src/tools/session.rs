@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::call::{Call, Failure};
 use super::{Object, Tools};
 use crate::Steelbank;
-use crate::engine::{EngineState, Trouble};
+use crate::engine::{EngineState, EngineTrouble};
 use crate::query::Error;
 use crate::steelbank::recovery::{Cause, Loaded, Recovery};
 use steelbank_text::TextIndex;
@@ -202,7 +202,7 @@ impl Session {
         let (lisp, recovery) = (bank.lisp(), Arc::clone(&self.recovery));
         // Without a thread, restart-lisp is left.
         let _ = std::thread::Builder::new().name("steelbank-death".into()).spawn(move || {
-            let mut seen = Trouble::default();
+            let mut seen = EngineTrouble::default();
             loop {
                 seen = lisp.wait_for_trouble(&seen);
                 if let Some(reason) = &seen.death {

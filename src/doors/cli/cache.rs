@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::{Exit, Shell, Trouble, installation};
+use super::{CommandError, Exit, Shell, installation};
 use crate::query::counted;
 use crate::snapshot::{self, SnapshotEntry};
 
@@ -51,8 +51,8 @@ impl CachePart {
 }
 
 impl Cache {
-    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, Trouble> {
-        let cache = installation::cache().ok_or_else(|| Trouble {
+    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, CommandError> {
+        let cache = installation::cache().ok_or_else(|| CommandError {
             exit: Exit::Engine,
             message: "There is no cache folder: neither STEELBANK_CACHE nor HOME is set.".to_owned(),
         })?;
@@ -62,7 +62,7 @@ impl Cache {
         }
     }
 
-    fn list(&self, shell: &Shell, cache: &Path) -> Result<Exit, Trouble> {
+    fn list(&self, shell: &Shell, cache: &Path) -> Result<Exit, CommandError> {
         let sizes: Vec<(&str, Size)> = CachePart::EACH
             .iter()
             .map(|(_, name, folders)| (*name, folders.iter().map(|folder| size(&cache.join(folder))).sum()))
@@ -99,7 +99,7 @@ impl Cache {
         Ok(Exit::Answered)
     }
 
-    fn clear(&self, shell: &Shell, cache: &Path, what: CachePart) -> Result<Exit, Trouble> {
+    fn clear(&self, shell: &Shell, cache: &Path, what: CachePart) -> Result<Exit, CommandError> {
         let mut cleared = Vec::new();
         for (kind, name, folders) in CachePart::EACH {
             if what != CachePart::All && what != kind {
@@ -111,7 +111,7 @@ impl Cache {
                 snapshot::clear(&cache.join("projects"));
             } else {
                 for path in paths.iter().filter(|path| path.exists()) {
-                    std::fs::remove_dir_all(path).map_err(|error| Trouble {
+                    std::fs::remove_dir_all(path).map_err(|error| CommandError {
                         exit: Exit::Engine,
                         message: format!("{} cannot be removed: {error}.", path.display()),
                     })?;

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Map, Value};
 
 use super::progress::Bar;
-use super::{Exit, Shell, Trouble};
+use super::{CommandError, Exit, Shell};
 use crate::doors::mcp::listing;
 use crate::tools::{Call, CallOutcome, Failure, Session, Tool, ToolAnswer, Tools};
 
@@ -19,7 +19,7 @@ pub(super) struct ListTools {
 }
 
 impl ListTools {
-    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, CommandError> {
         let tools = Tools::all();
         if self.json {
             shell.output.json(&listing(tools))?;
@@ -51,8 +51,8 @@ pub(super) struct CallTool {
 }
 
 impl CallTool {
-    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, Trouble> {
-        let usage = |message| Trouble { exit: Exit::Usage, message };
+    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, CommandError> {
+        let usage = |message| CommandError { exit: Exit::Usage, message };
         let mut text = self.arguments.clone();
         if text == "-" {
             text.clear();
@@ -87,7 +87,7 @@ pub(super) fn call(
     tool: &Tool,
     arguments: Map<String, Value>,
     json: bool,
-) -> Result<Exit, Trouble> {
+) -> Result<Exit, CommandError> {
     let (session, complete) = shell.loaded_session()?;
     let answer = followed(tool, &session, arguments)?;
     finish(shell, &session, complete, told(shell, &answer, json))
@@ -98,8 +98,8 @@ fn finish(
     shell: &Shell,
     session: &Session,
     complete: bool,
-    exit: Result<Exit, Trouble>,
-) -> Result<Exit, Trouble> {
+    exit: Result<Exit, CommandError>,
+) -> Result<Exit, CommandError> {
     if !complete {
         // The answer is right for what was loaded; what was not may hold more.
         return exit.map(|_| Exit::Engine);
@@ -115,11 +115,11 @@ pub(super) fn drawn(
     arguments: Map<String, Value>,
     file: &Path,
     json: bool,
-) -> Result<Exit, Trouble> {
+) -> Result<Exit, CommandError> {
     let (session, complete) = shell.loaded_session()?;
     let mut answer = followed(tool, &session, arguments)?;
     if answer.outcome == CallOutcome::Answered {
-        std::fs::write(file, &answer.text).map_err(|error| Trouble {
+        std::fs::write(file, &answer.text).map_err(|error| CommandError {
             exit: Exit::Engine,
             message: format!("{} cannot be written: {error}.", file.display()),
         })?;
@@ -130,7 +130,7 @@ pub(super) fn drawn(
 }
 
 /// Shows an answer, and says how to exit.
-pub(super) fn told(shell: &Shell, answer: &ToolAnswer, json: bool) -> Result<Exit, Trouble> {
+pub(super) fn told(shell: &Shell, answer: &ToolAnswer, json: bool) -> Result<Exit, CommandError> {
     tell(shell, answer, json)?;
     Ok(match answer.outcome {
         CallOutcome::Answered => Exit::Answered,
@@ -140,7 +140,7 @@ pub(super) fn told(shell: &Shell, answer: &ToolAnswer, json: bool) -> Result<Exi
 }
 
 /// Shows an answer.
-pub(super) fn tell(shell: &Shell, answer: &ToolAnswer, json: bool) -> Result<(), Trouble> {
+pub(super) fn tell(shell: &Shell, answer: &ToolAnswer, json: bool) -> Result<(), CommandError> {
     if json {
         shell.output.json(&answer.structured)?;
     } else {

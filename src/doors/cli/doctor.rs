@@ -8,7 +8,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Exit, Shell, Trouble};
+use super::{CommandError, Exit, Shell};
 use crate::engine::{Contribs, Core, EngineStatus, Operation, RuntimeLibrary};
 use crate::query::Error;
 use crate::query::control::Control;
@@ -90,7 +90,7 @@ struct Check {
 const LEAST_CALLS_OF_MAPCAR: usize = 400;
 
 impl Doctor {
-    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, CommandError> {
         let report = examine(shell)?;
         if self.json {
             shell.output.json(&json!(report))?;
@@ -101,7 +101,7 @@ impl Doctor {
     }
 }
 
-fn examine(shell: &Shell) -> Result<Report, Trouble> {
+fn examine(shell: &Shell) -> Result<Report, CommandError> {
     let begin = Instant::now();
     let session = shell.session(false)?;
     let bank = session.bank()?;
@@ -201,7 +201,7 @@ fn folder_size(folder: &Path) -> u64 {
         .sum()
 }
 
-fn identify(bank: &Steelbank) -> Result<Identity, Trouble> {
+fn identify(bank: &Steelbank) -> Result<Identity, CommandError> {
     let answer = bank
         .lisp()
         .run(Duration::from_secs(10), |on_lisp| on_lisp.call(Operation::Identify, &[]))
@@ -210,7 +210,7 @@ fn identify(bank: &Steelbank) -> Result<Identity, Trouble> {
 }
 
 /// SBCL's own code must carry cross references.
-fn calls_of_mapcar(bank: &Steelbank) -> Result<Check, Trouble> {
+fn calls_of_mapcar(bank: &Steelbank) -> Result<Check, CommandError> {
     let answer = bank.who_calls("mapcar", "CL")?;
     let calls: usize = answer.users.iter().map(|user| user.places.len()).sum();
     Ok(Check {

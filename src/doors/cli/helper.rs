@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use super::{Exit, PROGRAM, Shell, Trouble};
+use super::{CommandError, Exit, PROGRAM, Shell};
 use crate::doors::mcp::take_streams;
 use crate::engine::DEFAULT_HEAP_MEGABYTES;
 use crate::query::control::Cancellation;
@@ -37,12 +37,12 @@ fn reply(replies: &Replies, reply: &Reply) {
 }
 
 /// Does what standard input says.
-pub(super) fn run(shell: &Shell) -> Result<Exit, Trouble> {
+pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     let (input, output) = take_streams()?;
     let replies: Replies = Arc::new(Mutex::new(Box::new(File::from(output))));
     let mut lines = BufReader::new(File::from(input)).lines();
     let first = lines.next().and_then(Result::ok).unwrap_or_default();
-    let start: Start = serde_json::from_str(&first).map_err(|error| Trouble {
+    let start: Start = serde_json::from_str(&first).map_err(|error| CommandError {
         exit: Exit::Usage,
         message: format!("helper is for copies that the program starts of itself: {error}."),
     })?;
@@ -189,7 +189,7 @@ fn builder(shell: &Shell, start: &Start) -> Builder {
 }
 
 /// A scratch image of the project.
-fn session(shell: &Shell, start: &Start) -> Result<Session, Trouble> {
+fn session(shell: &Shell, start: &Start) -> Result<Session, CommandError> {
     let bank = builder(shell, start).key(start.key.clone()).start()?;
     let mut overlays = Vec::new();
     for (number, Overlay { path, text }) in start.overlays.iter().enumerate() {

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::call::{followed, tell};
-use super::{Exit, Shell, Trouble, installation};
+use super::{CommandError, Exit, Shell, installation};
 use crate::tools::{CallOutcome, Object, Session, ToolAnswer, Tools};
 use steelbank_text::{Freshness, TextIndex};
 
@@ -53,7 +53,7 @@ impl TextOptions {
 }
 
 impl Index {
-    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, Trouble> {
+    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, CommandError> {
         let session = shell.session(false)?;
         if self.status {
             let answer = ask(&session, "check_index_status", Object::new())?;
@@ -97,8 +97,8 @@ impl Index {
     }
 }
 
-fn ask(session: &Session, tool: &str, arguments: Object) -> Result<ToolAnswer, Trouble> {
-    let tool = Tools::all().get(tool).map_err(|message| Trouble { exit: Exit::Engine, message })?;
+fn ask(session: &Session, tool: &str, arguments: Object) -> Result<ToolAnswer, CommandError> {
+    let tool = Tools::all().get(tool).map_err(|message| CommandError { exit: Exit::Engine, message })?;
     let answer = followed(tool, session, arguments)?;
     debug_assert_eq!(answer.outcome, CallOutcome::Answered);
     Ok(answer)

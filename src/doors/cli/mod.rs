@@ -38,18 +38,18 @@ enum Exit {
 
 /// A command that did not work: a sentence for standard error, and how to exit.
 #[derive(Debug)]
-struct Trouble {
+struct CommandError {
     exit: Exit,
     message: String,
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
         Failure::from(error).into()
     }
 }
 
-impl From<Failure> for Trouble {
+impl From<Failure> for CommandError {
     fn from(failure: Failure) -> Self {
         let exit = match failure {
             Failure::Arguments(_) => Exit::Usage,
@@ -59,13 +59,13 @@ impl From<Failure> for Trouble {
     }
 }
 
-impl From<ServeError> for Trouble {
+impl From<ServeError> for CommandError {
     fn from(error: ServeError) -> Self {
         Self { exit: Exit::Engine, message: error.to_string() }
     }
 }
 
-impl From<std::io::Error> for Trouble {
+impl From<std::io::Error> for CommandError {
     fn from(error: std::io::Error) -> Self {
         Self { exit: Exit::Engine, message: format!("Cannot write the answer: {error}.") }
     }
@@ -188,12 +188,12 @@ impl Shell {
     }
 
     /// What calls share. SBCL starts, and the text is looked at, when one first needs it. A server watches the project.
-    fn session(&self, watch: bool) -> Result<Session, Trouble> {
+    fn session(&self, watch: bool) -> Result<Session, CommandError> {
         self.session_of(watch, self.options.project.snapshot_systems())
     }
 
     /// The same, from the snapshot of `systems` if it is fresh.
-    fn session_of(&self, watch: bool, systems: Vec<String>) -> Result<Session, Trouble> {
+    fn session_of(&self, watch: bool, systems: Vec<String>) -> Result<Session, CommandError> {
         let root = self.options.project.root()?;
         let (project, installation) = (self.options.project.clone(), self.installation.clone());
         let (heap, named) = (self.options.dynamic_space_size, Arc::clone(&root));
@@ -228,14 +228,14 @@ impl Shell {
     }
 
     /// The same, with the systems of --system loaded. False if not all of them could be loaded.
-    fn loaded_session(&self) -> Result<(Session, bool), Trouble> {
+    fn loaded_session(&self) -> Result<(Session, bool), CommandError> {
         let session = self.session(false)?.allowing(Permissions::ALL);
         let complete = self.options.project.load(&session, &self.output)?;
         Ok((session, complete))
     }
 
     /// Prints a manual page.
-    fn man(&self, command: Option<&str>) -> Result<Exit, Trouble> {
+    fn man(&self, command: Option<&str>) -> Result<Exit, CommandError> {
         let mut line = command_line();
         line.build();
         let page = match command {
@@ -247,7 +247,7 @@ impl Shell {
                     let near = nearest::among(name, known.iter().copied());
                     let meant = near.first().map(|near| format!(" Did you mean {near}?")).unwrap_or_default();
                     let message = format!("There is no command {name:?}.{meant}");
-                    return Err(Trouble { exit: Exit::Usage, message });
+                    return Err(CommandError { exit: Exit::Usage, message });
                 }
             },
         };
@@ -257,7 +257,7 @@ impl Shell {
         Ok(Exit::Answered)
     }
 
-    fn run(self: &Arc<Self>, matches: &ArgMatches) -> Result<Exit, Trouble> {
+    fn run(self: &Arc<Self>, matches: &ArgMatches) -> Result<Exit, CommandError> {
         if let Some((name, matches)) = matches.subcommand()
             && let Some(tool) = commands::tool(name)
         {
@@ -298,8 +298,8 @@ impl Shell {
     }
 }
 
-fn wrong_usage(error: &clap::Error) -> Trouble {
-    Trouble { exit: Exit::Usage, message: error.to_string() }
+fn wrong_usage(error: &clap::Error) -> CommandError {
+    CommandError { exit: Exit::Usage, message: error.to_string() }
 }
 
 /// The whole command line: a subcommand for each tool, and those that are no tool's.

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::output::Output;
-use super::{Exit, Trouble, call, installation};
+use super::{CommandError, Exit, call, installation};
 use crate::ProjectSettings;
 use crate::recovery::Loaded;
 use crate::tools::{CallOutcome, Failure, Object, ProjectRoot, Session, Tools};
@@ -37,10 +37,10 @@ const SYSTEM_SECONDS: u64 = 3600;
 
 impl ProjectOptions {
     /// The project's folder: the one that was named, or else the nearest one upwards.
-    pub(super) fn root(&self) -> Result<Arc<ProjectRoot>, Trouble> {
+    pub(super) fn root(&self) -> Result<Arc<ProjectRoot>, CommandError> {
         Ok(ProjectRoot::new(match &self.project {
             Some(folder) if !folder.is_dir() => {
-                return Err(Trouble {
+                return Err(CommandError {
                     exit: Exit::Usage,
                     message: format!("--project {} is no folder.", folder.display()),
                 });
@@ -60,7 +60,7 @@ impl ProjectOptions {
 
     /// Loads the systems of --system, and tells of those that do not load; what of them was loaded stays. True if
     /// all were loaded.
-    pub(super) fn load(&self, session: &Session, output: &Output) -> Result<bool, Trouble> {
+    pub(super) fn load(&self, session: &Session, output: &Output) -> Result<bool, CommandError> {
         let tools = Tools::all();
         let mut all = true;
         for system in &self.systems {

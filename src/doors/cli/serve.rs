@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Exit, PROGRAM, Serve, Shell, Trouble};
+use super::{CommandError, Exit, PROGRAM, Serve, Shell};
 use crate::doors::mcp::{Again, ServeError, serve_again, take_streams};
 use crate::engine::{ProcessStart, adopt_descriptor, execute_again, reap_children};
 use crate::recovery::{Handover, Loaded};
@@ -18,8 +18,9 @@ const RETURN_FROM: &str = "--return-from=";
 
 impl Serve {
     /// Serves until the client leaves. The systems of --system are loaded beside it.
-    pub(super) fn run(&self, shell: &Arc<Shell>) -> Result<Exit, Trouble> {
-        let tools = Tools::chosen(&self.tools).map_err(|message| Trouble { exit: Exit::Usage, message })?;
+    pub(super) fn run(&self, shell: &Arc<Shell>) -> Result<Exit, CommandError> {
+        let tools =
+            Tools::chosen(&self.tools).map_err(|message| CommandError { exit: Exit::Usage, message })?;
         if std::io::stdin().is_terminal() {
             shell.output.complain(
                 "serving MCP: waiting for a client's messages on standard input. An MCP host starts this command itself; \

@@ -1,13 +1,13 @@
 //! snapshot: saves the project's image, so that the program starts ready.
 
 use super::project::none_here;
-use super::{Exit, Shell, Trouble};
+use super::{CommandError, Exit, Shell};
 use crate::snapshot::MakeError;
 
 /// Makes the snapshot of the systems of --system.
-pub(super) fn run(shell: &Shell) -> Result<Exit, Trouble> {
+pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     let options = &shell.options.project;
-    let usage = |message| Trouble { exit: Exit::Usage, message };
+    let usage = |message| CommandError { exit: Exit::Usage, message };
     let root = options.root()?;
     let folder = root.folder().ok_or_else(|| usage(none_here()))?;
     let settings = options.settings(&root).ok_or_else(|| {
@@ -27,7 +27,7 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, Trouble> {
             Ok(Exit::Answered)
         }
         Err(error @ MakeError::NoSystems) => Err(usage(sentence(&error))),
-        Err(error) => Err(Trouble { exit: Exit::Engine, message: sentence(&error) }),
+        Err(error) => Err(CommandError { exit: Exit::Engine, message: sentence(&error) }),
     }
 }
 
