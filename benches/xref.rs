@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use steelbank::query::who::WhoRequest;
 use steelbank::render::text;
 use steelbank_xref::columns::RecordColumn;
-use steelbank_xref::writer::Writer;
+use steelbank_xref::writer::ExportWriter;
 use steelbank_xref::{Index, Kind, NameRole, bake};
 
 fn main() {
@@ -36,7 +36,7 @@ const RECORDS: u32 = 1_000_000;
 
 /// Names N0, N1, ... with 50 uses each, and a name RARE with eight.
 fn synthetic_export() -> Vec<u8> {
-    let mut writer = Writer::new(0, 1);
+    let mut writer = ExportWriter::new(0, 1);
     let package = writer.package("P", &[]);
     let mut name = |text: &str| {
         let symbol = writer.intern(package, text, true);

@@ -84,10 +84,10 @@ pub fn segment(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use steelbank_xref::writer::Writer;
+    use steelbank_xref::writer::ExportWriter;
 
     fn export() -> Vec<u8> {
-        let mut writer = Writer::new(0, 9);
+        let mut writer = ExportWriter::new(0, 9);
         let package = writer.package("P", &["Q"]);
         let user = writer.package("U", &[]);
         writer.uses(user, package);

@@ -16,7 +16,8 @@ use serde_json::Error;
 /// # Errors
 /// A map has keys that are no texts, or what writes `value` says so.
 pub(super) fn sorted<T: Serialize + ?Sized>(value: &T) -> Result<String, Error> {
-    let mut writer = Writer { json: String::with_capacity(1024), entries: Vec::new(), spare: String::new() };
+    let mut writer =
+        JsonWriter { json: String::with_capacity(1024), entries: Vec::new(), spare: String::new() };
     value.serialize(&mut writer)?;
     Ok(writer.json)
 }
@@ -56,7 +57,7 @@ fn position_of_escaped(bytes: &[u8]) -> Option<usize> {
     rest.iter().position(escaped).map(|at| chunks.len() * 16 + at)
 }
 
-struct Writer {
+struct JsonWriter {
     json: String,
     /// The entries of the objects that are open, the innermost's last.
     entries: Vec<Entry>,
@@ -78,7 +79,7 @@ impl Entry {
 
 /// An object or a list that is open.
 struct Open<'a> {
-    writer: &'a mut Writer,
+    writer: &'a mut JsonWriter,
     /// Where it starts.
     start: usize,
     /// How many entries those around it have.
@@ -92,7 +93,7 @@ struct Open<'a> {
     plain: bool,
 }
 
-impl Writer {
+impl JsonWriter {
     fn open(&mut self, open: &str, close: &'static str) -> Open<'_> {
         self.json.push_str(open);
         let (start, outer) = (self.json.len(), self.entries.len());
@@ -151,7 +152,7 @@ impl Open<'_> {
     }
 
     fn note_key(&mut self, start: usize) -> Result<(), Error> {
-        let Writer { json, entries, .. } = &mut *self.writer;
+        let JsonWriter { json, entries, .. } = &mut *self.writer;
         let key = start + 1..json.len() - 1;
         let text = &json[key.clone()];
         self.plain &= !text.contains('\\');
@@ -178,7 +179,7 @@ impl Open<'_> {
     }
 
     fn close(self) -> Result<(), Error> {
-        let Writer { json, entries, spare } = self.writer;
+        let JsonWriter { json, entries, spare } = self.writer;
         if !(self.in_order && self.plain) {
             let key = |entry: &Entry| -> Result<Cow<'_, str>, Error> {
                 match self.plain {
@@ -209,7 +210,7 @@ impl Open<'_> {
     }
 }
 
-impl<'a> Serializer for &'a mut Writer {
+impl<'a> Serializer for &'a mut JsonWriter {
     type Ok = ();
     type Error = Error;
     type SerializeSeq = Open<'a>;

@@ -15,7 +15,7 @@ pub fn bake(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
     let functions = Functions::of(&export, &symbols);
     let packages = export.packages();
 
-    let mut writer = Writer::default();
+    let mut writer = SegmentWriter::default();
     writer.section(
         [export.stamp, export.since, export.serial]
             .into_iter()
@@ -233,12 +233,12 @@ impl Functions {
 }
 
 #[derive(Default)]
-struct Writer {
+struct SegmentWriter {
     directory: Vec<(u32, u32)>,
     body: Vec<u8>,
 }
 
-impl Writer {
+impl SegmentWriter {
     fn section(&mut self, words: impl Iterator<Item = u32>) {
         let start = self.body.len();
         for word in words {

@@ -1,7 +1,7 @@
 //! The index on exports made by hand. That Lisp's exports are right is for tests/it/oracle.rs.
 
 use super::*;
-use crate::writer::Writer;
+use crate::writer::ExportWriter;
 use std::sync::Arc;
 
 const CALLS: u32 = 0;
@@ -14,7 +14,7 @@ const CURRENT: u32 = 1;
 const REPLACED: u32 = 2;
 const NONE: u32 = u32::MAX;
 
-fn open(writer: &Writer) -> Index {
+fn open(writer: &ExportWriter) -> Index {
     let bytes: Arc<[u8]> = bake::bake(&writer.finish()).unwrap().into();
     Index::open(bytes).unwrap()
 }
@@ -37,8 +37,8 @@ fn who(index: &Index, kind: Kind, package: &str, name: &str) -> Vec<String> {
 }
 
 /// CL exports CAR and has BUG inside; USER uses it, has APP of its own, and calls the package LIB by another name.
-fn base() -> Writer {
-    let mut writer = Writer::new(0, 10);
+fn base() -> ExportWriter {
+    let mut writer = ExportWriter::new(0, 10);
     let cl = writer.package("COMMON-LISP", &["CL"]);
     let user = writer.package("COMMON-LISP-USER", &["CL-USER"]);
     let lib = writer.package("LIB", &[]);
@@ -131,8 +131,8 @@ fn a_use_says_where_it_is() {
 }
 
 /// After [`base`]: package NEW with a function that calls CAR; CL, USER and LIB as they were.
-fn delta(since: u64, serial: u64) -> (Writer, u32) {
-    let mut writer = Writer::new(since, serial);
+fn delta(since: u64, serial: u64) -> (ExportWriter, u32) {
+    let mut writer = ExportWriter::new(since, serial);
     let new = writer.package("NEW", &[]);
     let lib = writer.unchanged("LIB", 2);
     let user = writer.unchanged("COMMON-LISP-USER", 1);
@@ -179,8 +179,8 @@ fn replaced_and_collected_functions_vanish() {
     let first = base.apply(&delta(10, 11).0.finish()).unwrap();
     assert_eq!(first.since(), 11);
 
-    let later = |change: &dyn Fn(&mut Writer)| {
-        let mut writer = Writer::new(11, 12);
+    let later = |change: &dyn Fn(&mut ExportWriter)| {
+        let mut writer = ExportWriter::new(11, 12);
         writer.unchanged("COMMON-LISP", 0);
         writer.unchanged("COMMON-LISP-USER", 1);
         writer.unchanged("LIB", 2);
@@ -219,7 +219,7 @@ fn many_exports_are_asked_to_become_one_again() {
     let mut index = open(&base());
     for serial in 11..30 {
         let since = index.since();
-        let mut writer = Writer::new(since, serial);
+        let mut writer = ExportWriter::new(since, serial);
         let package = writer.package("NEW", &[]);
         let symbol = writer.intern(package, "F", false);
         let first = if since == 10 { 11 } else { serial as u32 };
@@ -229,7 +229,7 @@ fn many_exports_are_asked_to_become_one_again() {
         index = index.apply(&writer.finish()).unwrap();
         assert!(index.since() == serial || index.since() == 10);
     }
-    let gap = Writer::new(99, 100).finish();
+    let gap = ExportWriter::new(99, 100).finish();
     assert!(matches!(index.apply(&gap), Err(ApplyError::Gap { since: 99, .. })));
 }
 
@@ -269,7 +269,7 @@ fn numbers_out_of_range_do_no_harm() {
 fn a_million_records() {
     const NAMES: u32 = 20_000;
     const FUNCTIONS: u32 = 50_000;
-    let mut writer = Writer::new(0, 1);
+    let mut writer = ExportWriter::new(0, 1);
     let package = writer.package("P", &[]);
     let symbols: Vec<u32> =
         (0..NAMES).map(|number| writer.intern(package, &format!("N{number}"), true)).collect();

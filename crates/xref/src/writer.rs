@@ -6,7 +6,7 @@ use super::export::{NONE, WIDTHS};
 
 /// An export under construction.
 #[derive(Debug, Default)]
-pub struct Writer {
+pub struct ExportWriter {
     since: u64,
     serial: u64,
     numbers: HashMap<String, u32>,
@@ -14,7 +14,7 @@ pub struct Writer {
     tables: [Vec<Vec<u32>>; 12],
 }
 
-impl Writer {
+impl ExportWriter {
     /// An empty export of what was made after `since`, up to `serial`.
     pub fn new(since: u64, serial: u64) -> Self {
         Self { since, serial, ..Self::default() }
