@@ -25,8 +25,8 @@ pub use plan::{
 };
 
 pub(crate) use verify::{
-    ComparedDiagnostic, GoneSymbol, NamePlaces, PlacesRequest, Recorded, Tested, Traces, TracesRequest,
-    Written, compare,
+    AppliedEdit, ComparedDiagnostic, GoneSymbol, NamePlaces, PlacesRequest, Recorded, Tested, Traces,
+    TracesRequest, compare,
 };
 pub use verify::{Difference, DifferenceKind, Verified};
 

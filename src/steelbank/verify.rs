@@ -20,8 +20,8 @@ use crate::query::evaluate::EvaluateRequest;
 use crate::query::load_system::{LoadAnswer, LoadStatus};
 use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::rename::{
-    ComparedDiagnostic, GoneSymbol, NamePlaces, PlacesRequest, Recorded, RenamePlan, RenameRequest, Scope,
-    Tested, Traces, TracesRequest, Verified, Written, compare,
+    AppliedEdit, ComparedDiagnostic, GoneSymbol, NamePlaces, PlacesRequest, Recorded, RenamePlan,
+    RenameRequest, Scope, Tested, Traces, TracesRequest, Verified, compare,
 };
 use crate::query::run_tests::RunTestsRequest;
 use crate::source::tap::sidecar::fnv_1a;
@@ -478,14 +478,14 @@ fn places_request(request: &RenameRequest, plan: &RenamePlan, index: &Index) -> 
 }
 
 /// The plan's edits where they stand in the new texts.
-fn written(plan: &RenamePlan, files: &[Replacement]) -> Vec<Written> {
+fn written(plan: &RenamePlan, files: &[Replacement]) -> Vec<AppliedEdit> {
     let mut written = Vec::with_capacity(plan.edits);
     for (planned, file) in plan.files.iter().zip(files) {
         let mut moved = 0_isize;
         for edit in &planned.edits {
             let length = write::encoded(&edit.new, &file.old).map_or(edit.new.len(), |bytes| bytes.len());
             let start = (edit.range.start as usize).saturating_add_signed(moved);
-            written.push(Written {
+            written.push(AppliedEdit {
                 path: planned.path.clone(),
                 range: Range::of(start..start + length),
                 shown: format!("{}:{}:{}", planned.path, edit.line, edit.column),

@@ -10,7 +10,7 @@ use steelbank_reader::{Dialect, Features, LispText, Range, upcase};
 use super::parts;
 use super::plan::{Doubt, FileEdits, RenameEdit};
 use crate::project::{Project, TextContext, TextToken, UnseenText};
-use crate::source::positions::{PositionedFile, Token, Written};
+use crate::source::positions::{Notation, PositionedFile, Token};
 use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::fnv_1a;
 
@@ -144,7 +144,7 @@ impl<'a> Editor<'a> {
             let written = bytes.get(start..end).unwrap_or_default();
             let place = file.position(token.range.start);
             let kind = match token.written {
-                Written::Text => Kind::Text,
+                Notation::Text => Kind::Text,
                 _ => Kind::Symbol,
             };
             let key = token.key_parameter.then(|| key_form(&bytes[..start]));
@@ -173,7 +173,7 @@ impl<'a> Editor<'a> {
     }
 
     /// Adds the edits of a structure's parts.
-    pub(super) fn parts(&mut self, edits: &[(PathBuf, Range, parts::Written)]) {
+    pub(super) fn parts(&mut self, edits: &[(PathBuf, Range, parts::PartText)]) {
         for (path, range, written) in edits {
             let Some(date) = self.project.loaded_date(path) else { continue };
             let (Ok(bytes), Ok(file)) = (std::fs::read(path), self.project.positions(path, date)) else {
@@ -183,9 +183,9 @@ impl<'a> Editor<'a> {
             let Some(std::ops::Range { start, end }) = file.range_on_disk(&bytes, *range) else { continue };
             let Some(old) = bytes.get(start..end).and_then(|old| encoding.decoded(old)) else { continue };
             let new = match written {
-                parts::Written::Pair(name) => format!("({old} {})", spelled(name, b"x")),
-                parts::Written::Keyword(name) => format!(":{}", spelled(name, old.as_bytes())),
-                parts::Written::Option { keyword, name, bare } => {
+                parts::PartText::Pair(name) => format!("({old} {})", spelled(name, b"x")),
+                parts::PartText::Keyword(name) => format!(":{}", spelled(name, old.as_bytes())),
+                parts::PartText::Option { keyword, name, bare } => {
                     let (open, close) = if *bare { ("(", ")") } else { ("", "") };
                     format!("{open}{old} ({keyword} {}){close}", spelled(name, old.as_bytes()))
                 }

@@ -21,7 +21,7 @@ use steelbank_xref::Symbol;
 #[derive(Default)]
 pub(super) struct Parts {
     /// File, range of its text, and what is written there.
-    pub(super) edits: Vec<(PathBuf, Range, Written)>,
+    pub(super) edits: Vec<(PathBuf, Range, PartText)>,
     /// The slot's name, and its new one.
     slot: (String, String),
     /// Its tokens in the structures that have it.
@@ -31,7 +31,7 @@ pub(super) struct Parts {
 }
 
 /// How an edit of the structure is written.
-pub(super) enum Written {
+pub(super) enum PartText {
     /// A keyword.
     Keyword(String),
     /// An option of this keyword with the symbol, after the structure's name.
@@ -101,7 +101,7 @@ impl<'a> Planner<'a> {
             );
             self.caution(CautionKind::Maker, message, Vec::new());
         }
-        let edit = (path.to_path_buf(), string, Written::Pair(self.new.clone()));
+        let edit = (path.to_path_buf(), string, PartText::Pair(self.new.clone()));
         Some(Parts { edits: vec![edit], ..Parts::default() })
     }
 
@@ -114,7 +114,7 @@ impl<'a> Planner<'a> {
         Ok(match origin {
             AccessorOrigin::Standard { structure, which } if !structure.says[which] => {
                 let (keyword, name, bare) = (OPTIONS[which], self.new.clone(), structure.is_bare);
-                let option = Written::Option { keyword, name, bare };
+                let option = PartText::Option { keyword, name, bare };
                 let edit = (path.to_path_buf(), structure.name_range, option);
                 Some(Parts { edits: vec![edit], ..Parts::default() })
             }
@@ -294,7 +294,7 @@ impl<'a> Planner<'a> {
                 let Ok(file) = project.positions(&path, date) else { continue };
                 let means = |package: &str| uses.means(package);
                 for range in file.keyword_arguments(uses.sought(), &means, &slot.1) {
-                    parts.edits.push((path.clone(), range, Written::Keyword(new.to_owned())));
+                    parts.edits.push((path.clone(), range, PartText::Keyword(new.to_owned())));
                 }
             }
         }

@@ -127,7 +127,7 @@ pub(crate) struct NamePlaces {
 
 /// An edit, where it stands in the new text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Written {
+pub(crate) struct AppliedEdit {
     pub(crate) path: String,
     /// In bytes of the new file.
     pub(crate) range: Range,
@@ -222,7 +222,7 @@ const MOST: usize = 20;
 /// Compares what loading showed before and after the rename `plan`, whose edits are `written`. `shown` is how files are shown.
 pub(crate) fn compare(
     plan: &RenamePlan,
-    written: &[Written],
+    written: &[AppliedEdit],
     before: &Traces,
     after: &Traces,
     shown: &dyn Fn(&Path) -> String,
@@ -305,7 +305,7 @@ fn failures(names: &Renamed, before: &Traces, after: &Traces, add: &mut dyn FnMu
 
 fn compare_places(
     plan: &RenamePlan,
-    written: &[Written],
+    written: &[AppliedEdit],
     places: &NamePlaces,
     add: &mut dyn FnMut(DifferenceKind, String),
 ) {

@@ -136,7 +136,7 @@ pub struct Token {
     /// Where.
     pub range: Range,
     /// How it is written.
-    pub written: Written,
+    pub written: Notation,
     /// What it is there for.
     pub role: SyntaxRole,
     /// The top-level form it stands in.
@@ -153,7 +153,7 @@ pub struct Token {
 
 /// How a symbol is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Written {
+pub enum Notation {
     /// As the symbol, with or without its package.
     Symbol,
     /// As an uninterned symbol, `#:name`.

@@ -6,7 +6,7 @@ use super::super::tap::roles::{SyntaxRole, is_key_parameter, is_looked_up, packa
 use super::super::tap::sidecar::{Event, EventKind, Name, NameKind, Sidecar, TopLevelForm};
 use super::super::tap::walk::{SLOT, Space, Standing, SyntaxContext};
 use super::by_tap::Tapped;
-use super::{Occurrence, PositionedFile, Reading, Recorded, Sought, Token, Written};
+use super::{Notation, Occurrence, PositionedFile, Reading, Recorded, Sought, Token};
 use steelbank_reader::Range;
 use steelbank_reader::lines::LineColumn;
 
@@ -134,11 +134,11 @@ impl PositionedFile {
             Token {
                 range: self.event_range(sidecar, event),
                 written: match &sidecar.names[token.name as usize] {
-                    _ if token.itself => Written::Symbol,
-                    Name::Symbol { package, .. } if package == "KEYWORD" => Written::Keyword,
-                    Name::Symbol { .. } => Written::Namesake,
-                    Name::Uninterned(_) => Written::Uninterned,
-                    Name::Text(_) => Written::Text,
+                    _ if token.itself => Notation::Symbol,
+                    Name::Symbol { package, .. } if package == "KEYWORD" => Notation::Keyword,
+                    Name::Symbol { .. } => Notation::Namesake,
+                    Name::Uninterned(_) => Notation::Uninterned,
+                    Name::Text(_) => Notation::Text,
                 },
                 role: token.role,
                 form: token.form.number,
