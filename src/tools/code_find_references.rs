@@ -36,7 +36,7 @@ fn yes() -> bool {
 
 /// The uses. What is not said of an entry: its place is exact, it has one column, its file is as it was loaded.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Answered<'a> {
+struct ListedUses<'a> {
     refs: Vec<ShownUse<'a>>,
     count: usize,
     total: usize,
@@ -130,7 +130,7 @@ pub(super) fn tool() -> Tool {
             listed: ask find-definition.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, PerhapsMissing<Answered<'static>>>(about, references)
+    Tool::new::<Arguments, PerhapsMissing<ListedUses<'static>>>(about, references)
         .of_image()
         .at_once()
         .turns_pages()
@@ -166,7 +166,7 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolAn
         let many = if left_out > 0 { format!("{left_out} more") } else { "More".to_owned() };
         text.push_str(&format!("\n\n{many} follow: the next page has cursor {next}."));
     }
-    let answered = Answered {
+    let answered = ListedUses {
         refs: answer.refs.iter().map(ShownUse::from).collect(),
         count: answer.count,
         total: answer.total,

@@ -74,12 +74,12 @@ pub(super) fn tool() -> Tool {
             verifying in a copy of the image. Then call reload.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, PerhapsMissing<Answered>>(about, rename).of_image().turns_pages()
+    Tool::new::<Arguments, PerhapsMissing<ListedRename>>(about, rename).of_image().turns_pages()
 }
 
 /// What came of it.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Answered {
+struct ListedRename {
     symbol: String,
     new_name: String,
     scope: Scope,
@@ -305,7 +305,7 @@ fn page(
     next: String,
     cursor: Option<&str>,
     budget: usize,
-) -> Result<Answered, Failure> {
+) -> Result<ListedRename, Failure> {
     let offset = match cursor {
         None => 0,
         Some(cursor) => cursor.parse::<usize>().map_err(|_| wrong_cursor(cursor))?,
@@ -318,7 +318,7 @@ fn page(
         .iter()
         .map(|file| FileCount { path: file.path.clone(), edits: file.edits.len() })
         .collect();
-    let mut answered = Answered {
+    let mut answered = ListedRename {
         symbol: plan.symbol,
         new_name: plan.new_name,
         scope: plan.scope,

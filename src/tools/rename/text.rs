@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::{Answered, Restored};
+use super::{ListedRename, Restored};
 use crate::query::lookup::written;
 use crate::query::rename::{Scope, Verified};
 
 /// The plan, or what was written. Writing to a string cannot fail.
-pub(super) fn rename(answer: &Answered) -> String {
+pub(super) fn rename(answer: &ListedRename) -> String {
     let edits = counted(answer.edits, "edit");
     let files = counted(answer.files.len(), "file");
     let mut text = format!("{} ", answer.symbol);
@@ -94,7 +94,7 @@ fn verification(verified: &Verified) -> String {
     text
 }
 
-fn hunks(answer: &Answered, text: &mut String) {
+fn hunks(answer: &ListedRename, text: &mut String) {
     text.push('\n');
     let shown: usize = answer.hunks.iter().map(|hunk| hunk.edits.len()).sum();
     if shown < answer.edits {
