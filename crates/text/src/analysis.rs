@@ -5,7 +5,7 @@ use crate::definitions::lisp::{LispTextDefinition, definitions as lisp_definitio
 use crate::language::Language;
 use crate::scan::{Occurrence, TextRole, lisp, occurrences};
 use crate::store::postings::{Hit, encode, encode_definitions};
-use crate::store::segment::{Builder, KeyMap};
+use crate::store::segment::{KeyMap, SegmentBuilder};
 use std::cell::RefCell;
 use steelbank_reader::Dialect;
 
@@ -80,7 +80,7 @@ impl Analysis {
     }
 
     /// Adds the file to a segment and gives its number there.
-    pub(crate) fn add_to(&self, builder: &mut Builder) -> u32 {
+    pub(crate) fn add_to(&self, builder: &mut SegmentBuilder) -> u32 {
         let file = builder.file();
         for key in &self.keys {
             builder.add(&key.key, file, key.count, &key.hits, &key.definitions, false);

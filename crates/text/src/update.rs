@@ -8,7 +8,7 @@ use crate::limits::HUGE;
 use crate::parallel::parallel;
 use crate::store::codec::checksum;
 use crate::store::manifest::{FileEntry, IndexManifest, Place, Skipped};
-use crate::store::segment::Builder;
+use crate::store::segment::SegmentBuilder;
 use crate::store::snapshot::{Snapshot, segment_path};
 use crate::tree::{self, Tree};
 use crate::watch::Changed;
@@ -91,7 +91,7 @@ impl<'a> Update<'a> {
     fn new_segment(
         &self,
         manifest: &mut IndexManifest,
-        builder: Builder,
+        builder: SegmentBuilder,
         bytes: u64,
     ) -> Result<(), TextError> {
         let used = manifest.segments.iter().map(|&(name, _)| name).max().unwrap_or(0);
@@ -111,7 +111,7 @@ impl<'a> Update<'a> {
         let total = todo.len();
         let mut done = 0;
         let mut analysed = 0;
-        let mut builder = Builder::default();
+        let mut builder = SegmentBuilder::default();
         let mut bytes = 0;
         let mut todo = todo.into_iter();
         loop {
@@ -219,7 +219,7 @@ impl<'a> Update<'a> {
         chosen.sort_unstable();
         let snapshot = Snapshot::open(manifest.clone(), self.folder).map_err(|_| self.damaged())?;
         let target = manifest.segments.len() as u32;
-        let mut builder = Builder::default();
+        let mut builder = SegmentBuilder::default();
         let mut next = 0;
         let mut text = 0;
         for (index, (segment, places)) in snapshot.segments().enumerate() {

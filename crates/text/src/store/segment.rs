@@ -57,14 +57,14 @@ struct Growing {
 
 /// Makes a segment in memory. Files are added in the order of their numbers.
 #[derive(Default)]
-pub(crate) struct Builder {
+pub(crate) struct SegmentBuilder {
     files: u32,
     keys: KeyMap<Box<[u8]>, usize>,
     entries: Vec<Growing>,
     trigrams: KeyMap<u32, (u32, Vec<u8>)>,
 }
 
-impl Builder {
+impl SegmentBuilder {
     /// Starts the next file and gives its number.
     pub(crate) fn file(&mut self) -> u32 {
         self.files += 1;
