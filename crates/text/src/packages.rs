@@ -79,14 +79,14 @@ fn designated(lisp: &LispText, text: &[u8], datum: Datum) -> Option<String> {
 }
 
 /// Tells whether occurrences in one text are qualified as asked.
-pub(crate) struct Check<'a> {
+pub(crate) struct PackageCheck<'a> {
     text: &'a [u8],
     lisp: LispText,
     qualified: &'a Qualified,
     names: &'a [String],
 }
 
-impl<'a> Check<'a> {
+impl<'a> PackageCheck<'a> {
     pub(crate) fn new(
         text: &'a [u8],
         language: Language,
@@ -94,7 +94,7 @@ impl<'a> Check<'a> {
         names: &'a [String],
     ) -> Self {
         let dialect = language.dialect().unwrap_or(Dialect::CommonLisp);
-        Check { text, lisp: scan_lisp::read(text, dialect), qualified, names }
+        PackageCheck { text, lisp: scan_lisp::read(text, dialect), qualified, names }
     }
 
     /// Whether the name at `offset` is.

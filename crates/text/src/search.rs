@@ -264,7 +264,7 @@ impl Searcher<'_> {
                         Hits::Known(hits) => hits,
                         _ => hits_of(&text.bytes, language, identifier, &here),
                     };
-                    let check = packages::Check::new(&text.bytes, language, qualified, names);
+                    let check = packages::PackageCheck::new(&text.bytes, language, qualified, names);
                     hits.retain(|hit| check.admits(hit.offset));
                     here.retain(|definition| check.admits(definition.name.start));
                     each = Matches { file, count: hits.len() as u64, hits: Hits::Known(hits) };

@@ -51,7 +51,7 @@ struct Report {
     heap_used_mib: u64,
     resident_mib: Option<u64>,
     timings: Timings,
-    checks: Vec<Check>,
+    checks: Vec<HealthCheck>,
     engine: EngineStatus,
     project: ProjectReport,
 }
@@ -81,7 +81,7 @@ struct Timings {
 }
 
 #[derive(Debug, Serialize)]
-struct Check {
+struct HealthCheck {
     holds: bool,
     what: String,
 }
@@ -210,10 +210,10 @@ fn identify(bank: &Steelbank) -> Result<Identity, CommandError> {
 }
 
 /// SBCL's own code must carry cross references.
-fn calls_of_mapcar(bank: &Steelbank) -> Result<Check, CommandError> {
+fn calls_of_mapcar(bank: &Steelbank) -> Result<HealthCheck, CommandError> {
     let answer = bank.who_calls("mapcar", "CL")?;
     let calls: usize = answer.users.iter().map(|user| user.places.len()).sum();
-    Ok(Check {
+    Ok(HealthCheck {
         holds: calls >= LEAST_CALLS_OF_MAPCAR,
         what: format!(
             "{} functions of SBCL's own call mapcar, at {calls} places ({LEAST_CALLS_OF_MAPCAR} are needed)",
@@ -223,7 +223,7 @@ fn calls_of_mapcar(bank: &Steelbank) -> Result<Check, CommandError> {
 }
 
 /// Three calls in one compiled function must be recorded at three places; some versions of SBCL get them wrong.
-fn form_numbers(bank: &Steelbank) -> Check {
+fn form_numbers(bank: &Steelbank) -> HealthCheck {
     const CODE: &str = "(defpackage #:steelbank-doctor (:use #:cl))
 (defun steelbank-doctor::callee (x) x)
 (declaim (notinline steelbank-doctor::callee))
@@ -241,16 +241,17 @@ fn form_numbers(bank: &Steelbank) -> Check {
                 .flat_map(|user| user.places)
                 .filter_map(|place| place.form_number)
                 .collect();
-            Check {
+            HealthCheck {
                 holds: answer.count == 1 && numbers.len() == 3,
                 what: format!(
                     "three calls in a function compiled here are found at form numbers {numbers:?}"
                 ),
             }
         }
-        Err(error) => {
-            Check { holds: false, what: format!("a function could not be compiled and looked up: {error}") }
-        }
+        Err(error) => HealthCheck {
+            holds: false,
+            what: format!("a function could not be compiled and looked up: {error}"),
+        },
     }
 }
 
