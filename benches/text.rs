@@ -17,7 +17,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use steelbank::query::find_references::{FindReferencesRequest, find_references};
-use steelbank_text::{Control, Freshness, TextIndex};
+use steelbank_text::{Freshness, IndexControl, TextIndex};
 
 fn main() {
     let mut folders: Vec<_> =
@@ -77,7 +77,7 @@ fn bench(folder: &Path) {
     assert!(copied.success());
     let reflex = runs("rfx");
     let index = TextIndex::open(&root, &cache, Freshness::Automatic).unwrap();
-    let built = index.build(true, &[], &Control::none()).unwrap();
+    let built = index.build(true, &[], &IndexControl::none()).unwrap();
     let name = folder.file_name().unwrap().to_string_lossy().into_owned();
     let tree = format!("{name} ({:.1} MB, {} files)", built.text_bytes as f64 / 1e6, built.indexed);
     let row = Row { tree: &tree };
@@ -115,7 +115,7 @@ fn bench(folder: &Path) {
         let warm = TextIndex::open(&root, &cache, Freshness::Automatic).unwrap();
         warm.watch();
         let request = FindReferencesRequest { force: true, ..FindReferencesRequest::new(&name) };
-        let ask = || find_references(&warm, &request, None, &Control::none()).unwrap();
+        let ask = || find_references(&warm, &request, None, &IndexControl::none()).unwrap();
         // The first two questions read the index and find out what to watch.
         (0..3).for_each(|_| drop(ask()));
         let ours = median(101, || drop(ask()));
@@ -140,7 +140,7 @@ fn bench(folder: &Path) {
     let ours = median(11, || {
         let name = touch();
         let found =
-            find_references(&index, &FindReferencesRequest::new(name), None, &Control::none()).unwrap();
+            find_references(&index, &FindReferencesRequest::new(name), None, &IndexControl::none()).unwrap();
         assert_eq!(found.total_references, 1);
     });
     let theirs = reflex.then(|| {

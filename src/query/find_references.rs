@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use steelbank_text::DefinitionKind;
 use steelbank_text::{
-    BadGlob, Control, Globs, Language, Located, Pattern, Search, SearchAnswer, TextError, TextIndex,
+    BadGlob, Globs, IndexControl, Language, Located, Pattern, Search, SearchAnswer, TextError, TextIndex,
     TextMatch, TextRole,
 };
 
@@ -259,7 +259,7 @@ pub fn find_references(
     index: &TextIndex,
     request: &FindReferencesRequest,
     resolve: Option<Resolver<'_>>,
-    control: &Control<'_>,
+    control: &IndexControl<'_>,
 ) -> Result<References, FindReferencesError> {
     let search = search(request)?;
     let short = search.pattern.length() < SHORT && !request.force;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use steelbank_text::{Control, Language, Skipped, TextError, TextIndex};
+use steelbank_text::{IndexControl, Language, Skipped, TextError, TextIndex};
 
 /// What is asked of index_project.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -108,7 +108,7 @@ const SHOWN: usize = 20;
 pub fn index_project(
     index: &TextIndex,
     request: &IndexProjectRequest,
-    control: &Control<'_>,
+    control: &IndexControl<'_>,
 ) -> Result<Indexed, IndexProjectError> {
     let language = |lang: &String| {
         Language::named(lang).ok_or_else(|| IndexProjectError::Language { lang: lang.clone() })
@@ -149,7 +149,7 @@ pub fn index_project(
 /// If the caller gives up.
 pub fn check_index_status(
     index: &TextIndex,
-    control: &Control<'_>,
+    control: &IndexControl<'_>,
 ) -> Result<IndexStatus, IndexProjectError> {
     let action = || Some("Call index_project.".to_owned());
     Ok(match index.status(control)? {

@@ -476,7 +476,9 @@ fn textual(
         limit: 1_000,
         bound: 100_000,
     };
-    let Ok(found) = text.search(&search, &steelbank_text::Control::none()) else { return Ok((None, None)) };
+    let Ok(found) = text.search(&search, &steelbank_text::IndexControl::none()) else {
+        return Ok((None, None));
+    };
     let (mut string, mut unloaded) = (None, None);
     for each in found.references {
         let path = text.root().join(&each.path);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use steelbank_reader::lines::LineColumn;
-use steelbank_text::{Control as TextControl, Freshness, Pattern, TextError, TextIndex};
+use steelbank_text::{Freshness, IndexControl as TextControl, Pattern, TextError, TextIndex};
 
 use super::Steelbank;
 use crate::query::Error;

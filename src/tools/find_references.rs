@@ -10,7 +10,7 @@ use crate::query::find_references::{
     FindReferencesRequest, References, Resolver, TextDefinition, find_references,
 };
 use crate::query::{Error, counted};
-use steelbank_text::Control;
+use steelbank_text::IndexControl;
 
 pub(super) fn tool() -> Tool {
     let about = About {
@@ -30,7 +30,7 @@ pub(super) fn tool() -> Tool {
 }
 
 /// Runs `work` so that it ends when the call is called off, and its progress is the call's.
-pub(super) fn controlled<T>(call: &Call, work: impl FnOnce(&Control<'_>) -> T) -> T {
+pub(super) fn controlled<T>(call: &Call, work: impl FnOnce(&IndexControl<'_>) -> T) -> T {
     let cancellation = call.cancellation();
     // Progress only goes up: what is indexed is counted on from what was listed.
     let (listed, last) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -55,7 +55,7 @@ pub(super) fn controlled<T>(call: &Call, work: impl FnOnce(&Control<'_>) -> T) -
             });
         }
     };
-    work(&Control { cancelled: &|| cancellation.is_cancelled(), progress: &progress })
+    work(&IndexControl { cancelled: &|| cancellation.is_cancelled(), progress: &progress })
 }
 
 fn references(session: &Session, request: FindReferencesRequest, call: &Call) -> Result<ToolAnswer, Failure> {

@@ -9,7 +9,7 @@ use steelbank::query::find_references::{
     FindReferencesError, FindReferencesRequest, IndexAge, References, find_references,
 };
 use steelbank::query::index_project::{self, index_project};
-use steelbank_text::{Control, Freshness, TextIndex, TextRole};
+use steelbank_text::{Freshness, IndexControl, TextIndex, TextRole};
 use tempfile::TempDir;
 
 /// A project and a cache, both gone after the test.
@@ -49,7 +49,7 @@ impl World {
     }
 
     pub(crate) fn ask(&self, request: &FindReferencesRequest) -> Result<References, FindReferencesError> {
-        find_references(&self.index, request, None, &Control::none())
+        find_references(&self.index, request, None, &IndexControl::none())
     }
 
     pub(crate) fn find(&self, pattern: &str) -> References {
@@ -64,7 +64,7 @@ impl World {
 
     pub(crate) fn build(&self, force: bool) -> index_project::Indexed {
         let request = index_project::IndexProjectRequest { force, languages: Vec::new() };
-        index_project(&self.index, &request, &Control::none()).unwrap()
+        index_project(&self.index, &request, &IndexControl::none()).unwrap()
     }
 }
 
@@ -379,18 +379,20 @@ fn a_root_that_goes_and_comes_back_is_answered_for() {
             {
                 assert!(ask.to_string().starts_with("the project root "), "{ask}");
             }
-            assert!(world.index.status(&Control::none()).is_err());
+            assert!(world.index.status(&IndexControl::none()).is_err());
             world.write("new/c.rs", "first();\nfirst();\n");
             assert_eq!(world.places("first"), ["new/c.rs:1:1", "new/c.rs:2:1"], "round {round}");
             let later = world.reopened(Freshness::Automatic);
-            let found = find_references(&later, &FindReferencesRequest::new("first"), None, &Control::none())
-                .unwrap();
+            let found =
+                find_references(&later, &FindReferencesRequest::new("first"), None, &IndexControl::none())
+                    .unwrap();
             assert_eq!(found.total_references, 2);
             world.write("new/d.rs", "first();\n");
             let three = ["new/c.rs:1:1", "new/c.rs:2:1", "new/d.rs:1:1"];
             assert_eq!(world.places("first"), three);
-            let found = find_references(&later, &FindReferencesRequest::new("first"), None, &Control::none())
-                .unwrap();
+            let found =
+                find_references(&later, &FindReferencesRequest::new("first"), None, &IndexControl::none())
+                    .unwrap();
             assert_eq!(found.total_references, 3);
             fs::remove_file(world.path("new/d.rs")).unwrap();
         }

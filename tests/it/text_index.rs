@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use steelbank::query::find_references::{FindReferencesError, FindReferencesRequest, find_references};
 use steelbank::query::index_project::{self, IndexState, check_index_status, index_project};
-use steelbank_text::{Control, Freshness, IndexProgress, TextError, TextIndex};
+use steelbank_text::{Freshness, IndexControl, IndexProgress, TextError, TextIndex};
 
 use crate::text::World;
 
 pub(crate) fn build_error(index: &TextIndex) -> FindReferencesError {
     let request = index_project::IndexProjectRequest { force: false, languages: Vec::new() };
-    let error = index_project(index, &request, &Control::none()).unwrap_err();
+    let error = index_project(index, &request, &IndexControl::none()).unwrap_err();
     match error {
         index_project::IndexProjectError::Text(error) => FindReferencesError::Text(error),
         other => panic!("{other}"),
@@ -37,13 +37,13 @@ fn a_question_that_waits_for_a_build_can_be_called_off() {
                 let _ = reached.lock().unwrap().send(());
                 let _ = held.lock().unwrap().recv_timeout(Duration::from_secs(30));
             };
-            let control = Control { cancelled: &|| false, progress: &hold };
+            let control = IndexControl { cancelled: &|| false, progress: &hold };
             world.index.build(true, &[], &control).unwrap();
         });
         building.recv().unwrap();
         let asked = AtomicUsize::new(0);
         let control =
-            Control { cancelled: &|| asked.fetch_add(1, Ordering::Relaxed) > 10, progress: &|_| {} };
+            IndexControl { cancelled: &|| asked.fetch_add(1, Ordering::Relaxed) > 10, progress: &|_| {} };
         let error =
             find_references(&world.index, &FindReferencesRequest::new("needle"), None, &control).unwrap_err();
         assert!(matches!(error, FindReferencesError::Text(TextError::Cancelled)), "{error}");
@@ -54,7 +54,7 @@ fn a_question_that_waits_for_a_build_can_be_called_off() {
 #[test]
 fn without_automatic_indexing_the_errors_are_the_contracts() {
     let world = World::with(&[("a.rs", "fn first() {}\n")], Freshness::Manual);
-    let status = || check_index_status(&world.index, &Control::none()).unwrap();
+    let status = || check_index_status(&world.index, &IndexControl::none()).unwrap();
     let error = world.ask(&FindReferencesRequest::new("first")).unwrap_err();
     assert!(error.to_string().starts_with("Index not found for "), "{error}");
     assert_eq!(status().status, IndexState::Missing);
@@ -82,7 +82,7 @@ fn only_some_languages_are_indexed_if_asked() {
         force: false,
         languages: vec!["Python".to_owned(), "rs".to_owned()],
     };
-    let indexed = index_project(&world.index, &request, &Control::none()).unwrap();
+    let indexed = index_project(&world.index, &request, &IndexControl::none()).unwrap();
     assert_eq!((indexed.files_indexed, indexed.files_skipped), (2, 1));
     assert_eq!(indexed.skipped.get("language"), Some(&1));
     world.write("d.txt", "name\n");
@@ -90,7 +90,7 @@ fn only_some_languages_are_indexed_if_asked() {
     assert_eq!(world.build(false).files_indexed, 4);
     assert_eq!(world.places("name").len(), 4);
     let request = index_project::IndexProjectRequest { languages: vec!["cobol".to_owned()], ..request };
-    let error = index_project(&world.index, &request, &Control::none()).unwrap_err().to_string();
+    let error = index_project(&world.index, &request, &IndexControl::none()).unwrap_err().to_string();
     assert!(error.starts_with("There is no language \"cobol\". The languages are"), "{error}");
 }
 
@@ -188,9 +188,13 @@ fn processes_share_an_index() {
             scope.spawn(|| {
                 let other = world.reopened(Freshness::Automatic);
                 while !done.load(Ordering::SeqCst) || asked.load(Ordering::SeqCst) < 10 {
-                    let found =
-                        find_references(&other, &FindReferencesRequest::new("first"), None, &Control::none())
-                            .unwrap();
+                    let found = find_references(
+                        &other,
+                        &FindReferencesRequest::new("first"),
+                        None,
+                        &IndexControl::none(),
+                    )
+                    .unwrap();
                     assert_eq!(found.definition.unwrap().path, "a.rs");
                     asked.fetch_add(1, Ordering::SeqCst);
                 }
@@ -211,7 +215,7 @@ fn work_can_be_called_off_and_tells_how_far_it_is() {
     for file in 0..600 {
         world.write(&format!("{file}.txt"), "needle\n");
     }
-    let cancelled = Control { cancelled: &|| true, progress: &|_| {} };
+    let cancelled = IndexControl { cancelled: &|| true, progress: &|_| {} };
     let error =
         find_references(&world.index, &FindReferencesRequest::new("needle"), None, &cancelled).unwrap_err();
     assert!(matches!(error, FindReferencesError::Text(TextError::Cancelled)));
@@ -221,7 +225,7 @@ fn work_can_be_called_off_and_tells_how_far_it_is() {
             news.lock().unwrap().push((done, total));
         }
     };
-    let told = Control { cancelled: &|| false, progress: &progress };
+    let told = IndexControl { cancelled: &|| false, progress: &progress };
     let found = find_references(&world.index, &FindReferencesRequest::new("needle"), None, &told).unwrap();
     assert_eq!(found.total_references, 600);
     let news = news.into_inner().unwrap();
@@ -244,7 +248,7 @@ fn a_cache_that_cannot_be_written_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("cache"), "").unwrap();
     let index = TextIndex::open(folder.path(), &folder.path().join("cache"), Freshness::Automatic).unwrap();
-    let error = find_references(&index, &FindReferencesRequest::new("needle"), None, &Control::none())
+    let error = find_references(&index, &FindReferencesRequest::new("needle"), None, &IndexControl::none())
         .unwrap_err()
         .to_string();
     assert!(error.contains("cannot be written under"), "{error}");

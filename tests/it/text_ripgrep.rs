@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::fixtures::{fixtures, rg};
 use steelbank::query::find_references::{FindReferencesRequest, find_references};
-use steelbank_text::{Control, Freshness, Globs, Language, Pattern, Rule, Search, TextIndex};
+use steelbank_text::{Freshness, Globs, IndexControl, Language, Pattern, Rule, Search, TextIndex};
 
 type Lines = BTreeSet<(String, u64)>;
 
@@ -46,7 +46,7 @@ fn ours(index: &TextIndex, pattern: &str) -> Lines {
     let mut request =
         FindReferencesRequest { force: true, limit: 10_000, ..FindReferencesRequest::new(pattern) };
     loop {
-        let page = find_references(index, &request, None, &Control::none()).unwrap();
+        let page = find_references(index, &request, None, &IndexControl::none()).unwrap();
         lines.extend(page.references.into_iter().map(|each| (each.path, u64::from(each.line))));
         request.offset += page.pagination.count;
         if !page.pagination.has_more {
@@ -244,7 +244,7 @@ fn columns_lead_to_the_name() {
             limit: 200,
             bound: u64::MAX,
         };
-        for found in index.search(&search, &Control::none()).unwrap().references {
+        for found in index.search(&search, &IndexControl::none()).unwrap().references {
             let lines = texts.entry(found.path.clone()).or_insert_with(|| {
                 let text = std::fs::read(root.join(&found.path)).unwrap();
                 String::from_utf8_lossy(&text).split('\n').map(str::to_owned).collect()

@@ -23,21 +23,21 @@ pub enum IndexProgress {
 
 /// How the caller follows and ends long work.
 #[derive(Clone, Copy)]
-pub struct Control<'a> {
+pub struct IndexControl<'a> {
     /// Asked now and then whether to give up.
     pub cancelled: &'a (dyn Fn() -> bool + Sync),
     /// Told how far the work is.
     pub progress: &'a (dyn Fn(IndexProgress) + Sync),
 }
 
-impl Control<'static> {
+impl IndexControl<'static> {
     /// Never gives up and tells nobody.
     pub fn none() -> Self {
-        Control { cancelled: &|| false, progress: &|_| {} }
+        IndexControl { cancelled: &|| false, progress: &|_| {} }
     }
 }
 
-impl Control<'_> {
+impl IndexControl<'_> {
     pub(crate) fn check(&self) -> Result<(), TextError> {
         if (self.cancelled)() { Err(TextError::Cancelled) } else { Ok(()) }
     }

@@ -1,7 +1,7 @@
 //! The index of one project: opened, built, kept up to date.
 
 use crate::cache::TextCache;
-use crate::control::Control;
+use crate::control::IndexControl;
 use crate::error::TextError;
 use crate::language::Language;
 use crate::store::manifest::{IndexManifest, Place, Skipped};
@@ -147,7 +147,7 @@ impl TextIndex {
     /// # Errors
     ///
     /// If the project's folder is gone, or the caller gives up.
-    pub fn status(&self, control: &Control<'_>) -> Result<TreeStatus, TextError> {
+    pub fn status(&self, control: &IndexControl<'_>) -> Result<TreeStatus, TextError> {
         self.refresh_root()?;
         let snapshot = match self.load() {
             Ok(Some(snapshot)) => snapshot,
@@ -176,7 +176,7 @@ impl TextIndex {
         &self,
         force: bool,
         languages: &[Language],
-        control: &Control<'_>,
+        control: &IndexControl<'_>,
     ) -> Result<Built, TextError> {
         let start = Instant::now();
         let (snapshot, analysed) = self.update(control, |manifest| {
@@ -207,7 +207,7 @@ impl TextIndex {
     }
 
     /// The index as a question needs it: up to date, or with the error that says that it is not.
-    pub(crate) fn snapshot(&self, control: &Control<'_>) -> Result<Arc<Snapshot>, TextError> {
+    pub(crate) fn snapshot(&self, control: &IndexControl<'_>) -> Result<Arc<Snapshot>, TextError> {
         self.refresh_root()?;
         let known = self.current.lock().clone();
         if let Some(snapshot) = &known
@@ -307,7 +307,7 @@ impl TextIndex {
     /// Brings the index up to date, after `prepare` has had its say, and gives it with the number of files analysed.
     fn update(
         &self,
-        control: &Control<'_>,
+        control: &IndexControl<'_>,
         prepare: impl FnOnce(&mut IndexManifest),
     ) -> Result<(Arc<Snapshot>, usize), TextError> {
         let _writing = loop {

@@ -30,7 +30,7 @@ mod tree;
 mod update;
 mod watch;
 
-pub use control::{Control, IndexProgress};
+pub use control::{IndexControl, IndexProgress};
 pub use error::TextError;
 pub use globs::{BadGlob, Globs};
 pub use index::{Built, Freshness, TextIndex, TreeStatus};

@@ -2,7 +2,7 @@
 
 use crate::analysis::{hits_of, trigram};
 use crate::cache::TextCache;
-use crate::control::Control;
+use crate::control::IndexControl;
 use crate::definitions::lisp::LispTextDefinition;
 use crate::error::TextError;
 use crate::globs::Globs;
@@ -105,7 +105,7 @@ impl TextIndex {
     /// # Errors
     ///
     /// If there is no usable index and none may or can be made, or the caller gives up.
-    pub fn search(&self, search: &Search, control: &Control<'_>) -> Result<SearchAnswer, TextError> {
+    pub fn search(&self, search: &Search, control: &IndexControl<'_>) -> Result<SearchAnswer, TextError> {
         let mut attempts = 4;
         loop {
             attempts -= 1;
@@ -150,7 +150,7 @@ struct Searcher<'a> {
     index: &'a TextIndex,
     cache: &'a TextCache,
     search: &'a Search,
-    control: &'a Control<'a>,
+    control: &'a IndexControl<'a>,
     /// Whether a file that is not as the index says is passed over.
     lenient: bool,
     fresh: bool,

@@ -1,7 +1,7 @@
 //! The project's tree of files. Whatever is read, is read through this: nothing outside the root, no symbolic link,
 //! nothing but regular files.
 
-use crate::control::{Control, IndexProgress, Pace};
+use crate::control::{IndexControl, IndexProgress, Pace};
 use crate::error::TextError;
 use crate::store::codec::checksum;
 use ignore::{WalkBuilder, WalkState};
@@ -254,11 +254,11 @@ impl Tree {
 
     /// Finds the project's files: what `.gitignore` and `.ignore` leave out and hidden files are left out, symbolic
     /// links are not followed.
-    pub(crate) fn walk(&self, control: &Control<'_>) -> Result<TreeWalk, TextError> {
+    pub(crate) fn walk(&self, control: &IndexControl<'_>) -> Result<TreeWalk, TextError> {
         self.walk_at(control, Pace::new(QUIET, Duration::from_millis(250)))
     }
 
-    fn walk_at(&self, control: &Control<'_>, pace: Pace) -> Result<TreeWalk, TextError> {
+    fn walk_at(&self, control: &IndexControl<'_>, pace: Pace) -> Result<TreeWalk, TextError> {
         let stop = control.cancelled;
         let found = Mutex::new((TreeWalk::default(), pace));
         let mut builder = WalkBuilder::new(&self.path);
@@ -384,7 +384,7 @@ mod tests {
         std::fs::write(root.join("a.txt"), "").unwrap();
         let tree = Tree::open(&root).unwrap();
         let news = Mutex::new(Vec::new());
-        let control = Control { cancelled: &|| false, progress: &|progress| news.lock().push(progress) };
+        let control = IndexControl { cancelled: &|| false, progress: &|progress| news.lock().push(progress) };
         tree.walk_at(&control, Pace::new(Duration::ZERO, Duration::ZERO)).unwrap();
         assert_eq!(news.lock().last(), Some(&IndexProgress::Listing { found: 1 }));
     }
@@ -397,7 +397,7 @@ mod tests {
         }
         let tree = Tree::open(folder.path()).unwrap();
         let news = Mutex::new(Vec::new());
-        let control = Control { cancelled: &|| false, progress: &|progress| news.lock().push(progress) };
+        let control = IndexControl { cancelled: &|| false, progress: &|progress| news.lock().push(progress) };
         tree.walk_at(&control, Pace::new(Duration::ZERO, Duration::ZERO)).unwrap();
         assert_eq!(news.lock().last(), Some(&IndexProgress::Listing { found: 20 }));
         news.lock().clear();

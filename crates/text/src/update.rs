@@ -1,7 +1,7 @@
 //! Bringing the index up to date: what changed is read, analysed and written as a new segment.
 
 use crate::analysis::Analysis;
-use crate::control::{Control, IndexProgress};
+use crate::control::{IndexControl, IndexProgress};
 use crate::error::TextError;
 use crate::language::Language;
 use crate::limits::HUGE;
@@ -26,7 +26,7 @@ pub(crate) struct Update<'a> {
     tree: &'a Tree,
     folder: &'a Path,
     changed: &'a Changed,
-    control: &'a Control<'a>,
+    control: &'a IndexControl<'a>,
 }
 
 /// A file that has been read.
@@ -41,7 +41,7 @@ impl<'a> Update<'a> {
         tree: &'a Tree,
         folder: &'a Path,
         changed: &'a Changed,
-        control: &'a Control<'a>,
+        control: &'a IndexControl<'a>,
     ) -> Self {
         Update { tree, folder, changed, control }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use steelbank_text::{Control, Freshness, Globs, Pattern, Search, TextIndex};
+use steelbank_text::{Freshness, Globs, IndexControl, Pattern, Search, TextIndex};
 use steelbank_watch::operations::{begin, operate};
 
 fn places(index: &TextIndex) -> Result<Vec<(String, u32, u32, String)>, String> {
@@ -19,7 +19,7 @@ fn places(index: &TextIndex) -> Result<Vec<(String, u32, u32, String)>, String> 
         limit: u64::MAX,
         bound: u64::MAX,
     };
-    let answer = index.search(&search, &Control::none()).map_err(|error| error.to_string())?;
+    let answer = index.search(&search, &IndexControl::none()).map_err(|error| error.to_string())?;
     let place = |found: steelbank_text::TextMatch| {
         (found.path.display().to_string(), found.line, found.column, found.preview)
     };

@@ -1,6 +1,6 @@
 //! One state of the index, with all its segments open. It never changes.
 
-use crate::control::Control;
+use crate::control::IndexControl;
 use crate::error::TextError;
 use crate::language::Language;
 use crate::parallel::parallel;
@@ -81,7 +81,7 @@ impl Snapshot {
         &self,
         tree: &Tree,
         changed: &Changed,
-        control: &Control<'_>,
+        control: &IndexControl<'_>,
     ) -> Result<TreeChanges, TextError> {
         let mut changes =
             TreeChanges { files: changed_files(&self.manifest, tree, changed), ..TreeChanges::default() };
