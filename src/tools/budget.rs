@@ -69,13 +69,13 @@ pub(super) fn fits(answer: &ToolAnswer, budget: usize) -> bool {
 /// Where a cut answer of a tool that does not turn pages itself goes on: in which of its lists, after how many
 /// entries, and after how many lines of its text.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Cursor {
+pub(super) struct CutCursor {
     list: String,
     entries: usize,
     lines: usize,
 }
 
-impl Cursor {
+impl CutCursor {
     /// Reads what [`cut`] wrote.
     pub(super) fn read(text: &str) -> Result<Self, Failure> {
         let mut parts = text.split(':');
@@ -88,7 +88,7 @@ impl Cursor {
     }
 }
 
-impl Cursor {
+impl CutCursor {
     fn written(&self) -> String {
         format!("{}:{}:{}", self.list, self.entries, self.lines)
     }
@@ -115,7 +115,7 @@ impl Cursor {
 ///
 /// # Errors
 /// Nothing of this answer follows there.
-pub(super) fn continued(answer: &mut ToolAnswer, cursor: Cursor, budget: usize) -> Result<(), Failure> {
+pub(super) fn continued(answer: &mut ToolAnswer, cursor: CutCursor, budget: usize) -> Result<(), Failure> {
     if !cursor.is_of(answer) {
         let given = cursor.written();
         return Err(Failure::Arguments(format!(
@@ -128,7 +128,7 @@ pub(super) fn continued(answer: &mut ToolAnswer, cursor: Cursor, budget: usize) 
 
 /// Continues `answer` at `cursor` and makes it fit into `budget` characters: its longest list is cut between entries, its
 /// text between lines. What is cut says so; with `continues` it says how to go on.
-pub(super) fn cut(answer: &mut ToolAnswer, cursor: Option<Cursor>, budget: usize, continues: bool) {
+pub(super) fn cut(answer: &mut ToolAnswer, cursor: Option<CutCursor>, budget: usize, continues: bool) {
     let at = cursor.unwrap_or_default();
     let room = budget.saturating_sub(BESIDE);
     let mut next = at.clone();
@@ -154,7 +154,7 @@ pub(super) fn cut(answer: &mut ToolAnswer, cursor: Option<Cursor>, budget: usize
                 list.truncate(fitting);
             }
             structured.insert("left_out".to_owned(), left_out.into());
-            next = Cursor { entries: before + fitting, list: name, ..next };
+            next = CutCursor { entries: before + fitting, list: name, ..next };
             more = left_out > 0;
         }
         if !more && !next.list.is_empty() {
@@ -321,7 +321,7 @@ mod tests {
             assert!(body[0].starts_with("  entry") || body.is_empty(), "{}", body[0]);
             lines.extend(body.into_iter().map(str::to_owned));
             match page.structured.get("cursor").and_then(Value::as_str) {
-                Some(next) => cursor = Some(Cursor::read(next).unwrap()),
+                Some(next) => cursor = Some(CutCursor::read(next).unwrap()),
                 None => break,
             }
             assert!(lines.last().unwrap().ends_with("context"), "entries are whole");
@@ -336,7 +336,7 @@ mod tests {
         let mut whole = answer();
         cut(&mut whole, None, usize::MAX, true);
         assert_eq!(whole, answer());
-        assert!(Cursor::read("x").unwrap_err().to_string().contains("\"x\""));
+        assert!(CutCursor::read("x").unwrap_err().to_string().contains("\"x\""));
     }
 
     #[test]
@@ -347,7 +347,7 @@ mod tests {
         let cursor = page.structured["cursor"].as_str().unwrap().to_owned();
         let mut next = answer();
         next.text = "Entries: 1000".to_owned();
-        continued(&mut next, Cursor::read(&cursor).unwrap(), 10_000).unwrap();
+        continued(&mut next, CutCursor::read(&cursor).unwrap(), 10_000).unwrap();
         let first = page.structured["entries"].as_array().unwrap().len();
         assert_eq!(next.structured["entries"][0]["name"], format!("entry {first:05}"));
         assert!(next.text.starts_with("Entries: 1000\n"), "{}", next.text);
@@ -371,11 +371,11 @@ mod tests {
             String::new(),
         ];
         for cursor in wrong {
-            let read = Cursor::read(&cursor);
+            let read = CutCursor::read(&cursor);
             assert!(read.and_then(|read| continued(&mut answer(), read, 10_000)).is_err(), "{cursor}");
         }
         for cursor in [format!("entries:999:{all}"), format!("few:1:{all}"), ":0:1".to_owned()] {
-            let read = Cursor::read(&cursor);
+            let read = CutCursor::read(&cursor);
             assert!(read.and_then(|read| continued(&mut answer(), read, 10_000)).is_ok(), "{cursor}");
         }
     }

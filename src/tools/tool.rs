@@ -205,7 +205,7 @@ impl Tool {
     /// The arguments are wrong, the call is not allowed, or the engine cannot answer.
     pub fn call(&self, session: &Session, mut arguments: Object, call: &Call) -> Result<ToolAnswer, Failure> {
         let cursor = match arguments.get("cursor") {
-            Some(Value::String(cursor)) if self.schemas().continues => Some(budget::Cursor::read(cursor)?),
+            Some(Value::String(cursor)) if self.schemas().continues => Some(budget::CutCursor::read(cursor)?),
             _ => None,
         };
         if cursor.is_some() {

@@ -61,7 +61,7 @@ pub fn bake(index: &Index, read: impl Fn(&str) -> Option<Vec<u8>>) -> Option<Vec
     let mut rows: Vec<(u64, u32, u32)> = Vec::new();
     for (file, offsets) in wanted {
         let Some(text) = read(&file) else { continue };
-        let mut cursor = Cursor { text: &text, at: 0, line: 1, start: 0 };
+        let mut cursor = LineCounter { text: &text, at: 0, line: 1, start: 0 };
         for offset in offsets {
             if let Some(at) = form_start(&text, offset as usize) {
                 let (line, column) = cursor.go_to(at);
@@ -84,7 +84,7 @@ pub fn bake(index: &Index, read: impl Fn(&str) -> Option<Vec<u8>>) -> Option<Vec
 }
 
 /// A place in a text, which goes forward.
-struct Cursor<'a> {
+struct LineCounter<'a> {
     text: &'a [u8],
     at: usize,
     line: u32,
@@ -92,7 +92,7 @@ struct Cursor<'a> {
     start: usize,
 }
 
-impl Cursor<'_> {
+impl LineCounter<'_> {
     /// The line of the byte at `at`, and its column in characters, both from 1. What is no UTF-8 counts as what it is replaced
     /// with.
     fn go_to(&mut self, at: usize) -> (u32, u32) {
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn columns_count_characters() {
         let text = "é\nüü (a)\n(b)".as_bytes();
-        let mut cursor = Cursor { text, at: 0, line: 1, start: 0 };
+        let mut cursor = LineCounter { text, at: 0, line: 1, start: 0 };
         assert_eq!(cursor.go_to(0), (1, 1));
         assert_eq!(cursor.go_to(8), (2, 4));
         assert_eq!(cursor.go_to(12), (3, 1));
