@@ -32,7 +32,7 @@ use std::time::Duration;
 
 pub use git::{exclude_file, is_in_working_tree};
 pub use queue::tell_of_descriptors;
-use queue::{Event, Queue};
+use queue::{KernelEvent, Queue};
 
 /// A watch on folders and files. It holds two descriptors, which are closed by execution.
 #[derive(Debug)]
@@ -208,7 +208,7 @@ impl Watch {
     }
 
     /// Adds what an event tells. False if it tells that not everything was told.
-    fn take(&mut self, event: &Event<'_>, changes: &mut Vec<Change>) -> bool {
+    fn take(&mut self, event: &KernelEvent<'_>, changes: &mut Vec<Change>) -> bool {
         let Some(paths) = self.watched.get(&event.number) else {
             // An overflow and a watch that was ended have numbers that are not known.
             return !event.overflow;

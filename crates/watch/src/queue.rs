@@ -27,7 +27,7 @@ pub(crate) struct Queue {
 }
 
 /// An event as far as it matters here.
-pub(crate) struct Event<'a> {
+pub(crate) struct KernelEvent<'a> {
     pub(crate) number: i32,
     pub(crate) name: Option<&'a OsStr>,
     pub(crate) folder: bool,
@@ -130,7 +130,7 @@ impl Queue {
     }
 
     /// Passes all events to `take`, until that says that not everything was told. False if so.
-    pub(crate) fn read(&self, mut take: impl FnMut(Event<'_>) -> bool) -> bool {
+    pub(crate) fn read(&self, mut take: impl FnMut(KernelEvent<'_>) -> bool) -> bool {
         if !self.is_ours() {
             return false;
         }
@@ -150,7 +150,7 @@ impl Queue {
             };
             let flags = event.events();
             let any = |some: ReadFlags| flags.intersects(some);
-            let taken = take(Event {
+            let taken = take(KernelEvent {
                 number: event.wd(),
                 name: event.file_name().map(|name| OsStr::from_bytes(name.to_bytes())),
                 folder: any(ReadFlags::ISDIR),

@@ -22,7 +22,7 @@ use steelbank_reader::{Dialect, Features, LispText, Range};
 use self::by_tap::Tapped;
 use super::tap::operators::Defined;
 use super::tap::roles::SyntaxRole;
-use super::tap::sidecar::{Event, EventKind, Sidecar, UseKind};
+use super::tap::sidecar::{EventKind, ReadEvent, Sidecar, UseKind};
 pub use super::tap::walk::Standing;
 pub use clauses::Clauses;
 pub use structures::{PackageAndName, Prefix, Structure};
@@ -284,7 +284,7 @@ impl PositionedFile {
         let read = match &self.reading {
             Reading::Tap(tapped) => {
                 let events: usize = tapped.sidecar.forms.iter().map(|form| form.events.len()).sum();
-                events * (size_of::<Event>() + size_of::<(u32, u32)>()) + tapped.sidecar.names.len() * 128
+                events * (size_of::<ReadEvent>() + size_of::<(u32, u32)>()) + tapped.sidecar.names.len() * 128
             }
             Reading::Structure(text) => size_of_val(text.tokens()) + size_of_val(text.forms()),
         };
@@ -444,7 +444,7 @@ impl PositionedFile {
 
     /// The range of what SBCL's reader reported. It counted characters; of a text that is not there any more, they
     /// stand for its bytes.
-    fn event_range(&self, sidecar: &Sidecar, event: &Event) -> Range {
+    fn event_range(&self, sidecar: &Sidecar, event: &ReadEvent) -> Range {
         let at = |character| match self.fresh {
             true => self.byte_of(sidecar, character),
             false => character,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::super::tap::roles::{SyntaxRole, is_key_parameter, is_looked_up, package_clause, package_role};
-use super::super::tap::sidecar::{Event, EventKind, Name, NameKind, Sidecar, TopLevelForm};
+use super::super::tap::sidecar::{EventKind, Name, NameKind, ReadEvent, Sidecar, TopLevelForm};
 use super::super::tap::walk::{SLOT, Space, Standing, SyntaxContext};
 use super::by_tap::Tapped;
 use super::{Notation, Occurrence, PositionedFile, Reading, Recorded, Sought, Token};
@@ -176,7 +176,7 @@ impl PositionedFile {
                     continue;
                 }
                 let context = tapped.contexts(index)[event];
-                let Event { start, end, .. } = form.events[event];
+                let ReadEvent { start, end, .. } = form.events[event];
                 if context.made || !self.reads_as(sidecar, start, end, &sought.name) {
                     continue;
                 }

@@ -94,7 +94,7 @@ pub struct TopLevelForm {
     /// SBCL's number of this form in the file.
     pub number: u32,
     /// The events, in the reader's order.
-    pub events: Vec<Event>,
+    pub events: Vec<ReadEvent>,
     /// The events of forms with numbers: (number, index of the event), sorted.
     numbered: Vec<(u32, u32)>,
 }
@@ -131,7 +131,7 @@ pub enum Operator {
 
 /// One object in the text, from `start` to before `end`, in characters.
 #[derive(Debug, Clone, Copy)]
-pub struct Event {
+pub struct ReadEvent {
     /// What it is.
     pub kind: EventKind,
     /// Its operator, where that is one of the reader's own.
@@ -393,7 +393,7 @@ pub fn fnv_1a(bytes: &[u8]) -> u64 {
 }
 
 /// Tells each event its parent, its first child and its next sibling: children stand before their parent.
-fn link(events: &mut [Event]) {
+fn link(events: &mut [ReadEvent]) {
     let mut open: Vec<u32> = Vec::new();
     for index in 0..events.len() {
         let (start, mut next) = (events[index].start, NO_EVENT);
@@ -413,7 +413,7 @@ fn link(events: &mut [Event]) {
 }
 
 /// The numbers of the forms among `events`, sorted, each with its first event.
-fn numbered(events: &[Event]) -> Vec<(u32, u32)> {
+fn numbered(events: &[ReadEvent]) -> Vec<(u32, u32)> {
     let mut numbered: Vec<(u32, u32)> = (0..)
         .zip(events)
         .filter_map(|(index, event)| match event.kind {
@@ -508,7 +508,7 @@ impl Input<'_> {
         Ok((value >> 1, value & 1 == 1))
     }
 
-    fn event(&mut self, previous: &mut i64, name_count: u64) -> Result<Event, SidecarError> {
+    fn event(&mut self, previous: &mut i64, name_count: u64) -> Result<ReadEvent, SidecarError> {
         let kind = self.byte()?;
         *previous = previous.checked_add(self.signed()?).ok_or_else(|| self.damaged())?;
         let start = self.checked(*previous)?;
@@ -536,7 +536,7 @@ impl Input<'_> {
             4 => EventKind::Other,
             _ => return Err(self.damaged()),
         };
-        Ok(Event {
+        Ok(ReadEvent {
             kind,
             operator,
             start,
