@@ -21,7 +21,7 @@ use crate::source::tap::roles::SyntaxRole;
 use steelbank_xref::Symbol;
 
 /// A top-level form.
-type Form = (PathBuf, u32);
+type FormInFile = (PathBuf, u32);
 
 /// A name that is made, and where it stands.
 struct Other<'a> {
@@ -103,7 +103,7 @@ impl<'a> Planner<'a> {
         editor: &mut Editor<'a>,
         derived: &mut Vec<Derived>,
         explained: &mut HashSet<Symbol>,
-    ) -> Result<HashSet<(Form, String)>, Error> {
+    ) -> Result<HashSet<(FormInFile, String)>, Error> {
         let roles = [SyntaxRole::Structure, SyntaxRole::Slot, SyntaxRole::Quoted];
         let mut unchanged = HashSet::new();
         if !files.iter().flat_map(|file| &file.tokens).any(|token| roles.contains(&token.role)) {
@@ -112,7 +112,7 @@ impl<'a> Planner<'a> {
         let sought = self.uses.sought().clone();
         let structures = Structures::of(self.sources.project);
         // By the old name: the forms that make it, and what they will make.
-        let mut changed: BTreeMap<String, HashMap<Form, String>> = BTreeMap::new();
+        let mut changed: BTreeMap<String, HashMap<FormInFile, String>> = BTreeMap::new();
         for made in structures.made(&(sought.package.clone(), sought.name.clone()), &self.new) {
             let form = (made.path, made.form);
             if made.old == made.new {
@@ -203,10 +203,10 @@ impl<'a> Planner<'a> {
         editor: &mut Editor<'a>,
         derived: &mut Vec<Derived>,
         explained: &HashSet<Symbol>,
-        unchanged: &HashSet<(Form, String)>,
+        unchanged: &HashSet<(FormInFile, String)>,
     ) -> Result<(), Error> {
         let sought = self.uses.sought().clone();
-        let forms: HashSet<Form> = files
+        let forms: HashSet<FormInFile> = files
             .iter()
             .flat_map(|file| file.tokens.iter().map(|token| (file.path.clone(), token.form)))
             .collect();
@@ -309,7 +309,7 @@ impl<'a> Planner<'a> {
 }
 
 /// The top-level forms that `definitions` come from.
-pub(super) fn sources(definitions: &[ImageDefinition]) -> impl Iterator<Item = Form> {
+pub(super) fn sources(definitions: &[ImageDefinition]) -> impl Iterator<Item = FormInFile> {
     let definitions = definitions.iter().filter(|found| found.kind != LispKind::Declaration);
     definitions
         .flat_map(|definition| &definition.sources)
