@@ -82,7 +82,7 @@ pub struct TrialFailure {
     pub restarts: Vec<Restart>,
     /// The frames of the user's code, innermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub backtrace: Vec<Frame>,
+    pub backtrace: Vec<StackFrame>,
     /// How many more frames there were.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub frames_left_out: u64,
@@ -101,7 +101,7 @@ pub struct Restart {
 
 /// A call that had not returned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Frame {
+pub struct StackFrame {
     /// The function.
     pub function: String,
     /// `file:line:column`, or `code:line:column` in the code that was given.
@@ -299,8 +299,8 @@ impl ToldFrame {
         Some(places.of_form(Path::new(file), self.write_date, self.form, self.number))
     }
 
-    fn placed(self, places: &mut DefinitionPlaces<'_>, code: Option<&Code<'_>>) -> Frame {
-        Frame {
+    fn placed(self, places: &mut DefinitionPlaces<'_>, code: Option<&Code<'_>>) -> StackFrame {
+        StackFrame {
             place: self.place(places, code),
             function: self.name,
             times: self.times,

@@ -12,7 +12,7 @@ use super::missing::{Missing, PerhapsMissing};
 use super::trial::{failure_text, in_scratch, take_lists};
 use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
 use crate::query::evaluate::{EvaluateRequest, Evaluation, EvaluationStatus};
-use crate::query::trial::{Frame, Restart};
+use crate::query::trial::{Restart, StackFrame};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
@@ -34,7 +34,7 @@ struct Shape {
     #[serde(flatten)]
     evaluation: Evaluation,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    backtrace: Vec<Frame>,
+    backtrace: Vec<StackFrame>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     restarts: Vec<Restart>,
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{Call, CallOutcome, Failure, Session, ToolAnswer, ToolProgress};
 use crate::query::control::Control;
-use crate::query::trial::{Frame, TrialFailure};
+use crate::query::trial::{StackFrame, TrialFailure};
 use crate::scratch::{ScratchError, ScratchOutcome};
 
 /// Calls `tool` in a scratch image, which is thrown away. Handles of objects in it would be good for nothing.
@@ -89,7 +89,7 @@ pub(super) fn failure_text(failure: &TrialFailure) -> String {
     text
 }
 
-fn frame_text(frame: &Frame) -> String {
+fn frame_text(frame: &StackFrame) -> String {
     let mut text = match &frame.place {
         Some(place) => format!("\n  {place}: {}", frame.function),
         None => format!("\n  {}", frame.function),

@@ -16,7 +16,7 @@ pub(super) struct Reader<'a> {
     /// Whether a parenthesis in column 0 starts a top-level form, whatever is open.
     recovering: bool,
     text: LispText,
-    stack: Vec<Frame>,
+    stack: Vec<OpenConstruct>,
     /// How many of the frames are lists.
     lists: usize,
     /// How many of the frames skip a datum.
@@ -29,7 +29,7 @@ pub(super) struct Reader<'a> {
 }
 
 /// What the reader is inside of.
-struct Frame {
+struct OpenConstruct {
     kind: FrameKind,
     /// The innermost form here.
     form: Option<FormId>,
@@ -159,13 +159,13 @@ impl<'a> Reader<'a> {
             self.abandon();
         }
         let id = self.begin(kind, length);
-        self.stack.push(Frame { kind: FrameKind::List { dotted: false }, form: Some(id) });
+        self.stack.push(OpenConstruct { kind: FrameKind::List { dotted: false }, form: Some(id) });
         self.lists += 1;
     }
 
     fn prefix(&mut self, kind: FormKind, length: usize) {
         let id = self.begin(kind, length);
-        self.stack.push(Frame { kind: FrameKind::One, form: Some(id) });
+        self.stack.push(OpenConstruct { kind: FrameKind::One, form: Some(id) });
     }
 
     fn end_form(&mut self, id: FormId, end: usize) {
@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Takes the top frame off. A form that it was reading ends here.
-    fn pop(&mut self) -> Option<Frame> {
+    fn pop(&mut self) -> Option<OpenConstruct> {
         let frame = self.stack.pop()?;
         match frame.kind {
             FrameKind::List { .. } => self.lists -= 1,
@@ -200,7 +200,7 @@ impl<'a> Reader<'a> {
             self.at += 1;
             return;
         }
-        while !matches!(self.stack.last(), None | Some(Frame { kind: FrameKind::List { .. }, .. })) {
+        while !matches!(self.stack.last(), None | Some(OpenConstruct { kind: FrameKind::List { .. }, .. })) {
             self.pop();
             self.exact = false;
         }
@@ -230,7 +230,7 @@ impl<'a> Reader<'a> {
 
     /// A datum has been read: it belongs to whatever is open.
     fn complete(&mut self, mut datum: Datum) {
-        while let Some(&mut Frame { ref mut kind, form }) = self.stack.last_mut() {
+        while let Some(&mut OpenConstruct { ref mut kind, form }) = self.stack.last_mut() {
             match *kind {
                 FrameKind::List { dotted } => {
                     if let Some(list) = form {
@@ -267,7 +267,7 @@ impl<'a> Reader<'a> {
 
     fn skip(&mut self) {
         let form = self.enclosing();
-        self.stack.push(Frame { kind: FrameKind::Skip, form });
+        self.stack.push(OpenConstruct { kind: FrameKind::Skip, form });
         self.skipping += 1;
     }
 

@@ -4,7 +4,7 @@ use super::super::Range;
 use super::super::text::{Datum, FormKind};
 use super::super::token::is_number;
 use super::super::{Dialect, Marker, Token, TokenKind};
-use super::{Frame, FrameKind, Reader};
+use super::{FrameKind, OpenConstruct, Reader};
 use crate::lines::decode;
 
 impl Reader<'_> {
@@ -150,7 +150,7 @@ impl Reader<'_> {
         }
         let raw = &self.bytes[start..self.at];
         if raw == b"." && self.dialect != Dialect::Clojure {
-            if let Some(Frame { kind: FrameKind::List { dotted }, .. }) = self.stack.last_mut() {
+            if let Some(OpenConstruct { kind: FrameKind::List { dotted }, .. }) = self.stack.last_mut() {
                 *dotted = true;
             }
             return;
@@ -181,7 +181,7 @@ impl Reader<'_> {
     fn feature(&mut self, sense: bool, length: usize) {
         self.at += length;
         let form = self.enclosing();
-        self.stack.push(Frame { kind: FrameKind::Feature(sense), form });
+        self.stack.push(OpenConstruct { kind: FrameKind::Feature(sense), form });
         self.testing += 1;
     }
 
