@@ -25,7 +25,7 @@ pub(super) struct Doctor {
 
 /// What the image says of itself.
 #[derive(Debug, Deserialize)]
-struct Identity {
+struct ImageIdentity {
     lisp: String,
     machine: String,
     packages: u64,
@@ -201,7 +201,7 @@ fn folder_size(folder: &Path) -> u64 {
         .sum()
 }
 
-fn identify(bank: &Steelbank) -> Result<Identity, CommandError> {
+fn identify(bank: &Steelbank) -> Result<ImageIdentity, CommandError> {
     let answer = bank
         .lisp()
         .run(Duration::from_secs(10), |on_lisp| on_lisp.call(Operation::Identify, &[]))

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
 
-use super::stdio::{Identity, out_of_reach};
+use super::stdio::{StreamIdentity, out_of_reach};
 
 /// The longest message that is read, in bytes.
 const LONGEST: usize = 16 << 20;
@@ -17,7 +17,7 @@ const CHUNK: usize = 64 << 10;
 /// The client's stream.
 pub(super) struct Input {
     stream: OwnedFd,
-    identity: Identity,
+    identity: StreamIdentity,
     unread: Mutex<Unread>,
     /// Readable once nothing more is to be read.
     halt: OwnedFd,
@@ -61,7 +61,7 @@ impl Input {
         let unread = Mutex::new(Unread { bytes: unread, ..Unread::default() });
         let halt = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let halt = out_of_reach(&halt)?;
-        let identity = Identity::of(&stream);
+        let identity = StreamIdentity::of(&stream);
         Ok(Self { stream, identity, unread, halt, resumed: Condvar::new() })
     }
 

@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::input::wait;
-use super::stdio::Identity;
+use super::stdio::StreamIdentity;
 
 /// How much may wait to be read by the client, in bytes.
 const MOST: usize = 64 << 20;
@@ -19,7 +19,7 @@ const MOST_BESIDE_NEWS: usize = 256 << 10;
 /// The client's stream.
 pub(super) struct Output {
     stream: OwnedFd,
-    identity: Identity,
+    identity: StreamIdentity,
     waiting: Mutex<Waiting>,
     /// Somebody has written, or writing has failed.
     written: Condvar,
@@ -48,7 +48,7 @@ impl Waiting {
 impl Output {
     pub(super) fn new(stream: OwnedFd) -> Self {
         Self {
-            identity: Identity::of(&stream),
+            identity: StreamIdentity::of(&stream),
             stream,
             waiting: Mutex::default(),
             written: Condvar::new(),

@@ -11,9 +11,9 @@ use rustix::io::fcntl_dupfd_cloexec;
 
 /// What tells a stream from another that has taken its number: code that runs in the process may close any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identity(Option<(u64, u64)>);
+pub(super) struct StreamIdentity(Option<(u64, u64)>);
 
-impl Identity {
+impl StreamIdentity {
     pub(super) fn of(stream: &impl AsFd) -> Self {
         Self(rustix::fs::fstat(stream).ok().map(|stat| (stat.st_dev, stat.st_ino)))
     }
