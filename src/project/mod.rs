@@ -83,7 +83,7 @@ pub struct Project {
     loaded: RwLock<BTreeMap<PathBuf, u64>>,
     /// Counts what changes how the image relates to files.
     loads: AtomicU64,
-    image: RwLock<Image>,
+    image: RwLock<KnownImage>,
     positions: Mutex<Positions>,
     names: Mutex<NamesInFiles>,
     texts: Mutex<texts::Texts>,
@@ -91,7 +91,7 @@ pub struct Project {
 
 /// What the image holds, as it told last.
 #[derive(Debug, Default)]
-struct Image {
+struct KnownImage {
     contents: HashMap<PathBuf, Contents>,
     systems: BTreeMap<String, ImageSystem>,
 }
@@ -298,7 +298,7 @@ impl Project {
         systems: impl IntoIterator<Item = (String, ImageSystem)>,
     ) {
         *self.image.write() =
-            Image { contents: contents.into_iter().collect(), systems: systems.into_iter().collect() };
+            KnownImage { contents: contents.into_iter().collect(), systems: systems.into_iter().collect() };
     }
 
     /// The systems that ASDF knows, by name.
