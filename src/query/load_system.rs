@@ -242,7 +242,7 @@ pub struct LoadedFile {
 /// A system that ASDF knows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct ImageSystem {
+pub struct ListedSystem {
     /// Its name.
     pub name: String,
     /// The file that defines it.
@@ -262,7 +262,7 @@ pub(crate) struct ImageContents {
     pub(crate) files: Vec<LoadedFile>,
     /// The systems that ASDF knows.
     #[serde(default)]
-    pub(crate) systems: Vec<ImageSystem>,
+    pub(crate) systems: Vec<ListedSystem>,
 }
 
 /// The answer to load-system and load-file.
