@@ -20,7 +20,7 @@ pub(super) struct TextOptions {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Index {
+pub(super) struct IndexCommand {
     /// Build the index from nothing
     #[arg(long)]
     force: bool,
@@ -52,7 +52,7 @@ impl TextOptions {
     }
 }
 
-impl Index {
+impl IndexCommand {
     pub(super) fn run(&self, shell: &Shell) -> Result<Exit, CommandError> {
         let session = shell.session(false)?;
         if self.status {

@@ -120,7 +120,7 @@ struct Options {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Build the index of the project's text, watch the tree, or tell how old the index is
-    Index(index::Index),
+    Index(index::IndexCommand),
     /// List the tools that the MCP server offers
     Tools(call::ListTools),
     /// Call one of the MCP server's tools
