@@ -15,7 +15,7 @@ const LONGEST: usize = 16 << 20;
 const CHUNK: usize = 64 << 10;
 
 /// The client's stream.
-pub(super) struct Input {
+pub(super) struct ClientInput {
     stream: OwnedFd,
     identity: StreamIdentity,
     unread: Mutex<Unread>,
@@ -52,7 +52,7 @@ pub(super) enum Taken {
     End,
 }
 
-impl Input {
+impl ClientInput {
     /// Reads `stream`, after `unread`, which was read of it before.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl Input {
     }
 }
 
-impl Input {
+impl ClientInput {
     /// Waits until something can be read, or nothing is to be read.
     fn wait(&self) -> io::Result<()> {
         let mut streams = [PollFd::new(&self.stream, PollFlags::IN), PollFd::new(&self.halt, PollFlags::IN)];
@@ -261,7 +261,7 @@ mod tests {
     fn halting_waits_for_no_client() {
         for _ in 0..200 {
             let (stream, mut client) = std::io::pipe().unwrap();
-            let input = Arc::new(Input::new(stream.into(), Vec::new()).unwrap());
+            let input = Arc::new(ClientInput::new(stream.into(), Vec::new()).unwrap());
             // Two may wait for a line, when one leads on.
             let readers = [0, 1].map(|_| {
                 let input = Arc::clone(&input);

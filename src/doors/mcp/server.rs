@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 
 use super::about::{discovery, hello, lasting};
 use super::calls::{Calls, Pool, cancelled};
-use super::input::{Input, Taken};
+use super::input::{ClientInput, Taken};
 use super::lead::Lead;
 use super::listing::listing;
 use super::message::{self, Id, Message};
@@ -93,7 +93,7 @@ pub fn serve_again(
     let server = Arc::new(Server {
         session,
         tools: OnceLock::new(),
-        input: Input::new(input, unread)?,
+        input: ClientInput::new(input, unread)?,
         output: Output::new(output),
         protocol: Mutex::new(protocol.unwrap_or_default()),
         calls: Calls::default(),
@@ -136,7 +136,7 @@ pub(super) struct Server {
     pub(super) session: Session,
     /// What `tools/list` answers, for both lifecycles. Rendered once.
     tools: OnceLock<[Vec<u8>; 2]>,
-    pub(super) input: Input,
+    pub(super) input: ClientInput,
     pub(super) output: Output,
     pub(super) protocol: Mutex<Protocol>,
     pub(super) calls: Calls,

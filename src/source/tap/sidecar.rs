@@ -243,7 +243,7 @@ impl Sidecar {
         if bytes.len() < 7 || fnv_1a(bytes) != u64::from_le_bytes(*checksum) {
             return Err(SidecarError::Damaged { offset: bytes.len() });
         }
-        let mut input = Input { bytes, offset: 7 };
+        let mut input = SidecarBytes { bytes, offset: 7 };
         let complete = input.byte()? == 1;
         let content_hash = input.word()?;
         let size = input.unsigned()?;
@@ -426,12 +426,12 @@ fn numbered(events: &[ReadEvent]) -> Vec<(u32, u32)> {
     numbered
 }
 
-struct Input<'a> {
+struct SidecarBytes<'a> {
     bytes: &'a [u8],
     offset: usize,
 }
 
-impl Input<'_> {
+impl SidecarBytes<'_> {
     fn damaged(&self) -> SidecarError {
         SidecarError::Damaged { offset: self.offset }
     }
