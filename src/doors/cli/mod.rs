@@ -25,7 +25,7 @@ use crate::doors::mcp::ServeError;
 use crate::query::{Error, nearest};
 use crate::tools::{Failure, Permissions, Session};
 use crate::{Builder, Installation, Steelbank};
-use output::Output;
+use output::Terminal;
 
 /// How a command ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,7 +171,7 @@ const PROGRAM: &str = "/proc/self/exe";
 struct Shell {
     options: Options,
     installation: Installation,
-    output: Output,
+    output: Terminal,
 }
 
 impl Shell {
@@ -325,7 +325,7 @@ pub fn main() -> ExitCode {
         }
     };
     let shell = Arc::new(Shell {
-        output: Output::new(options.no_color),
+        output: Terminal::new(options.no_color),
         options,
         installation: installation::find(),
     });

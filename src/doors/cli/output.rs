@@ -6,11 +6,11 @@ use std::io::{self, IsTerminal, Write};
 use serde_json::Value;
 
 /// Where answers go.
-pub(super) struct Output {
+pub(super) struct Terminal {
     color: bool,
 }
 
-impl Output {
+impl Terminal {
     /// Colours only for people: on a terminal that has them, unless NO_COLOR or the option says otherwise.
     pub(super) fn new(no_color: bool) -> Self {
         let plain = no_color

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::Value;
 
-use super::output::Output;
+use super::output::Terminal;
 use super::{CommandError, Exit, call, installation};
 use crate::ProjectSettings;
 use crate::recovery::Loaded;
@@ -60,7 +60,7 @@ impl ProjectOptions {
 
     /// Loads the systems of --system, and tells of those that do not load; what of them was loaded stays. True if
     /// all were loaded.
-    pub(super) fn load(&self, session: &Session, output: &Output) -> Result<bool, CommandError> {
+    pub(super) fn load(&self, session: &Session, output: &Terminal) -> Result<bool, CommandError> {
         let tools = Tools::all();
         let mut all = true;
         for system in &self.systems {

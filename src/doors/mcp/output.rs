@@ -17,7 +17,7 @@ const MOST: usize = 64 << 20;
 const MOST_BESIDE_NEWS: usize = 256 << 10;
 
 /// The client's stream.
-pub(super) struct Output {
+pub(super) struct ClientOutput {
     stream: OwnedFd,
     identity: StreamIdentity,
     waiting: Mutex<Waiting>,
@@ -45,7 +45,7 @@ impl Waiting {
     }
 }
 
-impl Output {
+impl ClientOutput {
     pub(super) fn new(stream: OwnedFd) -> Self {
         Self {
             identity: StreamIdentity::of(&stream),

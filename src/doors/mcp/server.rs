@@ -21,7 +21,7 @@ use super::input::{ClientInput, Taken};
 use super::lead::Lead;
 use super::listing::listing;
 use super::message::{self, Id, Message};
-use super::output::Output;
+use super::output::ClientOutput;
 use super::protocol::{Meta, Protocol, Terms};
 use super::restart::Again;
 use super::roots::{ask_for_roots, folders};
@@ -94,7 +94,7 @@ pub fn serve_again(
         session,
         tools: OnceLock::new(),
         input: ClientInput::new(input, unread)?,
-        output: Output::new(output),
+        output: ClientOutput::new(output),
         protocol: Mutex::new(protocol.unwrap_or_default()),
         calls: Calls::default(),
         waiting: Pool::new(),
@@ -137,7 +137,7 @@ pub(super) struct Server {
     /// What `tools/list` answers, for both lifecycles. Rendered once.
     tools: OnceLock<[Vec<u8>; 2]>,
     pub(super) input: ClientInput,
-    pub(super) output: Output,
+    pub(super) output: ClientOutput,
     pub(super) protocol: Mutex<Protocol>,
     pub(super) calls: Calls,
     /// Threads for questions that may wait for Lisp, or walk a tree.
