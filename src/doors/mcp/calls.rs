@@ -211,7 +211,7 @@ pub(super) fn cancelled(params: Option<&RawValue>) -> Option<Id> {
 }
 
 /// What a thread of a pool does. False if the thread has been replaced meanwhile.
-pub(super) type Job = Box<dyn FnOnce() -> bool + Send>;
+pub(super) type PoolTask = Box<dyn FnOnce() -> bool + Send>;
 
 /// Threads for calls that may wait.
 pub(super) struct Pool {
@@ -221,7 +221,7 @@ pub(super) struct Pool {
 
 #[derive(Default)]
 struct PoolState {
-    queue: VecDeque<Job>,
+    queue: VecDeque<PoolTask>,
     threads: usize,
     idle: usize,
 }
@@ -235,7 +235,7 @@ impl Pool {
     ///
     /// # Errors
     /// There is no thread, and the system gives none.
-    pub(super) fn submit(self: &Arc<Self>, job: Job) -> std::io::Result<()> {
+    pub(super) fn submit(self: &Arc<Self>, job: PoolTask) -> std::io::Result<()> {
         let mut state = self.state.lock();
         state.queue.push_back(job);
         if state.idle >= state.queue.len() {
