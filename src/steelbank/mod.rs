@@ -143,7 +143,7 @@ pub struct Builder {
     program: Option<PathBuf>,
     systems: Vec<String>,
     snapshots: bool,
-    key: Option<snapshot::Key>,
+    key: Option<snapshot::SnapshotKey>,
 }
 
 impl Builder {
@@ -184,7 +184,7 @@ impl Builder {
     }
 
     /// Starts from the snapshot `key` if it can be.
-    pub(crate) fn key(mut self, key: Option<snapshot::Key>) -> Self {
+    pub(crate) fn key(mut self, key: Option<snapshot::SnapshotKey>) -> Self {
         self.key = key;
         self
     }
@@ -280,14 +280,14 @@ impl Builder {
     }
 
     /// The snapshot that is meant.
-    fn snapshot_key(&self) -> Option<snapshot::Key> {
+    fn snapshot_key(&self) -> Option<snapshot::SnapshotKey> {
         if self.key.is_some() {
             return self.key.clone();
         }
         match (&self.project, &self.program) {
             (Some(project), Some(program)) if self.snapshots && !self.systems.is_empty() => {
                 let heap = self.dynamic_space_size;
-                Some(snapshot::Key::new(project, &self.systems, &self.installation, program, heap))
+                Some(snapshot::SnapshotKey::new(project, &self.systems, &self.installation, program, heap))
             }
             _ => None,
         }
@@ -335,7 +335,7 @@ struct SharedBank {
     systems: Mutex<Vec<String>>,
     dynamic_space_size: Option<usize>,
     /// The snapshot that this image is, or is to be kept as.
-    key: Option<snapshot::Key>,
+    key: Option<snapshot::SnapshotKey>,
     /// What the snapshot that it started from answers to loads, until it is asked.
     restored: Mutex<Option<load::Restored>>,
     /// Why it started from no whole snapshot, though there could be one.
@@ -494,7 +494,7 @@ impl Steelbank {
     }
 
     /// The snapshot that is meant by the builder's systems.
-    pub(crate) fn snapshot_key(&self) -> Option<snapshot::Key> {
+    pub(crate) fn snapshot_key(&self) -> Option<snapshot::SnapshotKey> {
         self.inner.key.clone()
     }
 

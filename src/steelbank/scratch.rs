@@ -41,7 +41,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::snapshot::Key;
+use super::snapshot::SnapshotKey;
 use crate::Steelbank;
 pub use crate::query::check::Overlay;
 use crate::query::control::Control;
@@ -340,7 +340,7 @@ impl Steelbank {
         &self,
         overlays: Vec<Overlay>,
         texts: &[(PathBuf, &[u8])],
-        key: Option<Key>,
+        key: Option<SnapshotKey>,
         control: &Control,
     ) -> Result<Scratch, ScratchError> {
         let until = Instant::now() + control.allowed();

@@ -24,11 +24,11 @@ pub(crate) fn key(language: Language, identifier: &[u8]) -> Vec<u8> {
 
 /// One file, analysed.
 pub(crate) struct Analysis {
-    keys: Vec<Key>,
+    keys: Vec<AnalysedKey>,
     trigrams: Vec<u32>,
 }
 
-struct Key {
+struct AnalysedKey {
     key: Vec<u8>,
     count: u64,
     hits: Vec<u8>,
@@ -73,7 +73,7 @@ impl Analysis {
                 hits.dedup_by_key(|hit| hit.offset);
                 let definitions =
                     if definitions.is_empty() { Vec::new() } else { encode_definitions(&definitions) };
-                Key { key, count: hits.len() as u64, hits: encode(&hits), definitions }
+                AnalysedKey { key, count: hits.len() as u64, hits: encode(&hits), definitions }
             })
             .collect();
         Analysis { keys, trigrams: trigrams(text) }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Overlay, ScratchAnswer, ScratchNews};
 use crate::query::rename::{Traces, TracesRequest};
-use crate::steelbank::snapshot::Key;
+use crate::steelbank::snapshot::SnapshotKey;
 
 /// The first line that a helper process reads: what it is to be.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -18,7 +18,7 @@ pub(crate) struct Start {
     pub(crate) cache: PathBuf,
     pub(crate) userinit: Option<PathBuf>,
     /// The snapshot to start from, if there is one, or the one to make.
-    pub(crate) key: Option<Key>,
+    pub(crate) key: Option<SnapshotKey>,
     /// Where a snapshot is made.
     pub(crate) folder: Option<PathBuf>,
     /// For a snapshot of a part, the files that are to come after it.

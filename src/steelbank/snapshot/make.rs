@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::format::{FilePart, SnapshotManifest};
 use super::inputs::{Inputs, InputsReport};
-use super::{Key, Layer, Snapshot, store};
+use super::{Layer, Snapshot, SnapshotKey, store};
 use crate::engine::{Lane, Operation};
 use crate::query::control::Control;
 use crate::query::counted;
@@ -65,7 +65,7 @@ pub enum MakeError {
 pub(crate) struct SnapshotOrder {
     pub(crate) program: PathBuf,
     pub(crate) start: Start,
-    pub(crate) key: Key,
+    pub(crate) key: SnapshotKey,
 }
 
 impl SnapshotOrder {
@@ -115,7 +115,7 @@ impl SnapshotOrder {
     /// Makes the snapshot of `key`, of which `before` come after.
     fn make(
         &self,
-        key: &Key,
+        key: &SnapshotKey,
         before: &[PathBuf],
         tell: &mut impl FnMut(&str),
     ) -> Result<MadeSnapshot, MakeError> {
@@ -227,7 +227,7 @@ pub(crate) fn save(builder: Builder, start: &Start) -> Reply {
     try_to_save(builder, start, key, folder).unwrap_or_else(|reply| reply)
 }
 
-fn try_to_save(builder: Builder, start: &Start, key: &Key, folder: &Path) -> Result<Reply, Reply> {
+fn try_to_save(builder: Builder, start: &Start, key: &SnapshotKey, folder: &Path) -> Result<Reply, Reply> {
     let broken = |error: &dyn std::fmt::Display| Reply::Broken(error.to_string());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     // A file's date comes from a clock that ticks.
@@ -324,7 +324,7 @@ fn order(
     project: Option<&ProjectSettings>,
     program: Option<&Path>,
     heap: Option<usize>,
-    key: Option<Key>,
+    key: Option<SnapshotKey>,
 ) -> Result<SnapshotOrder, MakeError> {
     let (project, program) = (project.ok_or(ScratchError::NoCache)?, program.ok_or(ScratchError::NoProgram)?);
     let start = Start {

@@ -42,7 +42,7 @@ impl Layer {
 
 /// Which snapshot is meant: of what project, with what loaded, by which program.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Key {
+pub(crate) struct SnapshotKey {
     /// Where snapshots are kept.
     pub(crate) folder: PathBuf,
     /// The systems, in the order in which they are loaded.
@@ -53,7 +53,7 @@ pub(crate) struct Key {
     number: u64,
 }
 
-impl Key {
+impl SnapshotKey {
     /// The key for `systems` of the project, loaded by `program` with the SBCL of `installation` in a heap of `heap` bytes.
     pub(crate) fn new(
         project: &ProjectSettings,
@@ -151,14 +151,14 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// The snapshot of `key`, if there is one that can be started from. An error says in a sentence's end why there is none.
-    pub(crate) fn find(key: &Key) -> Result<Self, String> {
+    pub(crate) fn find(key: &SnapshotKey) -> Result<Self, String> {
         let path = key.path().ok_or("none was made")?;
         Self::open(&path, Some(&key.systems))
     }
 
     /// The snapshot to start from as `key` has it: the whole one if it is fresh, else the largest part that is, and why it is not
     /// the whole.
-    pub(crate) fn choose(key: &Key) -> (Option<Self>, Option<String>) {
+    pub(crate) fn choose(key: &SnapshotKey) -> (Option<Self>, Option<String>) {
         let why = match Self::find(key) {
             Ok(whole) if whole.changed.is_empty() => return (Some(whole), None),
             Ok(whole) => crate::query::counted(whole.changed.len(), "file has changed", "files have changed"),
@@ -168,7 +168,7 @@ impl Snapshot {
         (parts.next(), Some(why))
     }
 
-    fn find_fresh(key: &Key) -> Option<Self> {
+    fn find_fresh(key: &SnapshotKey) -> Option<Self> {
         Self::find(key).ok().filter(|snapshot| snapshot.changed.is_empty())
     }
 
