@@ -144,8 +144,8 @@ impl<'a> Editor<'a> {
             let written = bytes.get(start..end).unwrap_or_default();
             let place = file.position(token.range.start);
             let kind = match token.written {
-                Notation::Text => Kind::Text,
-                _ => Kind::Symbol,
+                Notation::Text => EditKind::Text,
+                _ => EditKind::Symbol,
             };
             let key = token.key_parameter.then(|| key_form(&bytes[..start]));
             match self.edit(written, kind, key) {
@@ -245,14 +245,14 @@ impl<'a> Editor<'a> {
             let start = u32::try_from(span.start).unwrap_or(u32::MAX);
             let kind = match place.token.context {
                 TextContext::Package { .. } | TextContext::Lookup(_) if written.starts_with(b"\"") => {
-                    Kind::Text
+                    EditKind::Text
                 }
-                TextContext::Prose | TextContext::Read | TextContext::Comment => Kind::Word,
-                _ => Kind::Symbol,
+                TextContext::Prose | TextContext::Read | TextContext::Comment => EditKind::Word,
+                _ => EditKind::Symbol,
             };
             let key =
                 is_key_parameter(bytes, start, || opened.read()).then(|| key_form(&bytes[..span.start]));
-            let key = key.filter(|_| kind == Kind::Symbol && place.token.context == TextContext::Code);
+            let key = key.filter(|_| kind == EditKind::Symbol && place.token.context == TextContext::Code);
             let LineColumn { line, column } = lines.position(bytes, start);
             let edit = self.edit(written, kind, key);
             let edit = edit.filter(|(.., new)| opened.is_utf8 || new.is_ascii());
@@ -279,8 +279,8 @@ impl<'a> Editor<'a> {
     }
 
     /// The part of a token that is replaced, and by what. None if it does not read as the name.
-    fn edit(&self, written: &[u8], kind: Kind, key: Option<KeyForm>) -> Option<(usize, usize, String)> {
-        if kind == Kind::Text {
+    fn edit(&self, written: &[u8], kind: EditKind, key: Option<KeyForm>) -> Option<(usize, usize, String)> {
+        if kind == EditKind::Text {
             let inside = written.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
             let same = String::from_utf8_lossy(inside).replace('\\', "") == self.name;
             let new = self.new.replace('\\', "\\\\").replace('"', "\\\"");
@@ -343,7 +343,7 @@ fn spelled(name: &str, old: &[u8]) -> String {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum EditKind {
     /// A symbol, with or without its package.
     Symbol,
     /// A string, quotes included.
@@ -482,15 +482,15 @@ mod tests {
             let (from, to, new) = editor.edit(written.as_bytes(), kind, key).unwrap();
             assert_eq!(format!("{}{new}{}", &written[..from], &written[to..]), expected);
         };
-        check("old", Kind::Symbol, None, "new-name");
-        check("OLD", Kind::Symbol, None, "NEW-NAME");
-        check("p::Old", Kind::Symbol, None, "p::new-name");
-        check("#:old", Kind::Symbol, None, "#:new-name");
-        check("|OLD|", Kind::Symbol, None, "NEW-NAME");
-        check("\"OLD\"", Kind::Text, None, "\"NEW-NAME\"");
-        check("old", Kind::Symbol, Some(KeyForm::Bare), "((:old new-name))");
-        check("old", Kind::Symbol, Some(KeyForm::InList), "(:old new-name)");
-        assert!(editor.edit(b"older", Kind::Symbol, None).is_none());
+        check("old", EditKind::Symbol, None, "new-name");
+        check("OLD", EditKind::Symbol, None, "NEW-NAME");
+        check("p::Old", EditKind::Symbol, None, "p::new-name");
+        check("#:old", EditKind::Symbol, None, "#:new-name");
+        check("|OLD|", EditKind::Symbol, None, "NEW-NAME");
+        check("\"OLD\"", EditKind::Text, None, "\"NEW-NAME\"");
+        check("old", EditKind::Symbol, Some(KeyForm::Bare), "((:old new-name))");
+        check("old", EditKind::Symbol, Some(KeyForm::InList), "(:old new-name)");
+        assert!(editor.edit(b"older", EditKind::Symbol, None).is_none());
         let editor = Editor::new(&project, "OLD", "Mixed");
         assert_eq!(spelled(&editor.new, b"old"), "|Mixed|");
     }
