@@ -5,10 +5,10 @@ use serde::Deserialize;
 use std::time::Duration;
 
 use super::arguments::Timeout;
-use super::load_system::{Loaded, listener, loaded};
+use super::load_system::{LoadedThing, listener, loaded};
 use super::missing::Found;
 use super::{About, Call, Effect, Failure, Session, Tool, ToolAnswer};
-use crate::steelbank::recovery::Loaded as Order;
+use crate::steelbank::recovery::LoadedThing as Order;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
@@ -30,7 +30,7 @@ pub(super) fn tool() -> Tool {
             code.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, Found<Loaded>>(about, load)
+    Tool::new::<Arguments, Found<LoadedThing>>(about, load)
 }
 
 fn load(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {

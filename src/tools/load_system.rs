@@ -17,7 +17,7 @@ use crate::query::load_system::{
     Diagnostic, LoadAnswer, LoadFailure, LoadNews, LoadStatus, Severity, SystemOutcome,
 };
 use crate::render::project as text;
-use crate::steelbank::recovery::Loaded as Order;
+use crate::steelbank::recovery::LoadedThing as Order;
 use crate::{LoadListener, Steelbank};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -45,7 +45,7 @@ pub(super) fn tool() -> Tool {
             the system's code. When it fails, what was loaded before stays, and the answer says what to correct.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, Found<Loaded>>(about, load)
+    Tool::new::<Arguments, Found<LoadedThing>>(about, load)
 }
 
 fn load(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -139,7 +139,7 @@ pub(super) fn relative(answer: LoadAnswer, shown: impl Fn(&str) -> String) -> Lo
 
 /// What came of a load.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Loaded {
+pub(super) struct ListedLoad {
     #[serde(skip_serializing_if = "Option::is_none")]
     system: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -189,7 +189,7 @@ struct ShownDiagnostic {
 /// The most compiled files that an answer names.
 const MOST_FILES: usize = 30;
 
-impl Loaded {
+impl ListedLoad {
     /// With `detail` it has every file, and the whole paths: what a program reads as a [`LoadAnswer`].
     fn new(answer: LoadAnswer, shown: impl Fn(&str) -> String, detail: bool) -> Self {
         let part = |part: Option<u32>| part.map(|part| format!(":{part}")).unwrap_or_default();
