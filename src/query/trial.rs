@@ -112,12 +112,12 @@ pub struct StackFrame {
     pub times: u64,
     /// Its variables that had values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub locals: Vec<Local>,
+    pub locals: Vec<LocalVariable>,
 }
 
 /// A local variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Local {
+pub struct LocalVariable {
     /// Its name.
     pub name: String,
     /// Its value.
@@ -309,7 +309,7 @@ impl ToldFrame {
                 .into_iter()
                 .map(|local| {
                     let value = local.value.unwrap_or_default();
-                    Local { name: local.name.to_lowercase(), value: value.text, handle: value.handle }
+                    LocalVariable { name: local.name.to_lowercase(), value: value.text, handle: value.handle }
                 })
                 .collect(),
         }

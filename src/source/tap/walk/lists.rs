@@ -1,6 +1,6 @@
 //! Lambda lists, local functions, type specifiers and declarations.
 
-use super::{Binding, FormWalk, Lambda, Local, Mode, Space, Standing, SyntaxRole};
+use super::{Binding, FormWalk, Lambda, LocalOperator, Mode, Space, Standing, SyntaxRole};
 use crate::source::tap::sidecar::{EventKind, Operator};
 
 /// Where in a lambda list a parameter stands.
@@ -103,11 +103,11 @@ impl FormWalk<'_> {
     }
 
     /// The definitions of FLET, LABELS or MACROLET. Their names are bound when this returns.
-    pub(super) fn local_functions(&mut self, list: usize, by: &'static str, kind: Local, mode: Mode) {
+    pub(super) fn local_functions(&mut self, list: usize, by: &'static str, kind: LocalOperator, mode: Mode) {
         if !self.is_plain_list(list) {
             return self.form(list, mode.uncertain());
         }
-        let is_macro = kind == Local::Macrolet;
+        let is_macro = kind == LocalOperator::Macrolet;
         let level = mode.level;
         let mut bindings = Vec::new();
         for definition in self.children(list).filter(|&definition| self.is_plain_list(definition)) {
@@ -122,10 +122,10 @@ impl FormWalk<'_> {
         }
         let depth = self.env.len();
         match kind {
-            Local::Flet => {}
-            Local::Labels => self.env.extend(&bindings),
+            LocalOperator::Flet => {}
+            LocalOperator::Labels => self.env.extend(&bindings),
             // What their templates become is in their scope.
-            Local::Macrolet => {
+            LocalOperator::Macrolet => {
                 self.env.extend(bindings.iter().map(|binding| Binding { level: level + 1, ..*binding }));
             }
         }

@@ -511,7 +511,7 @@ impl<'a> FormWalk<'a> {
 
 /// What a list of local functions is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Local {
+enum LocalOperator {
     Flet,
     Labels,
     Macrolet,

@@ -3,7 +3,7 @@
 use super::super::operators::{FormPart, Operator as Known, OperatorKind, Shape};
 use super::super::roles::SyntaxRole;
 use super::super::sidecar::{EventKind, Operator};
-use super::{Binding, DEEPEST, FormWalk, Lambda, Local, Mode, SLOT, Space, Standing};
+use super::{Binding, DEEPEST, FormWalk, Lambda, LocalOperator, Mode, SLOT, Space, Standing};
 
 impl FormWalk<'_> {
     /// A form whose operator is in the table.
@@ -140,9 +140,9 @@ impl FormWalk<'_> {
                     self.seen[event].bound = Some(by);
                 }
             }
-            FormPart::Functions => self.local_functions(event, by, Local::Flet, mode),
-            FormPart::Labels => self.local_functions(event, by, Local::Labels, mode),
-            FormPart::Macros => self.local_functions(event, by, Local::Macrolet, mode),
+            FormPart::Functions => self.local_functions(event, by, LocalOperator::Flet, mode),
+            FormPart::Labels => self.local_functions(event, by, LocalOperator::Labels, mode),
+            FormPart::Macros => self.local_functions(event, by, LocalOperator::Macrolet, mode),
             FormPart::Block => {
                 self.note(event, SyntaxRole::Block, Standing::Open, Space::Block, mode);
                 if self.symbol(event).is_some() {
