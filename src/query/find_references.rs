@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use steelbank_text::DefinitionKind;
 use steelbank_text::{
-    BadGlob, Globs, IndexControl, Language, Located, Pattern, Search, SearchAnswer, TextError, TextIndex,
-    TextMatch, TextRole,
+    BadGlob, DefinitionMatch, Globs, IndexControl, Language, Pattern, Search, SearchAnswer, TextError,
+    TextIndex, TextMatch, TextRole,
 };
 
 /// References on a page unless the request says otherwise.
@@ -326,7 +326,7 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-fn definition(located: Located) -> TextDefinition {
+fn definition(located: DefinitionMatch) -> TextDefinition {
     TextDefinition {
         path: shown(&located.path),
         line: located.name.line,

@@ -194,8 +194,8 @@ impl WhoRequest {
         now: &Now,
         files: &BTreeSet<FileVersion>,
         macros: bool,
-    ) -> Located {
-        let mut located = Located::default();
+    ) -> LocatedUses {
+        let mut located = LocatedUses::default();
         if files.is_empty() {
             return located;
         }
@@ -348,7 +348,7 @@ pub struct Position {
 
 /// Where uses stand.
 #[derive(Default)]
-struct Located {
+struct LocatedUses {
     /// Those by functions: by file, and by the numbers of the forms.
     recorded: HashMap<(FileVersion, Option<u32>, Option<u32>), Position>,
     toplevel: Vec<TopLevelUse>,

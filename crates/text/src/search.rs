@@ -45,7 +45,7 @@ pub struct Search {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SearchAnswer {
     /// The best first.
-    pub definitions: Vec<Located>,
+    pub definitions: Vec<DefinitionMatch>,
     /// How many definitions there are; not all of very many are located.
     pub total_definitions: u64,
     /// Occurrences by path and place; none if there are more than the bound.
@@ -77,7 +77,7 @@ pub struct TextMatch {
 
 /// One definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Located {
+pub struct DefinitionMatch {
     /// Relative to the root.
     pub path: PathBuf,
     /// What it defines.
@@ -423,12 +423,16 @@ impl Searcher<'_> {
         )
     }
 
-    fn locate(&mut self, file: usize, definition: &LispTextDefinition) -> Result<Option<Located>, Retry> {
+    fn locate(
+        &mut self,
+        file: usize,
+        definition: &LispTextDefinition,
+    ) -> Result<Option<DefinitionMatch>, Retry> {
         let Some(text) = self.text(file)? else { return Ok(None) };
         let at = |offset| text.lines.position(&text.bytes, offset);
         let name = at(definition.name.start);
         let symbol = decode(text.bytes.get(definition.name.indices()).unwrap_or_default()).into_owned();
-        Ok(Some(Located {
+        Ok(Some(DefinitionMatch {
             path: self.file(file).path.clone(),
             kind: definition.kind,
             symbol,
