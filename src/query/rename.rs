@@ -44,7 +44,7 @@ use super::counted;
 use super::designator::{Designator, DesignatorError, FunctionName};
 use super::find_definition::{ImageDefinition, ImageDefinitions, ImageSource, find_definition, resolve};
 use super::lookup::{DEFAULT_PACKAGE, Lookup};
-use super::text::{Meaning, Resolver, Target};
+use super::text::{Likelihood, Resolver, Target};
 use super::uses::SymbolUses;
 use super::via::{ExpansionOrigin, Origins};
 use crate::project::{FileVersion, Look, Project, TextContext, TextState};
@@ -301,8 +301,8 @@ impl<'a> Planner<'a> {
                     (TextContext::Comment | TextContext::Prose, _) | (_, None) => {}
                     (TextContext::Read, Some(_)) => tokens.strings.push(entry()),
                     _ if seen && token.in_seen_file().is_none() => {}
-                    (_, Some(Meaning::Certain)) => tokens.certain.push(entry()),
-                    (_, Some(Meaning::Possible)) => tokens.possible.push(entry()),
+                    (_, Some(Likelihood::Certain)) => tokens.certain.push(entry()),
+                    (_, Some(Likelihood::Possible)) => tokens.possible.push(entry()),
                 }
             }
         }

@@ -152,7 +152,7 @@ impl Target {
 
 /// Whether a token is the symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum Likelihood {
     /// As far as the text tells, it is.
     Certain,
     /// It may be.
@@ -219,7 +219,7 @@ impl Resolver<'_> {
             match &mut last {
                 Some(last) if last.line == line => {
                     last.columns.push(column);
-                    last.possible &= meaning == Meaning::Possible;
+                    last.possible &= meaning == Likelihood::Possible;
                 }
                 _ => {
                     let context = String::from_utf8_lossy(starts.bytes(bytes, line)).trim().to_owned();
@@ -229,7 +229,7 @@ impl Resolver<'_> {
                         columns: vec![column],
                         context,
                         state,
-                        possible: meaning == Meaning::Possible,
+                        possible: meaning == Likelihood::Possible,
                     };
                     uses.lines.extend(last.replace(found));
                 }
@@ -249,14 +249,14 @@ impl Resolver<'_> {
             (None, Marker::None) => current.and_then(|current| self.in_package(current, None)),
             _ => None,
         };
-        found == Some(Meaning::Certain)
+        found == Some(Likelihood::Certain)
     }
 
     /// Whether `token`, whose name is the symbol's, is the symbol. Comments and words of prose are not.
-    pub(super) fn meaning(&self, token: &TextToken, is_system: bool) -> Option<Meaning> {
+    pub(super) fn meaning(&self, token: &TextToken, is_system: bool) -> Option<Likelihood> {
         let current = token.package.as_deref().or(is_system.then_some("ASDF-USER"));
         let named = |package: &str| self.in_package(package, current);
-        let weaker = |meaning: Option<Meaning>| meaning.map(|_| Meaning::Possible);
+        let weaker = |meaning: Option<Likelihood>| meaning.map(|_| Likelihood::Possible);
         match &token.context {
             TextContext::Comment => None,
             TextContext::Prose => weaker(token.prefix.as_deref().and_then(named)),
@@ -269,7 +269,7 @@ impl Resolver<'_> {
             TextContext::Package { package, from } => named(from.as_deref().unwrap_or(package)),
             TextContext::Lookup(Some(package)) => named(package),
             // The package is found only when the code runs.
-            TextContext::Lookup(None) => Some(Meaning::Possible),
+            TextContext::Lookup(None) => Some(Likelihood::Possible),
             TextContext::Code => match (token.marker, &token.prefix) {
                 (Marker::None, _) => self.here(current),
                 // Another implementation's package, of which nothing is known here.
@@ -279,7 +279,7 @@ impl Resolver<'_> {
                     None
                 }
                 (Marker::External | Marker::Internal, Some(prefix)) => named(prefix),
-                (Marker::Keyword, _) => (self.target.package == "KEYWORD").then_some(Meaning::Certain),
+                (Marker::Keyword, _) => (self.target.package == "KEYWORD").then_some(Likelihood::Certain),
                 _ => None,
             },
         }
@@ -299,15 +299,15 @@ impl Resolver<'_> {
     }
 
     /// What the bare name means where package `current` is current, as far as that is known.
-    fn here(&self, current: Option<&str>) -> Option<Meaning> {
+    fn here(&self, current: Option<&str>) -> Option<Likelihood> {
         match current {
             Some(current) => self.in_package(current, None),
-            None => Some(Meaning::Possible),
+            None => Some(Likelihood::Possible),
         }
     }
 
     /// Whether the name is the symbol in the package that is called `package` where `current` is current.
-    fn in_package(&self, package: &str, current: Option<&str>) -> Option<Meaning> {
+    fn in_package(&self, package: &str, current: Option<&str>) -> Option<Likelihood> {
         let index = self.index;
         let within = current.and_then(|current| index.find_package(current, None));
         let nickname = current.into_iter().flat_map(|current| self.defined(current)).find_map(|defined| {
@@ -323,15 +323,15 @@ impl Resolver<'_> {
         let is_home = package == self.target.package;
         let Some(found) = index.find_package(package, within) else {
             return match (is_home, has_text) {
-                (true, _) => Some(Meaning::Certain),
+                (true, _) => Some(Likelihood::Certain),
                 (false, true) => by_text(),
-                (false, false) => Some(Meaning::Possible),
+                (false, false) => Some(Likelihood::Possible),
             };
         };
         match index.find_symbol(&self.target.name, found) {
-            Some((symbol, _)) if Some(symbol) == self.target.symbol => Some(Meaning::Certain),
+            Some((symbol, _)) if Some(symbol) == self.target.symbol => Some(Likelihood::Certain),
             // The symbol does not exist yet, or its package's definition has changed.
-            _ if self.target.symbol.is_none() && self.is_home(found) => Some(Meaning::Certain),
+            _ if self.target.symbol.is_none() && self.is_home(found) => Some(Likelihood::Certain),
             _ if has_text => by_text(),
             _ => None,
         }
@@ -370,10 +370,10 @@ impl Resolver<'_> {
     }
 
     /// Whether a package as `defined` has the symbol.
-    fn by_definition(&self, defined: &PackageText) -> Option<Meaning> {
+    fn by_definition(&self, defined: &PackageText) -> Option<Likelihood> {
         let (name, home) = (&self.target.name, &self.target.package);
         if defined.names.contains(home) {
-            return Some(Meaning::Certain);
+            return Some(Likelihood::Certain);
         }
         if defined.shadows.contains(name) {
             return None;
@@ -384,12 +384,12 @@ impl Resolver<'_> {
                 || self.defined(package).any(|defined| defined.names.contains(home))
         };
         if defined.imports.iter().any(|(imported, from)| imported == name && same(from)) {
-            return Some(Meaning::Certain);
+            return Some(Likelihood::Certain);
         }
         if defined.uses.iter().any(|used| self.exports(used)) {
-            return Some(Meaning::Certain);
+            return Some(Likelihood::Certain);
         }
         (defined.uses.iter().any(|used| self.may_export(used)) || defined.is_open)
-            .then_some(Meaning::Possible)
+            .then_some(Likelihood::Possible)
     }
 }

@@ -15,7 +15,7 @@ pub struct Pattern {
 
 /// What a pattern means in one language.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Meaning {
+pub(crate) enum PatternMeaning {
     /// The identifier with this key in the index, where it is qualified so.
     Identifier(Vec<u8>, Qualified),
     /// Any occurrence of the text.
@@ -54,25 +54,25 @@ impl Pattern {
     /// The name of the Common Lisp symbol that this is, as Lisp reads it.
     pub fn common_lisp_name(&self) -> Option<String> {
         match self.meaning(Language::named("commonlisp")?) {
-            Meaning::Identifier(key, _) => String::from_utf8(key.get(1..)?.to_vec()).ok(),
-            Meaning::Literal => None,
+            PatternMeaning::Identifier(key, _) => String::from_utf8(key.get(1..)?.to_vec()).ok(),
+            PatternMeaning::Literal => None,
         }
     }
 
-    pub(crate) fn meaning(&self, language: Language) -> Meaning {
+    pub(crate) fn meaning(&self, language: Language) -> PatternMeaning {
         if self.text.len() > LONGEST {
-            return Meaning::Literal;
+            return PatternMeaning::Literal;
         }
         match language.rule() {
-            Rule::Lisp(_) => self.symbol(language).unwrap_or(Meaning::Literal),
+            Rule::Lisp(_) => self.symbol(language).unwrap_or(PatternMeaning::Literal),
             rule if is_identifier(self.text.as_bytes(), rule) => {
-                Meaning::Identifier(analysis::key(language, self.text.as_bytes()), Qualified::Anyhow)
+                PatternMeaning::Identifier(analysis::key(language, self.text.as_bytes()), Qualified::Anyhow)
             }
-            _ => Meaning::Literal,
+            _ => PatternMeaning::Literal,
         }
     }
 
-    fn symbol(&self, language: Language) -> Option<Meaning> {
+    fn symbol(&self, language: Language) -> Option<PatternMeaning> {
         let bytes = self.text.as_bytes();
         let read = scan_lisp::read(bytes, language.dialect()?);
         let [token] = read.tokens() else { return None };
@@ -91,7 +91,7 @@ impl Pattern {
             Marker::Uninterned => Qualified::Uninterned,
             Marker::External | Marker::Internal => Qualified::Package(symbol.package?.into_owned()),
         };
-        Some(Meaning::Identifier(analysis::key(language, symbol.name.as_bytes()), qualified))
+        Some(PatternMeaning::Identifier(analysis::key(language, symbol.name.as_bytes()), qualified))
     }
 }
 
@@ -133,8 +133,8 @@ mod tests {
     #[track_caller]
     fn check(language: &str, text: &str, expect: Option<(&str, Qualified)>) {
         let language = Language::named(language).unwrap();
-        let expect = expect.map_or(Meaning::Literal, |(name, qualified)| {
-            Meaning::Identifier(analysis::key(language, name.as_bytes()), qualified)
+        let expect = expect.map_or(PatternMeaning::Literal, |(name, qualified)| {
+            PatternMeaning::Identifier(analysis::key(language, name.as_bytes()), qualified)
         });
         assert_eq!(Pattern::new(text).unwrap().meaning(language), expect, "{text}");
     }

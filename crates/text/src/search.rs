@@ -10,7 +10,7 @@ use crate::index::TextIndex;
 use crate::kind::DefinitionKind;
 use crate::language::Language;
 use crate::packages;
-use crate::pattern::{Meaning, Pattern, Qualified};
+use crate::pattern::{Pattern, PatternMeaning, Qualified};
 use crate::retry::Retry;
 use crate::scan::TextRole;
 use crate::store::manifest::FileEntry;
@@ -166,10 +166,10 @@ impl Searcher<'_> {
         let wanted = |language: &Language| self.search.language.is_none_or(|only| only == *language);
         for language in self.snapshot.languages().filter(wanted) {
             match self.search.pattern.meaning(language) {
-                Meaning::Identifier(key, qualified) => {
+                PatternMeaning::Identifier(key, qualified) => {
                     identifiers.entry((key, qualified)).or_default().push(language);
                 }
-                Meaning::Literal => literal.push(language),
+                PatternMeaning::Literal => literal.push(language),
             }
         }
         let mut matches = Vec::new();
