@@ -15,7 +15,7 @@ pub struct DefinitionForm {
 
 /// A definition as it is named: its operator, if that is given, its name, and, of a method, qualifiers and classes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Named {
+struct DefinitionName {
     operator: Option<String>,
     name: String,
     qualifiers: Vec<String>,
@@ -51,7 +51,7 @@ pub fn definitions(text: &[u8]) -> Vec<DefinitionForm> {
     source.definitions().iter().map(|(id, named)| source.form(*id, named)).collect()
 }
 
-fn matches(wanted: &Named, named: &Named) -> bool {
+fn matches(wanted: &DefinitionName, named: &DefinitionName) -> bool {
     let operator = match &wanted.operator {
         Some(operator) => named.operator.as_ref() == Some(operator),
         None => true,
@@ -75,7 +75,7 @@ fn matches(wanted: &Named, named: &Named) -> bool {
     operator && wanted.name == named.name && qualifiers && classes
 }
 
-fn read_wanted(wanted: &str) -> Result<Named, String> {
+fn read_wanted(wanted: &str) -> Result<DefinitionName, String> {
     let text = wanted.trim().as_bytes();
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let source = EditedText { text, lisp: &lisp };
@@ -89,7 +89,7 @@ fn read_wanted(wanted: &str) -> Result<Named, String> {
     if only.unterminated || !lisp.balanced() {
         return Err(unreadable());
     }
-    let plain = |name| Named { operator: None, name, qualifiers: Vec::new(), classes: None };
+    let plain = |name| DefinitionName { operator: None, name, qualifiers: Vec::new(), classes: None };
     match only.form {
         None => source.name(Datum::Token(only.tokens().start)).map(plain).ok_or_else(unreadable),
         Some(id) => {
@@ -107,7 +107,7 @@ struct EditedText<'a> {
 }
 
 impl EditedText<'_> {
-    fn form(&self, id: FormId, named: &Named) -> DefinitionForm {
+    fn form(&self, id: FormId, named: &DefinitionName) -> DefinitionForm {
         let span = self.lisp.span(Datum::Form(id));
         let toplevel = self.lisp.toplevel_from(span.start);
         DefinitionForm {
@@ -118,7 +118,7 @@ impl EditedText<'_> {
     }
 
     /// The active definitions at top level, and inside of forms that leave them at top level.
-    fn definitions(&self) -> Vec<(FormId, Named)> {
+    fn definitions(&self) -> Vec<(FormId, DefinitionName)> {
         let mut found = Vec::new();
         let mut look: Vec<FormId> = self.lisp.toplevel().iter().rev().filter_map(|form| form.form).collect();
         while let Some(id) = look.pop() {
@@ -146,7 +146,7 @@ impl EditedText<'_> {
     }
 
     /// What the form defines, by its operator and what follows it.
-    fn named(&self, id: FormId) -> Option<Named> {
+    fn named(&self, id: FormId) -> Option<DefinitionName> {
         let mut elements = self.lisp.elements(id);
         let operator = self.symbol(elements.next()?)?;
         let name = match elements.next()? {
@@ -177,7 +177,7 @@ impl EditedText<'_> {
                 }
             }
         }
-        Some(Named { operator: Some(operator), name, qualifiers, classes })
+        Some(DefinitionName { operator: Some(operator), name, qualifiers, classes })
     }
 
     /// The classes of the required parameters of a specialized lambda list. In a list of class names alone, these.
@@ -247,7 +247,7 @@ impl EditedText<'_> {
     }
 }
 
-impl Named {
+impl DefinitionName {
     fn label(&self) -> String {
         let lower =
             |name: &str| if name == name.to_uppercase() { name.to_lowercase() } else { format!("|{name}|") };

@@ -115,7 +115,7 @@ pub enum FormPart {
     /// An atom, or a list.
     Either(Box<FormPart>, Box<FormPart>),
     /// A form whose value, if it is a constant, names something.
-    Names(Named),
+    Names(NamedBy),
     /// What an alien definition is called: a symbol, or a list of a string and a symbol.
     AlienName,
     /// The name of an alien type that is defined.
@@ -132,7 +132,7 @@ pub enum FormPart {
 
 /// What a constant argument of a function names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Named {
+pub enum NamedBy {
     /// A function.
     Function,
     /// A global variable.
@@ -292,16 +292,16 @@ fn part(words: &mut Words<'_>, kind: OperatorKind) -> Option<FormPart> {
     if kind == OperatorKind::Function {
         return Some(FormPart::Names(match word {
             "form" => return Some(FormPart::Form),
-            "function" => Named::Function,
-            "variable-name" => Named::Variable,
-            "class" => Named::Class,
-            "type" => Named::Type,
-            "slot" => Named::Slot,
-            "exported" => Named::Exported,
-            "imported" => Named::Imported,
-            "proclaimed" => Named::Proclaimed,
-            "documented" => Named::Documented,
-            "datum-form" => Named::Datum,
+            "function" => NamedBy::Function,
+            "variable-name" => NamedBy::Variable,
+            "class" => NamedBy::Class,
+            "type" => NamedBy::Type,
+            "slot" => NamedBy::Slot,
+            "exported" => NamedBy::Exported,
+            "imported" => NamedBy::Imported,
+            "proclaimed" => NamedBy::Proclaimed,
+            "documented" => NamedBy::Documented,
+            "datum-form" => NamedBy::Datum,
             _ => return None,
         }));
     }
@@ -312,7 +312,7 @@ fn part(words: &mut Words<'_>, kind: OperatorKind) -> Option<FormPart> {
             FormPart::List(Shape { sequential: word == "<", ..shape })
         }
         "form" => FormPart::Form,
-        "function" => FormPart::Names(Named::Function),
+        "function" => FormPart::Names(NamedBy::Function),
         "inner" => FormPart::Inner,
         "place" => FormPart::Place,
         "defines:function" => FormPart::Defines(Defined::Function),

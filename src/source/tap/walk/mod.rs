@@ -9,7 +9,7 @@ mod lists;
 mod loops;
 mod parts;
 
-use super::operators::{Defined, FormPart, Named, operator};
+use super::operators::{Defined, FormPart, NamedBy, operator};
 use super::roles::SyntaxRole;
 use super::sidecar::{EventKind, Name, NameKind, Operator, Sidecar, TopLevelForm};
 
@@ -433,11 +433,11 @@ impl<'a> FormWalk<'a> {
     }
 
     /// An argument of a function. `named`: what it names if it is a constant.
-    fn argument(&mut self, event: usize, list: usize, named: Option<Named>, mode: Mode) {
+    fn argument(&mut self, event: usize, list: usize, named: Option<NamedBy>, mode: Mode) {
         let before = self.place(event).checked_sub(1).and_then(|place| self.child(list, place));
         let named = named.or_else(|| match before.and_then(|before| self.keyword(before))? {
-            "TEST" | "TEST-NOT" | "KEY" | "PREDICATE" => Some(Named::Function),
-            "ELEMENT-TYPE" => Some(Named::Type),
+            "TEST" | "TEST-NOT" | "KEY" | "PREDICATE" => Some(NamedBy::Function),
+            "ELEMENT-TYPE" => Some(NamedBy::Type),
             _ => None,
         });
         match named {
@@ -449,25 +449,25 @@ impl<'a> FormWalk<'a> {
     }
 
     /// The datum of a quoted constant that names something.
-    fn named(&mut self, event: usize, named: Named, mode: Mode) {
+    fn named(&mut self, event: usize, named: NamedBy, mode: Mode) {
         let single = self.symbol(event).is_some();
         match named {
-            Named::Function if single => {
+            NamedBy::Function if single => {
                 self.note(event, SyntaxRole::Function, Standing::Name, Space::Nowhere, mode);
             }
-            Named::Function if self.head_is(event, "SETF") => {
+            NamedBy::Function if self.head_is(event, "SETF") => {
                 self.children_as(event, |walk, child| match walk.place(child) {
                     2 => walk.note(child, SyntaxRole::Function, Standing::Name, Space::Nowhere, mode),
                     _ => walk.datum_role(child, SyntaxRole::Quoted, mode),
                 });
             }
-            Named::Function => self.datum(event, SyntaxRole::Quoted, mode),
-            Named::Class if single => self.datum_role(event, SyntaxRole::Class, mode),
-            Named::Slot if single => self.datum_role(event, SyntaxRole::Slot, mode),
-            Named::Type => self.type_specifier(event, mode),
-            Named::Exported => self.datum(event, SyntaxRole::Export, mode),
-            Named::Imported => self.datum(event, SyntaxRole::Import, mode),
-            Named::Proclaimed if self.is_list(event) => self.declaration_specifier(event, mode),
+            NamedBy::Function => self.datum(event, SyntaxRole::Quoted, mode),
+            NamedBy::Class if single => self.datum_role(event, SyntaxRole::Class, mode),
+            NamedBy::Slot if single => self.datum_role(event, SyntaxRole::Slot, mode),
+            NamedBy::Type => self.type_specifier(event, mode),
+            NamedBy::Exported => self.datum(event, SyntaxRole::Export, mode),
+            NamedBy::Imported => self.datum(event, SyntaxRole::Import, mode),
+            NamedBy::Proclaimed if self.is_list(event) => self.declaration_specifier(event, mode),
             _ if single => self.note(event, SyntaxRole::Quoted, Standing::Name, Space::Nowhere, mode),
             _ => self.datum(event, SyntaxRole::Quoted, mode),
         }
