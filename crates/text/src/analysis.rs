@@ -3,7 +3,7 @@
 use crate::definitions::definitions;
 use crate::definitions::lisp::{LispTextDefinition, definitions as lisp_definitions};
 use crate::language::Language;
-use crate::scan::{Occurrence, TextRole, lisp, occurrences};
+use crate::scan::{ScannedName, TextRole, lisp, occurrences};
 use crate::store::postings::{Hit, encode, encode_definitions};
 use crate::store::segment::{KeyMap, SegmentBuilder};
 use std::cell::RefCell;
@@ -45,7 +45,7 @@ impl Analysis {
         let mut keys: KeyMap<Vec<u8>, (Vec<Hit>, Vec<LispTextDefinition>)> = KeyMap::default();
         let family = family(language);
         let mut probe = Vec::new();
-        let mut note = |occurrence: Occurrence<'_>| {
+        let mut note = |occurrence: ScannedName<'_>| {
             probe.clear();
             probe.push(family);
             probe.extend_from_slice(occurrence.key);

@@ -1,6 +1,6 @@
 //! The occurrences of symbols in Lisp text.
 
-use crate::scan::occurrence::{LONGEST, Occurrence, TextRole, first_character, is_word_character};
+use crate::scan::occurrence::{LONGEST, ScannedName, TextRole, first_character, is_word_character};
 use std::sync::LazyLock;
 use steelbank_reader::{Dialect, Features, FormKind, LispText, Marker, Token, TokenKind, upcase};
 
@@ -11,12 +11,12 @@ pub(crate) fn read(text: &[u8], dialect: Dialect) -> LispText {
     LispText::read(text, dialect, &FEATURES)
 }
 
-pub(crate) fn occurrences(text: &[u8], dialect: Dialect, emit: &mut dyn FnMut(Occurrence<'_>)) {
+pub(crate) fn occurrences(text: &[u8], dialect: Dialect, emit: &mut dyn FnMut(ScannedName<'_>)) {
     occurrences_in(&read(text, dialect), text, emit);
 }
 
 /// As [`occurrences`], of a text that has been read already.
-pub(crate) fn occurrences_in(lisp: &LispText, text: &[u8], emit: &mut dyn FnMut(Occurrence<'_>)) {
+pub(crate) fn occurrences_in(lisp: &LispText, text: &[u8], emit: &mut dyn FnMut(ScannedName<'_>)) {
     let dialect = lisp.dialect();
     for (index, token) in lisp.tokens().iter().enumerate() {
         match token.kind {
@@ -28,13 +28,13 @@ pub(crate) fn occurrences_in(lisp: &LispText, text: &[u8], emit: &mut dyn FnMut(
     }
 }
 
-fn send(key: &str, offset: u32, role: TextRole, emit: &mut dyn FnMut(Occurrence<'_>)) {
+fn send(key: &str, offset: u32, role: TextRole, emit: &mut dyn FnMut(ScannedName<'_>)) {
     if !key.is_empty() && key.len() <= LONGEST {
-        emit(Occurrence { key: key.as_bytes(), offset, role });
+        emit(ScannedName { key: key.as_bytes(), offset, role });
     }
 }
 
-fn symbol(text: &[u8], lisp: &LispText, index: usize, token: &Token, emit: &mut dyn FnMut(Occurrence<'_>)) {
+fn symbol(text: &[u8], lisp: &LispText, index: usize, token: &Token, emit: &mut dyn FnMut(ScannedName<'_>)) {
     let symbol = token.symbol(text);
     if let Some(package) = symbol.package {
         send(&package, token.span.start, TextRole::Reference, emit);
@@ -57,7 +57,13 @@ fn is_operator(lisp: &LispText, index: usize, token: &Token) -> bool {
 
 /// Words in a comment or a string. Punctuation around a word may be prose's and may be the symbol's own: the word is
 /// found with it and without.
-fn prose(text: &[u8], dialect: Dialect, token: &Token, role: TextRole, emit: &mut dyn FnMut(Occurrence<'_>)) {
+fn prose(
+    text: &[u8],
+    dialect: Dialect,
+    token: &Token,
+    role: TextRole,
+    emit: &mut dyn FnMut(ScannedName<'_>),
+) {
     let bytes = text.get(token.span.indices()).unwrap_or_default();
     let mut at = 0;
     while at < bytes.len() {
@@ -95,7 +101,7 @@ fn prose_length(bytes: &[u8], dialect: Dialect) -> usize {
 const PUNCTUATION: [char; 13] = ['.', '!', '?', '[', ']', '{', '}', '<', '>', '%', '&', '@', '='];
 
 /// One run of such characters: a symbol, perhaps with a package prefix, perhaps with punctuation at either end.
-fn word(run: &[u8], start: u32, dialect: Dialect, role: TextRole, emit: &mut dyn FnMut(Occurrence<'_>)) {
+fn word(run: &[u8], start: u32, dialect: Dialect, role: TextRole, emit: &mut dyn FnMut(ScannedName<'_>)) {
     let Ok(run) = std::str::from_utf8(run) else { return };
     let mut at = start as usize;
     for piece in run.split(':') {

@@ -6,12 +6,12 @@ use crate::language::{Apostrophe, Language, Lexis, Quote, Rule};
 pub(crate) mod lisp;
 pub(crate) mod occurrence;
 
-pub(crate) use occurrence::Occurrence;
+pub(crate) use occurrence::ScannedName;
 pub use occurrence::TextRole;
 use occurrence::{LONGEST, first_character, is_word_character};
 
 /// Calls `emit` for every identifier of `text`, in order but for those with a prefix, which follow the bare one.
-pub(crate) fn occurrences(text: &[u8], language: Language, emit: &mut dyn FnMut(Occurrence<'_>)) {
+pub(crate) fn occurrences(text: &[u8], language: Language, emit: &mut dyn FnMut(ScannedName<'_>)) {
     match language.rule() {
         Rule::Lisp(dialect) => lisp::occurrences(text, dialect, emit),
         rule => {
@@ -54,7 +54,7 @@ enum ScanState {
 }
 
 impl Scanner<'_> {
-    fn scan(mut self, emit: &mut dyn FnMut(Occurrence<'_>)) {
+    fn scan(mut self, emit: &mut dyn FnMut(ScannedName<'_>)) {
         while let Some(&byte) = self.text.get(self.at) {
             if let ScanState::Within(Quote { code: Some(code), .. }) = self.state
                 && self.here(code)
@@ -174,7 +174,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn word(&mut self, first: u8, emit: &mut dyn FnMut(Occurrence<'_>)) {
+    fn word(&mut self, first: u8, emit: &mut dyn FnMut(ScannedName<'_>)) {
         let start = self.at;
         loop {
             match word_length(&self.text[self.at..], self.rule) {
@@ -202,7 +202,7 @@ impl Scanner<'_> {
         };
         let mut send = |start: usize, end: usize| {
             if end - start <= LONGEST {
-                emit(Occurrence { key: &text[start..end], offset: start as u32, role });
+                emit(ScannedName { key: &text[start..end], offset: start as u32, role });
             }
         };
         send(start, end);

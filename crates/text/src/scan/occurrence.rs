@@ -56,7 +56,7 @@ pub(crate) const LONGEST: usize = 200;
 
 /// One occurrence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Occurrence<'a> {
+pub(crate) struct ScannedName<'a> {
     /// The identifier as it is looked up. Common Lisp's are as they are read, all others as they are written.
     pub(crate) key: &'a [u8],
     pub(crate) offset: u32,
