@@ -78,7 +78,7 @@ impl Entry {
 }
 
 /// An object or a list that is open.
-struct Open<'a> {
+struct OpenContainer<'a> {
     writer: &'a mut JsonWriter,
     /// Where it starts.
     start: usize,
@@ -94,17 +94,17 @@ struct Open<'a> {
 }
 
 impl JsonWriter {
-    fn open(&mut self, open: &str, close: &'static str) -> Open<'_> {
+    fn open(&mut self, open: &str, close: &'static str) -> OpenContainer<'_> {
         self.json.push_str(open);
         let (start, outer) = (self.json.len(), self.entries.len());
-        Open { writer: self, start, outer, close, empty: true, in_order: true, plain: true }
+        OpenContainer { writer: self, start, outer, close, empty: true, in_order: true, plain: true }
     }
 
-    fn object(&mut self) -> Open<'_> {
+    fn object(&mut self) -> OpenContainer<'_> {
         self.open("{", "}")
     }
 
-    fn list(&mut self) -> Open<'_> {
+    fn list(&mut self) -> OpenContainer<'_> {
         self.open("[", "]")
     }
 
@@ -125,7 +125,7 @@ impl JsonWriter {
     }
 }
 
-impl Open<'_> {
+impl OpenContainer<'_> {
     fn separate(&mut self) {
         if !std::mem::take(&mut self.empty) {
             self.writer.json.push(',');
@@ -213,13 +213,13 @@ impl Open<'_> {
 impl<'a> Serializer for &'a mut JsonWriter {
     type Ok = ();
     type Error = Error;
-    type SerializeSeq = Open<'a>;
-    type SerializeTuple = Open<'a>;
-    type SerializeTupleStruct = Open<'a>;
-    type SerializeTupleVariant = Open<'a>;
-    type SerializeMap = Open<'a>;
-    type SerializeStruct = Open<'a>;
-    type SerializeStructVariant = Open<'a>;
+    type SerializeSeq = OpenContainer<'a>;
+    type SerializeTuple = OpenContainer<'a>;
+    type SerializeTupleStruct = OpenContainer<'a>;
+    type SerializeTupleVariant = OpenContainer<'a>;
+    type SerializeMap = OpenContainer<'a>;
+    type SerializeStruct = OpenContainer<'a>;
+    type SerializeStructVariant = OpenContainer<'a>;
 
     fn serialize_bool(self, value: bool) -> Result<(), Error> {
         self.json.push_str(if value { "true" } else { "false" });
@@ -326,15 +326,15 @@ impl<'a> Serializer for &'a mut JsonWriter {
         Ok(())
     }
 
-    fn serialize_seq(self, _: Option<usize>) -> Result<Open<'a>, Error> {
+    fn serialize_seq(self, _: Option<usize>) -> Result<OpenContainer<'a>, Error> {
         Ok(self.list())
     }
 
-    fn serialize_tuple(self, _: usize) -> Result<Open<'a>, Error> {
+    fn serialize_tuple(self, _: usize) -> Result<OpenContainer<'a>, Error> {
         Ok(self.list())
     }
 
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Open<'a>, Error> {
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<OpenContainer<'a>, Error> {
         Ok(self.list())
     }
 
@@ -344,16 +344,16 @@ impl<'a> Serializer for &'a mut JsonWriter {
         _: u32,
         variant: &'static str,
         _: usize,
-    ) -> Result<Open<'a>, Error> {
+    ) -> Result<OpenContainer<'a>, Error> {
         self.variant(variant);
         Ok(self.open("[", "]}"))
     }
 
-    fn serialize_map(self, _: Option<usize>) -> Result<Open<'a>, Error> {
+    fn serialize_map(self, _: Option<usize>) -> Result<OpenContainer<'a>, Error> {
         Ok(self.object())
     }
 
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Open<'a>, Error> {
+    fn serialize_struct(self, _: &'static str, _: usize) -> Result<OpenContainer<'a>, Error> {
         Ok(self.object())
     }
 
@@ -363,7 +363,7 @@ impl<'a> Serializer for &'a mut JsonWriter {
         _: u32,
         variant: &'static str,
         _: usize,
-    ) -> Result<Open<'a>, Error> {
+    ) -> Result<OpenContainer<'a>, Error> {
         self.variant(variant);
         Ok(self.open("{", "}}"))
     }
@@ -372,7 +372,7 @@ impl<'a> Serializer for &'a mut JsonWriter {
 /// What opens a list writes its elements.
 macro_rules! elements {
     ($($kind:ident $method:ident),*) => {$(
-        impl $kind for Open<'_> {
+        impl $kind for OpenContainer<'_> {
             type Ok = ();
             type Error = Error;
 
@@ -395,7 +395,7 @@ elements!(
 /// What opens a structure writes its fields.
 macro_rules! fields {
     ($($kind:ident),*) => {$(
-        impl $kind for Open<'_> {
+        impl $kind for OpenContainer<'_> {
             type Ok = ();
             type Error = Error;
 
@@ -416,7 +416,7 @@ macro_rules! fields {
 
 fields!(SerializeStruct, SerializeStructVariant);
 
-impl SerializeMap for Open<'_> {
+impl SerializeMap for OpenContainer<'_> {
     type Ok = ();
     type Error = Error;
 

@@ -48,7 +48,7 @@ pub struct Structure {
 }
 
 /// A list that is open.
-struct Open {
+struct OpenList {
     at: u32,
     column: usize,
 }
@@ -121,7 +121,7 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Structure {
         return Structure { balanced: false, open: 0, problem: Some(problem), own_syntax: None };
     }
     let mut columns = AscendingColumns::new(text);
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<OpenList> = Vec::new();
     let mut first: Option<Problem> = None;
     let mut contradiction: Option<Problem> = None;
     // Where the code before ended, and the last parenthesis that closed a top-level form.
@@ -164,7 +164,7 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Structure {
             continue;
         }
         if dialect.closing(byte).is_some() {
-            open.push(Open { at: offset, column: columns.of(offset) });
+            open.push(OpenList { at: offset, column: columns.of(offset) });
             end = offset + 1;
         } else if closes {
             if open.pop().is_none() && first.is_none() {
@@ -212,7 +212,7 @@ fn judge(
     offset: u32,
     column: usize,
     byte: u8,
-    open: &[Open],
+    open: &[OpenList],
     end: u32,
     closed_top: Option<u32>,
     contradiction: &mut Option<Problem>,
