@@ -10,7 +10,7 @@ use super::lookup::find_package;
 use crate::project::Project;
 use crate::project::write::{self, FileError};
 use crate::source::tap::sidecar::fnv_1a;
-use steelbank_reader::edit::{self, DefinitionForm, Operation};
+use steelbank_reader::edit::{self, DefinitionForm, EditAction};
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText, Marker};
 use steelbank_xref::{Access, Index};
@@ -29,13 +29,13 @@ pub enum EditOperation {
     Delete,
 }
 
-impl From<EditOperation> for Operation {
+impl From<EditOperation> for EditAction {
     fn from(operation: EditOperation) -> Self {
         match operation {
-            EditOperation::Replace => Operation::Replace,
-            EditOperation::InsertBefore => Operation::InsertBefore,
-            EditOperation::InsertAfter => Operation::InsertAfter,
-            EditOperation::Delete => Operation::Delete,
+            EditOperation::Replace => EditAction::Replace,
+            EditOperation::InsertBefore => EditAction::InsertBefore,
+            EditOperation::InsertAfter => EditAction::InsertAfter,
+            EditOperation::Delete => EditAction::Delete,
         }
     }
 }

@@ -269,7 +269,7 @@ impl DefinitionName {
 
 /// What is done at a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
+pub enum EditAction {
     /// Another form takes its place.
     Replace,
     /// A form is put before it, and before the comment that belongs to it.
@@ -297,13 +297,13 @@ pub struct TextEdit {
 pub fn edit(
     text: &[u8],
     definition: &DefinitionForm,
-    operation: Operation,
+    operation: EditAction,
     form: &str,
 ) -> Result<TextEdit, String> {
     let line_end = if memchr::memmem::find(text, b"\r\n").is_some() { "\r\n" } else { "\n" };
     let form = form.replace("\r\n", "\n");
     let form = form.trim();
-    if operation != Operation::Delete {
+    if operation != EditAction::Delete {
         check_one_form(form)?;
     }
     let comment_at_end = ends_in_comment(form);
@@ -311,21 +311,21 @@ pub fn edit(
     let blank = format!("{line_end}{line_end}");
     let span = definition.span;
     let edit = match operation {
-        Operation::Replace => {
+        EditAction::Replace => {
             let rest = text.get(span.end as usize..).unwrap_or_default();
             let follows = rest.first().is_some_and(|byte| !matches!(byte, b'\r' | b'\n'));
             let end = if comment_at_end && follows { line_end } else { "" };
             TextEdit { span, text: format!("{form}{end}") }
         }
-        Operation::InsertBefore => {
+        EditAction::InsertBefore => {
             let at = start_with_comment(text, span.start);
             TextEdit { span: Range::new(at, at), text: format!("{form}{blank}") }
         }
-        Operation::InsertAfter => {
+        EditAction::InsertAfter => {
             let at = end_of_line(text, span.end);
             TextEdit { span: Range::new(at, at), text: format!("{blank}{form}") }
         }
-        Operation::Delete => TextEdit { span: deleted(text, span), text: String::new() },
+        EditAction::Delete => TextEdit { span: deleted(text, span), text: String::new() },
     };
     let changed = apply(text, &edit);
     check_rest(text, definition, operation, &changed)?;
@@ -435,7 +435,7 @@ fn deleted(text: &[u8], span: Range) -> Range {
 fn check_rest(
     text: &[u8],
     definition: &DefinitionForm,
-    operation: Operation,
+    operation: EditAction,
     changed: &[u8],
 ) -> Result<(), String> {
     let forms = |text: &[u8]| -> Vec<Vec<u8>> {
@@ -453,8 +453,8 @@ fn check_rest(
     let (before, after) = (forms(text), forms(changed));
     let place = place.unwrap_or(before.len());
     let (old, new) = match operation {
-        Operation::Delete if at_top => (1, 0),
-        Operation::InsertBefore | Operation::InsertAfter if at_top => (1, 2),
+        EditAction::Delete if at_top => (1, 0),
+        EditAction::InsertBefore | EditAction::InsertAfter if at_top => (1, 2),
         _ => (1, 1),
     };
     let same = before.len() + new == after.len() + old
@@ -482,7 +482,7 @@ mod tests {
         found.into_iter().map(|form| form.label).collect()
     }
 
-    fn edited(text: &str, wanted: &str, operation: Operation, form: &str) -> Result<String, String> {
+    fn edited(text: &str, wanted: &str, operation: EditAction, form: &str) -> Result<String, String> {
         let found = find_definitions(text.as_bytes(), wanted).unwrap();
         assert_eq!(found.len(), 1, "{wanted}");
         let edit = edit(text.as_bytes(), &found[0], operation, form)?;
@@ -509,38 +509,39 @@ mod tests {
 
     #[test]
     fn what_stands_around_stays() {
-        let replaced = edited(TEXT, "(defun area)", Operation::Replace, "(defun area (x y)\n  y)\n").unwrap();
+        let replaced =
+            edited(TEXT, "(defun area)", EditAction::Replace, "(defun area (x y)\n  y)\n").unwrap();
         assert_eq!(replaced, TEXT.replace("(defun area (x)\n  x)", "(defun area (x y)\n  y)"));
-        let before = edited(TEXT, "(defun area)", Operation::InsertBefore, "(defun b ())").unwrap();
+        let before = edited(TEXT, "(defun area)", EditAction::InsertBefore, "(defun b ())").unwrap();
         assert_eq!(before, TEXT.replace(";; Tells.\n", "(defun b ())\n\n;; Tells.\n"));
-        let after = edited(TEXT, "(defun area)", Operation::InsertAfter, "(defun b ())").unwrap();
+        let after = edited(TEXT, "(defun area)", EditAction::InsertAfter, "(defun b ())").unwrap();
         assert_eq!(after, TEXT.replace("; after\n", "; after\n\n(defun b ())\n"));
-        let deleted = edited(TEXT, "point", Operation::Delete, "").unwrap();
+        let deleted = edited(TEXT, "point", EditAction::Delete, "").unwrap();
         assert_eq!(deleted, TEXT.replace("(defstruct (point (:copier nil)) x)\n", ""));
-        let inner = edited(TEXT, "(setf area)", Operation::Delete, "").unwrap();
+        let inner = edited(TEXT, "(setf area)", EditAction::Delete, "").unwrap();
         assert_eq!(inner, TEXT.replace("  (defun (setf area) (v x) v)\n", ""));
         assert_eq!(
-            edited("(a)\n\n(defun b ())\n\n(c)\n", "b", Operation::Delete, "").unwrap(),
+            edited("(a)\n\n(defun b ())\n\n(c)\n", "b", EditAction::Delete, "").unwrap(),
             "(a)\n\n(c)\n"
         );
-        assert_eq!(edited("(a)\n\n(defun b ())\n", "b", Operation::Delete, "").unwrap(), "(a)\n");
+        assert_eq!(edited("(a)\n\n(defun b ())\n", "b", EditAction::Delete, "").unwrap(), "(a)\n");
     }
 
     #[test]
     fn line_ends_are_the_texts_own() {
         let replaced =
-            edited("(a)\r\n(defun f ())\r\n", "f", Operation::Replace, "(defun f ()\n  1)").unwrap();
+            edited("(a)\r\n(defun f ())\r\n", "f", EditAction::Replace, "(defun f ()\n  1)").unwrap();
         assert_eq!(replaced, "(a)\r\n(defun f ()\r\n  1)\r\n");
-        let replaced = edited("(defun f ()) (b)", "f", Operation::Replace, "(defun f ()) ; one").unwrap();
+        let replaced = edited("(defun f ()) (b)", "f", EditAction::Replace, "(defun f ()) ; one").unwrap();
         assert_eq!(replaced, "(defun f ()) ; one\n (b)");
     }
 
     #[test]
     fn what_is_not_one_form_is_refused() {
         for form in ["", "x", "(a) (b)", "(a", "a)", "(defun f () \"x)", "; (a)", "#+ccl (a)", "(a) x"] {
-            assert!(edited(TEXT, "point", Operation::Replace, form).is_err(), "{form}");
+            assert!(edited(TEXT, "point", EditAction::Replace, form).is_err(), "{form}");
         }
         // The definition is no form any more where the text before does not end.
-        assert!(edited("(defun f ())", "f", Operation::Replace, "(a) #|").is_err());
+        assert!(edited("(defun f ())", "f", EditAction::Replace, "(a) #|").is_err());
     }
 }
