@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::structures::PackageAndName;
 use super::{PositionedFile, Reading, Sought};
-use crate::source::tap::sidecar::{EventKind, Name, NameKind, Operator, TopLevelForm};
+use crate::source::tap::sidecar::{Abbreviation, EventKind, Name, NameKind, TopLevelForm};
 
 /// What lists with a word in them start with.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ impl PositionedFile {
             let form = &sidecar.forms[form as usize];
             let quote = form.events[event as usize].parent? as usize;
             let list =
-                form.events[quote].parent.filter(|_| form.events[quote].operator == Operator::Quote)?;
+                form.events[quote].parent.filter(|_| form.events[quote].operator == Abbreviation::Quote)?;
             let EventKind::Symbol(name) = form.events[form.child(list as usize, 1)?].kind else {
                 return None;
             };

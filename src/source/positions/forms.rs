@@ -1,7 +1,7 @@
 //! What a top-level form holds and what makes its definitions, by the sidecar.
 
 use super::super::tap::roles::SyntaxRole;
-use super::super::tap::sidecar::{EventKind, Name, NameKind, Operator, Sidecar, TopLevelForm};
+use super::super::tap::sidecar::{Abbreviation, EventKind, Name, NameKind, Sidecar, TopLevelForm};
 use super::{Expander, PositionedFile, Reading};
 use steelbank_reader::Range;
 
@@ -144,9 +144,9 @@ pub(super) fn expander(sidecar: &Sidecar, form: &TopLevelForm, list: usize) -> E
         };
     }
     let name = match form.events[list].operator {
-        Operator::Quote => "quote",
-        Operator::Function => "function",
-        Operator::Backquote => "backquote",
+        Abbreviation::Quote => "quote",
+        Abbreviation::Function => "function",
+        Abbreviation::Backquote => "backquote",
         _ => "the form",
     };
     Expander { package: String::new(), name: name.to_owned(), symbol_macro: false }

@@ -116,7 +116,7 @@ pub enum EventKind {
 
 /// The operators that SBCL's reader makes from abbreviations, and that decide what the text inside them is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operator {
+pub enum Abbreviation {
     /// Any other operator, or none.
     Any,
     /// `(quote x)` or `'x`.
@@ -135,7 +135,7 @@ pub struct ReadEvent {
     /// What it is.
     pub kind: EventKind,
     /// Its operator, where that is one of the reader's own.
-    pub operator: Operator,
+    pub operator: Abbreviation,
     /// Position of its first character.
     pub start: u32,
     /// Position after its last character.
@@ -516,11 +516,11 @@ impl SidecarBytes<'_> {
         let end = start.checked_add(length).ok_or_else(|| self.damaged())?;
         let place = self.small()?;
         let operator = match kind >> 4 {
-            0 => Operator::Any,
-            1 => Operator::Quote,
-            2 => Operator::Function,
-            3 => Operator::Backquote,
-            4 => Operator::Comma,
+            0 => Abbreviation::Any,
+            1 => Abbreviation::Quote,
+            2 => Abbreviation::Function,
+            3 => Abbreviation::Backquote,
+            4 => Abbreviation::Comma,
             _ => return Err(self.damaged()),
         };
         let kind = match kind & 15 {

@@ -1,14 +1,14 @@
 //! Definitions: names, structures, classes, methods, packages, alien definitions.
 
 use super::{Binding, Defined, FormPart, FormWalk, Lambda, Mode, Space, Standing, SyntaxRole};
-use crate::source::tap::sidecar::{EventKind, Operator};
+use crate::source::tap::sidecar::{Abbreviation, EventKind};
 
 impl FormWalk<'_> {
     /// The name that a form defines. A function's name is that of a block, too.
     pub(super) fn defines(&mut self, event: usize, defined: Defined, mode: Mode, pending: &mut Vec<Binding>) {
         let named = match self.symbol(event) {
             Some(_) => Some(event),
-            None => self.child(event, 2).filter(|_| self.operator_of(event) == Operator::Any),
+            None => self.child(event, 2).filter(|_| self.operator_of(event) == Abbreviation::Any),
         };
         let Some(named) = named.filter(|&named| self.symbol(named).is_some()) else {
             return self.form(event, mode.uncertain());
@@ -138,7 +138,7 @@ impl FormWalk<'_> {
         if self.symbol(event).is_some() {
             return self.datum_role(event, SyntaxRole::Slot, mode);
         }
-        if self.operator_of(event) == Operator::Comma {
+        if self.operator_of(event) == Abbreviation::Comma {
             return self.form(event, mode);
         }
         self.children_as(event, |walk, child| {
@@ -166,7 +166,7 @@ impl FormWalk<'_> {
         }
         self.children_as(list, |walk, slot| match walk.symbol(slot) {
             Some(_) => walk.datum_role(slot, SyntaxRole::Slot, mode),
-            None if walk.operator_of(slot) == Operator::Comma => walk.form(slot, mode),
+            None if walk.operator_of(slot) == Abbreviation::Comma => walk.form(slot, mode),
             None => walk.children_as(slot, |walk, child| {
                 let place = walk.place(child);
                 match place {

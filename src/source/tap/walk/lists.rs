@@ -1,7 +1,7 @@
 //! Lambda lists, local functions, type specifiers and declarations.
 
 use super::{Binding, FormWalk, Lambda, LocalOperator, Mode, Space, Standing, SyntaxRole};
-use crate::source::tap::sidecar::{EventKind, Operator};
+use crate::source::tap::sidecar::{Abbreviation, EventKind};
 
 /// Where in a lambda list a parameter stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ enum Section {
 impl FormWalk<'_> {
     fn is_plain_list(&self, event: usize) -> bool {
         matches!(self.form.events[event].kind, EventKind::Form(_) | EventKind::List)
-            && self.operator_of(event) == Operator::Any
+            && self.operator_of(event) == Abbreviation::Any
     }
 
     /// A lambda list. Its parameters wait in `pending`, except where a default form has seen them already.
@@ -177,9 +177,9 @@ impl FormWalk<'_> {
             return self.datum_role(event, SyntaxRole::Type, mode);
         }
         match self.operator_of(event) {
-            Operator::Comma | Operator::Backquote => return self.form(event, mode),
-            Operator::Quote => return self.datum(event, SyntaxRole::Quoted, mode),
-            Operator::Any | Operator::Function => {}
+            Abbreviation::Comma | Abbreviation::Backquote => return self.form(event, mode),
+            Abbreviation::Quote => return self.datum(event, SyntaxRole::Quoted, mode),
+            Abbreviation::Any | Abbreviation::Function => {}
         }
         let head = self.child(event, 1).map_or("", |head| self.standard(head));
         self.depth += 1;
@@ -201,7 +201,7 @@ impl FormWalk<'_> {
     /// What stands in a DECLARE, DECLAIM or PROCLAIM.
     pub(super) fn declaration_specifier(&mut self, event: usize, mode: Mode) {
         if !matches!(self.form.events[event].kind, EventKind::Form(_) | EventKind::List)
-            || matches!(self.operator_of(event), Operator::Comma | Operator::Backquote)
+            || matches!(self.operator_of(event), Abbreviation::Comma | Abbreviation::Backquote)
         {
             return match self.symbol(event) {
                 Some(_) => self.datum_role(event, SyntaxRole::Declaration, mode),

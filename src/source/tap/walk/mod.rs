@@ -11,7 +11,7 @@ mod parts;
 
 use super::operators::{Defined, FormPart, NamedBy, operator};
 use super::roles::SyntaxRole;
-use super::sidecar::{EventKind, Name, NameKind, Operator, Sidecar, TopLevelForm};
+use super::sidecar::{Abbreviation, EventKind, Name, NameKind, Sidecar, TopLevelForm};
 
 /// What is known of the symbol at one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,7 +172,7 @@ impl<'a> FormWalk<'a> {
         matches!(self.form.events[event].kind, EventKind::Form(_) | EventKind::List)
     }
 
-    fn operator_of(&self, event: usize) -> Operator {
+    fn operator_of(&self, event: usize) -> Abbreviation {
         self.form.events[event].operator
     }
 
@@ -303,7 +303,7 @@ impl<'a> FormWalk<'a> {
                 }
                 EventKind::Form(_) | EventKind::List => self.list(event, mode),
                 EventKind::Other => match self.operator_of(event) {
-                    Operator::Comma => self.comma(event, mode),
+                    Abbreviation::Comma => self.comma(event, mode),
                     _ => self.children_as(event, |walk, child| walk.datum(child, SyntaxRole::Quoted, mode)),
                 },
                 EventKind::Text(_) => {}
@@ -324,7 +324,7 @@ impl<'a> FormWalk<'a> {
     /// A list that is a form.
     fn list(&mut self, list: usize, mode: Mode) {
         match self.operator_of(list) {
-            Operator::Quote => {
+            Abbreviation::Quote => {
                 let single = self.child(list, 2).is_some_and(|datum| self.symbol(datum).is_some());
                 self.children_as(list, |walk, child| match walk.place(child) {
                     2 if single => {
@@ -334,11 +334,11 @@ impl<'a> FormWalk<'a> {
                     _ => walk.datum_role(child, SyntaxRole::Argument, mode.plain()),
                 });
             }
-            Operator::Function => self.children_as(list, |walk, child| match walk.place(child) {
+            Abbreviation::Function => self.children_as(list, |walk, child| match walk.place(child) {
                 2 => walk.function_name(child, SyntaxRole::Function, mode.plain()),
                 _ => walk.datum_role(child, SyntaxRole::Argument, mode.plain()),
             }),
-            Operator::Backquote => {
+            Abbreviation::Backquote => {
                 let outside = if mode.level == 0 { mode.certain } else { mode.outside };
                 let inner =
                     Mode { level: mode.level.saturating_add(1), certain: false, outside, ..mode.plain() };
@@ -347,8 +347,8 @@ impl<'a> FormWalk<'a> {
                     _ => walk.datum_role(child, SyntaxRole::Argument, mode.plain()),
                 });
             }
-            Operator::Comma => self.comma(list, mode),
-            Operator::Any => self.call(list, mode),
+            Abbreviation::Comma => self.comma(list, mode),
+            Abbreviation::Any => self.call(list, mode),
         }
     }
 
@@ -363,7 +363,10 @@ impl<'a> FormWalk<'a> {
     fn call(&mut self, list: usize, mode: Mode) {
         let Some(head) = self.child(list, 1) else { return self.arguments(list, 1, mode) };
         let Some(name) = self.symbol(head).filter(|_| self.children(head).next().is_none()) else {
-            if self.is_list(head) && self.operator_of(head) == Operator::Any && self.head_is(head, "LAMBDA") {
+            if self.is_list(head)
+                && self.operator_of(head) == Abbreviation::Any
+                && self.head_is(head, "LAMBDA")
+            {
                 return self.children_as(list, |walk, child| walk.form(child, mode.plain()));
             }
             return self.arguments(list, 1, mode);
@@ -441,7 +444,7 @@ impl<'a> FormWalk<'a> {
             _ => None,
         });
         match named {
-            Some(named) if self.operator_of(event) == Operator::Quote => {
+            Some(named) if self.operator_of(event) == Abbreviation::Quote => {
                 self.children_from(event, 2, |walk, child| walk.named(child, named, mode));
             }
             _ => self.form(event, mode),
@@ -493,7 +496,7 @@ impl<'a> FormWalk<'a> {
         let Some(first) = self.child(list, 2) else { return };
         let named = match self.symbol(first) {
             Some(_) => Some(first),
-            None if self.is_list(first) && self.operator_of(first) == Operator::Any => {
+            None if self.is_list(first) && self.operator_of(first) == Abbreviation::Any => {
                 let from = if self.head_is(first, "SETF") { 2 } else { 1 };
                 self.children(first).find(|&child| self.place(child) >= from)
             }

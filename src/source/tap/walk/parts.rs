@@ -2,7 +2,7 @@
 
 use super::super::operators::{FormPart, Operator as Known, OperatorKind, Shape};
 use super::super::roles::SyntaxRole;
-use super::super::sidecar::{EventKind, Operator};
+use super::super::sidecar::{Abbreviation, EventKind};
 use super::{Binding, DEEPEST, FormWalk, Lambda, LocalOperator, Mode, SLOT, Space, Standing};
 
 impl FormWalk<'_> {
@@ -87,7 +87,7 @@ impl FormWalk<'_> {
         pending: &mut Vec<Binding>,
     ) {
         // What a comma or #. makes of it, nobody knows.
-        if self.operator_of(event) == Operator::Comma {
+        if self.operator_of(event) == Abbreviation::Comma {
             if matches!(part, FormPart::Inner | FormPart::Tagbody) {
                 self.env.append(pending);
             }
@@ -209,7 +209,7 @@ impl FormWalk<'_> {
         if self.place(event) == 0 && self.form.events[event].parent.is_some() {
             return self.read_time(event);
         }
-        if self.operator_of(event) == Operator::Comma && mode.level > 0 {
+        if self.operator_of(event) == Abbreviation::Comma && mode.level > 0 {
             return self.comma(event, mode);
         }
         self.depth += 1;
@@ -230,7 +230,7 @@ impl FormWalk<'_> {
             let standing = if mode.level > 0 { Standing::Operator } else { Standing::Open };
             return self.note(event, role, standing, Space::Function, mode);
         }
-        if self.operator_of(event) == Operator::Any
+        if self.operator_of(event) == Abbreviation::Any
             && (self.head_is(event, "SETF") || self.head(event).is_some_and(|name| name.is("SB-EXT", "CAS")))
         {
             return self.children_as(event, |walk, child| match walk.place(child) {
@@ -255,7 +255,7 @@ impl FormWalk<'_> {
                 self.seen[event].bound = Some(by);
                 self.bind(event, Space::Variable, by, mode, pending);
             }
-            EventKind::Form(_) | EventKind::List if self.operator_of(event) == Operator::Any => {
+            EventKind::Form(_) | EventKind::List if self.operator_of(event) == Abbreviation::Any => {
                 self.children_as(event, |walk, child| walk.variable(child, by, mode, pending));
             }
             _ => self.form(event, mode.uncertain()),
