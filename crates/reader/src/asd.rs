@@ -72,7 +72,7 @@ impl AsdText<'_> {
             depends_on: Vec::new(),
             complete: true,
         };
-        let options = Options::new(self, elements);
+        let options = AsdOptions::new(self, elements);
         found.complete = options.plain;
         if options.get("CLASS").is_some() {
             // Such as package-inferred systems, whose files are found by other rules.
@@ -110,7 +110,7 @@ impl AsdText<'_> {
                 found.complete = false;
                 continue;
             };
-            let options = Options::new(self, elements);
+            let options = AsdOptions::new(self, elements);
             found.complete &= options.plain;
             match kind.as_str() {
                 "MODULE" => {
@@ -224,15 +224,15 @@ impl AsdText<'_> {
 }
 
 /// A property list of options.
-struct Options {
+struct AsdOptions {
     pairs: Vec<(String, Datum)>,
     /// Whether it is one as it stands, without parts that only evaluation tells.
     plain: bool,
 }
 
-impl Options {
-    fn new(source: &AsdText<'_>, elements: impl Iterator<Item = Datum>) -> Options {
-        let mut options = Options { pairs: Vec::new(), plain: true };
+impl AsdOptions {
+    fn new(source: &AsdText<'_>, elements: impl Iterator<Item = Datum>) -> AsdOptions {
+        let mut options = AsdOptions { pairs: Vec::new(), plain: true };
         let mut elements = elements;
         while let Some(key) = elements.next() {
             let (Some(key), Some(value)) = (source.keyword(key), elements.next()) else {

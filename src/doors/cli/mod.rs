@@ -94,7 +94,7 @@ place of the SBCL inside the program. STEELBANK_CACHE names the cache folder.";
 #[command(name = "steelbank", version, after_help = BRIEF, after_long_help = EXAMPLES, max_term_width = 100)]
 struct CommandLine {
     #[command(flatten)]
-    options: Options,
+    options: GlobalOptions,
     #[command(subcommand)]
     command: Command,
 }
@@ -104,7 +104,7 @@ const GLOBAL: &str = "Global options";
 
 /// What every subcommand takes.
 #[derive(Debug, Args)]
-struct Options {
+struct GlobalOptions {
     /// The most that Lisp's heap can grow to
     #[arg(long, global = true, help_heading = GLOBAL, display_order = 904, value_name = "MB", value_parser = clap::value_parser!(u64).range(128..=1_048_576))]
     dynamic_space_size: Option<u64>,
@@ -169,7 +169,7 @@ const PROGRAM: &str = "/proc/self/exe";
 
 /// What commands work with.
 struct Shell {
-    options: Options,
+    options: GlobalOptions,
     installation: Installation,
     output: Terminal,
 }
@@ -313,7 +313,7 @@ pub fn main() -> ExitCode {
     crate::engine::block_lisp_signals();
     crate::engine::survive_file_size_limit();
     let parsed = command_line().try_get_matches().and_then(|matches| {
-        let options = Options::from_arg_matches(&matches)?;
+        let options = GlobalOptions::from_arg_matches(&matches)?;
         Ok((matches, options))
     });
     let (matches, options) = match parsed {
