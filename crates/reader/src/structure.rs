@@ -56,7 +56,7 @@ struct OpenList {
 /// Checks the structure of `text`.
 pub fn check_structure(text: &[u8], dialect: Dialect) -> Structure {
     let lisp = LispText::read(text, dialect, &Features::sbcl());
-    let own = if dialect == Dialect::CommonLisp { own_syntax(text, &lisp) } else { OwnSyntax::default() };
+    let own = if dialect == Dialect::CommonLisp { own_syntax(text, &lisp) } else { SyntaxChange::default() };
     let mut structure = judged(text, dialect, &lisp);
     structure.own_syntax = own.from;
     let misread =
@@ -70,7 +70,7 @@ pub fn check_structure(text: &[u8], dialect: Dialect) -> Structure {
 
 /// Where a text leaves the standard syntax.
 #[derive(Default)]
-struct OwnSyntax {
+struct SyntaxChange {
     /// The first form that changes the readtable, or the first string of cl-interpol.
     from: Option<u32>,
     /// The first string of cl-interpol, whose delimiters are its own.
@@ -78,8 +78,8 @@ struct OwnSyntax {
 }
 
 /// Looks for forms such as `(in-readtable …)` and `(enable-interpol-syntax)`, and for `#?`.
-fn own_syntax(text: &[u8], lisp: &LispText) -> OwnSyntax {
-    let mut own = OwnSyntax::default();
+fn own_syntax(text: &[u8], lisp: &LispText) -> SyntaxChange {
+    let mut own = SyntaxChange::default();
     let mut symbols = lisp.tokens().iter().peekable();
     while let Some(token) = symbols.next() {
         let Some(raw) = text.get(token.span.indices()) else { continue };
