@@ -30,7 +30,7 @@ pub(super) fn default_package() -> String {
 
 /// Which part of a long list.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
-pub(super) struct Page {
+pub(super) struct PageArguments {
     /// The most entries; by default as many as fit.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1_000_000))]
@@ -40,7 +40,7 @@ pub(super) struct Page {
     cursor: Option<String>,
 }
 
-impl Page {
+impl PageArguments {
     /// The most entries that were asked for.
     pub(super) fn limit(&self) -> usize {
         self.limit.unwrap_or(usize::MAX)

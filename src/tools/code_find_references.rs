@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{Page, SymbolName, default_package};
+use super::arguments::{PageArguments, SymbolName, default_package};
 use super::budget::{all_fit, fit, length, most_as_json};
 use super::missing::{PerhapsMissing, of_error, resolve};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
@@ -23,7 +23,7 @@ struct Arguments {
     #[serde(default = "yes")]
     project_only: bool,
     #[serde(flatten)]
-    page: Page,
+    page: PageArguments,
     /// How many entries to leave out first.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1_000_000_000))]

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{Detail, Page, SymbolName};
+use super::arguments::{Detail, PageArguments, SymbolName};
 use super::budget::{all_fit, fit, most_as_json};
 use super::missing::{Missing, PerhapsMissing, resolve};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
@@ -21,7 +21,7 @@ struct Arguments {
     #[serde(flatten)]
     symbol: SymbolName,
     #[serde(flatten)]
-    page: Page,
+    page: PageArguments,
     #[serde(flatten)]
     detail: Detail,
 }
