@@ -20,7 +20,7 @@ use steelbank_xref::{Access, Index, Kind};
 
 mod users;
 
-pub use users::{Iter, Place, User, Users};
+pub use users::{Iter, RecordedPlace, User, Users};
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq)]

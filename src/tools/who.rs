@@ -12,7 +12,7 @@ use super::missing::{Missing, PerhapsMissing, resolve};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
 use crate::query::text::Unseen;
-use crate::query::who::{Elsewhere, Place, PlaceDetail, Position, User, WhoRequest};
+use crate::query::who::{Elsewhere, PlaceDetail, Position, RecordedPlace, User, WhoRequest};
 use crate::render::text;
 use steelbank_xref::Kind;
 
@@ -67,7 +67,7 @@ struct ShownReferrer<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     via: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    detail: Vec<Place<'a>>,
+    detail: Vec<RecordedPlace<'a>>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use steelbank::query::Evidence;
-use steelbank::query::who::{Place, PlaceDetail, User, WhoRequest};
+use steelbank::query::who::{PlaceDetail, RecordedPlace, User, WhoRequest};
 use steelbank_xref::{Kind, NameRole};
 
 use crate::image::{bank, evaluate};
@@ -125,7 +125,8 @@ fn the_functions_of_an_answer_are_those_of_the_index() {
             if answer.symbol.is_none() {
                 continue; // No name leads to it.
             }
-            let place = |place: &Place<'_>| (place.file.as_deref().map(String::from), place.form_number);
+            let place =
+                |place: &RecordedPlace<'_>| (place.file.as_deref().map(String::from), place.form_number);
             let of = |user: User<'_>| (String::from(&*user.name), user.places.iter().map(place).collect());
             assert_eq!(answer.users.iter().map(of).collect::<Vec<_>>(), expected, "{}", request.name);
             assert_eq!(answer.count, expected.len());

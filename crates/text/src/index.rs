@@ -4,7 +4,7 @@ use crate::cache::TextCache;
 use crate::control::IndexControl;
 use crate::error::TextError;
 use crate::language::Language;
-use crate::store::manifest::{IndexManifest, Place, Skipped};
+use crate::store::manifest::{FilePlace, IndexManifest, Skipped};
 use crate::store::pages::PageError;
 use crate::store::snapshot::Snapshot;
 use crate::tree::{Root, Tree};
@@ -189,11 +189,11 @@ impl TextIndex {
         let mut built = Built { analysed, failures: manifest.failures.clone(), ..Built::default() };
         for file in &manifest.files {
             match file.place {
-                Place::Segment(..) => {
+                FilePlace::Segment(..) => {
                     built.indexed += 1;
                     built.text_bytes += file.size;
                 }
-                Place::Skipped(reason) => built.skipped.push((file.path.clone(), reason)),
+                FilePlace::Skipped(reason) => built.skipped.push((file.path.clone(), reason)),
             }
         }
         built.index_bytes = self.size();

@@ -7,7 +7,7 @@ use crate::language::Language;
 use crate::limits::HUGE;
 use crate::parallel::parallel;
 use crate::store::codec::checksum;
-use crate::store::manifest::{FileEntry, IndexManifest, Place, Skipped};
+use crate::store::manifest::{FileEntry, FilePlace, IndexManifest, Skipped};
 use crate::store::segment::SegmentBuilder;
 use crate::store::snapshot::{Snapshot, segment_path};
 use crate::tree::{self, Tree};
@@ -127,7 +127,7 @@ impl<'a> Update<'a> {
             for mut fresh in fresh.into_iter().flatten() {
                 if let Some(analysis) = fresh.analysis {
                     let local = analysis.add_to(&mut builder);
-                    fresh.entry.place = Place::Segment(manifest.segments.len() as u32, local);
+                    fresh.entry.place = FilePlace::Segment(manifest.segments.len() as u32, local);
                     bytes += fresh.entry.size;
                     analysed += 1;
                 }
@@ -157,7 +157,7 @@ impl<'a> Update<'a> {
                 hash: 0,
                 recent: false,
                 language: Language::TEXT,
-                place: Place::Skipped(reason),
+                place: FilePlace::Skipped(reason),
             },
             analysis: None,
         };
@@ -176,7 +176,7 @@ impl<'a> Update<'a> {
         let recent = read.stamp.is_recent();
         if let Some(known) = known
             && known.hash == hash
-            && matches!(known.place, Place::Segment(..))
+            && matches!(known.place, FilePlace::Segment(..))
         {
             return Some(Fresh { entry: FileEntry { size, signature, recent, ..known }, analysis: None });
         }
@@ -188,7 +188,7 @@ impl<'a> Update<'a> {
             return Some(skipped(path, size, signature, Skipped::Language));
         }
         let analysis = Analysis::of(&read.text, language, self.control.cancelled);
-        let place = Place::Segment(0, 0);
+        let place = FilePlace::Segment(0, 0);
         let entry = FileEntry { path, size, signature, hash, recent, language, place };
         Some(Fresh { entry, analysis: Some(analysis) })
     }
@@ -230,7 +230,7 @@ impl<'a> Update<'a> {
             let mut keep = vec![None; places.len()];
             for (local, &place) in places.iter().enumerate() {
                 if let Some(file) = manifest.files.get_mut(place as usize) {
-                    file.place = Place::Segment(target, next);
+                    file.place = FilePlace::Segment(target, next);
                     text += file.size;
                     keep[local] = Some(next);
                     next += 1;
@@ -259,13 +259,13 @@ impl<'a> Update<'a> {
 }
 
 fn builder_has_files(files: &[FileEntry], segment: u32) -> bool {
-    files.iter().any(|file| matches!(file.place, Place::Segment(each, _) if each == segment))
+    files.iter().any(|file| matches!(file.place, FilePlace::Segment(each, _) if each == segment))
 }
 
 fn segments_used(manifest: &IndexManifest) -> Vec<bool> {
     let mut used = vec![false; manifest.segments.len()];
     for file in &manifest.files {
-        if let Place::Segment(segment, _) = file.place
+        if let FilePlace::Segment(segment, _) = file.place
             && let Some(used) = used.get_mut(segment as usize)
         {
             *used = true;
@@ -285,7 +285,7 @@ fn renumber(manifest: &mut IndexManifest, used: &[bool]) {
         })
         .collect();
     for file in &mut manifest.files {
-        if let Place::Segment(segment, _) = &mut file.place {
+        if let FilePlace::Segment(segment, _) = &mut file.place {
             *segment = numbers.get(*segment as usize).copied().unwrap_or(*segment);
         }
     }

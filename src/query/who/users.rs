@@ -46,8 +46,8 @@ impl Users {
             if group.windows(2).all(|pair| pair[0].is_beside(pair[1]) && pair[0] != pair[1]) {
                 kept.extend_from_slice(group);
             } else {
-                let read = |number: &UseNumber| (Place::of(index.read(*number)), *number);
-                let mut places: Vec<(Place<'_>, UseNumber)> = group.iter().map(read).collect();
+                let read = |number: &UseNumber| (RecordedPlace::of(index.read(*number)), *number);
+                let mut places: Vec<(RecordedPlace<'_>, UseNumber)> = group.iter().map(read).collect();
                 places.sort_by(|left, right| left.0.cmp(&right.0));
                 places.dedup_by(|right, left| right.0 == left.0);
                 kept.extend(places.into_iter().map(|(_, number)| number));
@@ -114,19 +114,19 @@ impl Users {
         self.ends.iter_mut().for_each(|end| *end -= start);
     }
 
-    fn place(&self, at: usize) -> Option<Place<'_>> {
-        let mut place = Place::of(self.index.as_ref()?.read(*self.uses.get(at)?));
+    fn place(&self, at: usize) -> Option<RecordedPlace<'_>> {
+        let mut place = RecordedPlace::of(self.index.as_ref()?.read(*self.uses.get(at)?));
         place.position = self.positions.get(at).cloned().flatten();
         Some(place)
     }
 
     /// All places, one after the other.
-    pub(super) fn recorded(&self) -> impl Iterator<Item = Place<'_>> {
+    pub(super) fn recorded(&self) -> impl Iterator<Item = RecordedPlace<'_>> {
         (0..self.uses.len()).filter_map(|at| self.place(at))
     }
 
     /// Gives each place the position that `find` has for it.
-    pub(super) fn locate(&mut self, find: impl FnMut(Place<'_>) -> Option<Position>) {
+    pub(super) fn locate(&mut self, find: impl FnMut(RecordedPlace<'_>) -> Option<Position>) {
         self.positions = self.recorded().map(find).collect();
     }
 }
@@ -194,13 +194,13 @@ pub struct User<'a> {
     /// What the function is.
     pub kind: FunctionKind,
     /// Where in the function it happens.
-    pub places: Vec<Place<'a>>,
+    pub places: Vec<RecordedPlace<'a>>,
 }
 
 /// One place in a source file, as the compiler recorded it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[non_exhaustive]
-pub struct Place<'a> {
+pub struct RecordedPlace<'a> {
     /// A native path, or a logical name such as `SYS:SRC;CODE;LIST.LISP`; none for code that came from no file.
     pub file: Option<Cow<'a, str>>,
     /// The number of the top-level form in the file, from 0.
@@ -216,7 +216,7 @@ pub struct Place<'a> {
     pub position: Option<Position>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> RecordedPlace<'a> {
     fn of(found: Use<'a>) -> Self {
         Self {
             file: found.file,

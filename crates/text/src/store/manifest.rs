@@ -44,7 +44,7 @@ impl Skipped {
 
 /// Where a file is in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum FilePlace {
     /// The segment, by its place in the manifest, and the file's number there.
     Segment(u32, u32),
     Skipped(Skipped),
@@ -62,7 +62,7 @@ pub(crate) struct FileEntry {
     /// Whether it must be read to know that it has not changed.
     pub(crate) recent: bool,
     pub(crate) language: Language,
-    pub(crate) place: Place,
+    pub(crate) place: FilePlace,
 }
 
 /// All of them, and what they depend on.
@@ -119,12 +119,12 @@ impl IndexManifest {
             out.extend_from_slice(&file.hash.to_le_bytes());
             out.push(file.language.index());
             match file.place {
-                Place::Segment(segment, local) => {
+                FilePlace::Segment(segment, local) => {
                     out.push(u8::from(file.recent));
                     put_number(&mut out, u64::from(segment));
                     put_number(&mut out, u64::from(local));
                 }
-                Place::Skipped(reason) => out.push(u8::from(file.recent) | (reason as u8 + 1) << 1),
+                FilePlace::Skipped(reason) => out.push(u8::from(file.recent) | (reason as u8 + 1) << 1),
             }
         }
         pages::write(path, &[&out], &[])
@@ -171,9 +171,9 @@ impl IndexManifest {
                 0 => {
                     let segment =
                         decoder.small().filter(|&each| (each as usize) < manifest.segments.len())?;
-                    Place::Segment(segment, decoder.small()?)
+                    FilePlace::Segment(segment, decoder.small()?)
                 }
-                reason => Place::Skipped(*Skipped::ALL.get(usize::from(reason) - 1)?),
+                reason => FilePlace::Skipped(*Skipped::ALL.get(usize::from(reason) - 1)?),
             };
             let path = tree::path(&path);
             manifest.files.push(FileEntry {
@@ -215,9 +215,9 @@ mod tests {
             languages: vec![rust],
             segments: vec![(1, 100), (9, 5)],
             files: vec![
-                file("a", Place::Segment(1, 3)),
-                file("b", Place::Skipped(Skipped::Huge)),
-                file("b/c", Place::Segment(0, 0)),
+                file("a", FilePlace::Segment(1, 3)),
+                file("b", FilePlace::Skipped(Skipped::Huge)),
+                file("b/c", FilePlace::Segment(0, 0)),
             ],
             watched: vec![("".into(), 5), ("src".into(), 6)],
             failures: vec![("x".into(), "no".into())],

@@ -4,7 +4,7 @@ use crate::control::IndexControl;
 use crate::error::TextError;
 use crate::language::Language;
 use crate::parallel::parallel;
-use crate::store::manifest::{IndexManifest, Place, Skipped};
+use crate::store::manifest::{FilePlace, IndexManifest, Skipped};
 use crate::store::pages::PageError;
 use crate::store::segment::Segment;
 use crate::tree::Tree;
@@ -52,12 +52,12 @@ impl Snapshot {
         let segments = manifest.segments.iter().map(open).collect::<Result<Vec<_>, PageError>>()?;
         let mut files: Vec<_> = segments.iter().map(|segment| vec![GONE; segment.files() as usize]).collect();
         for (index, file) in manifest.files.iter().enumerate() {
-            if let Place::Segment(segment, local) = file.place {
+            if let FilePlace::Segment(segment, local) = file.place {
                 let place = files.get_mut(segment as usize).and_then(|files| files.get_mut(local as usize));
                 *place.ok_or(PageError::Damaged)? = index as u32;
             }
         }
-        let indexed = manifest.files.iter().filter(|file| matches!(file.place, Place::Segment(..)));
+        let indexed = manifest.files.iter().filter(|file| matches!(file.place, FilePlace::Segment(..)));
         let present = indexed.map(|file| file.language).collect();
         Ok(Snapshot { manifest, segments, files, present })
     }
@@ -137,12 +137,12 @@ fn changed_files(manifest: &IndexManifest, tree: &Tree, known: &Changed) -> Vec<
 /// Whether a file whose time is too young to tell has another text.
 fn is_rewritten(file: &crate::store::manifest::FileEntry, tree: &Tree) -> bool {
     match file.place {
-        Place::Skipped(Skipped::Binary) => {
+        FilePlace::Skipped(Skipped::Binary) => {
             let text = tree.read(&file.path, crate::limits::HUGE);
             text.is_ok_and(|read| memchr::memchr(0, &read.text).is_none())
         }
-        Place::Skipped(_) => false,
-        Place::Segment(..) => {
+        FilePlace::Skipped(_) => false,
+        FilePlace::Segment(..) => {
             let text = tree.read(&file.path, crate::limits::HUGE);
             !text.is_ok_and(|read| crate::store::codec::checksum(&read.text) == file.hash)
         }
