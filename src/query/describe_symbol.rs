@@ -334,7 +334,7 @@ enum Facets {
 }
 
 #[derive(Deserialize)]
-struct Printed {
+struct PrintedText {
     #[serde(default)]
     text: Option<String>,
     #[serde(default)]
@@ -408,7 +408,7 @@ impl Value {
     fn put(self, variable: &mut VariableFacet) -> Result<(), Error> {
         match self {
             Self::Printed(bytes) => {
-                let printed: Printed = read_json(&bytes)?;
+                let printed: PrintedText = read_json(&bytes)?;
                 variable.value = printed.text;
                 variable.value_cut = printed.cut;
             }

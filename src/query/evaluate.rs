@@ -12,7 +12,7 @@ use super::control::Control;
 use super::load_system::Severity;
 use super::lookup::{DEFAULT_PACKAGE, find_package};
 use super::question::Question;
-use super::trial::{self, Code, Printed, ToldFailure, ToldFrame, TrialFailure};
+use super::trial::{self, Code, PrintedValue, ToldFailure, ToldFrame, TrialFailure};
 use super::{Error, read_json};
 use crate::engine::{CallError, Lane, Lisp, OnLisp, Operation, deadline_after};
 
@@ -62,7 +62,7 @@ pub struct Evaluation {
     pub status: EvaluationStatus,
     /// The values of the last form.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub values: Vec<Printed>,
+    pub values: Vec<PrintedValue>,
     /// How many values there are, if not all are told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_count: Option<usize>,
@@ -123,7 +123,7 @@ pub(super) struct EvaluationReport {
     #[serde(default)]
     warning_count: usize,
     #[serde(skip)]
-    printed: Vec<Printed>,
+    printed: Vec<PrintedValue>,
     #[serde(skip)]
     output: (String, u64),
     #[serde(skip)]

@@ -31,7 +31,7 @@ const LOCAL: usize = 120;
 
 /// A value as it is told.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Printed {
+pub struct PrintedValue {
     /// As it is printed.
     pub text: String,
     /// Whether it was too long to be printed whole.
@@ -169,7 +169,7 @@ struct ToldLocal {
     name: String,
     handle: String,
     #[serde(skip)]
-    value: Option<Printed>,
+    value: Option<PrintedValue>,
 }
 
 /// Asks the Lisp half a question on its own thread.
@@ -193,7 +193,12 @@ pub(super) fn ask<T: DeserializeOwned>(
 }
 
 /// Prints what `handles` stand for in `package`, at most `limit` characters of each. What cannot be printed says so.
-pub(super) fn print(on_lisp: &OnLisp<'_>, package: &str, limit: usize, handles: &[String]) -> Vec<Printed> {
+pub(super) fn print(
+    on_lisp: &OnLisp<'_>,
+    package: &str,
+    limit: usize,
+    handles: &[String],
+) -> Vec<PrintedValue> {
     if handles.is_empty() {
         return Vec::new();
     }
@@ -202,7 +207,7 @@ pub(super) fn print(on_lisp: &OnLisp<'_>, package: &str, limit: usize, handles: 
     let print = |within: Duration, plainly: &str, handles: &[String]| {
         let all: Vec<&str> =
             [package, &limit, plainly].into_iter().chain(handles.iter().map(String::as_str)).collect();
-        ask::<Vec<Printed>>(on_lisp, within, "print-values", &all)
+        ask::<Vec<PrintedValue>>(on_lisp, within, "print-values", &all)
             .ok()
             .filter(|(told, _)| told.len() == handles.len())
     };
@@ -216,7 +221,7 @@ pub(super) fn print(on_lisp: &OnLisp<'_>, package: &str, limit: usize, handles: 
         let found = found.or_else(|| print(PRINTING[1], "plainly", one));
         told.extend(found.map_or_else(
             || {
-                vec![Printed {
+                vec![PrintedValue {
                     text: "#<not printed>".to_owned(),
                     unprintable: true,
                     handle: Some(handle.clone()),
