@@ -14,7 +14,7 @@ use super::ticket::{Job, Ledger};
 use super::watch::{Alarm, Orders, SupervisorOrder};
 
 /// All that waits for Lisp and runs on it.
-pub(super) struct Queue {
+pub(super) struct JobQueue {
     lanes: [LaneQueue; 2],
     calls: AtomicU64,
     completed: AtomicU64,
@@ -89,7 +89,7 @@ impl LaneQueue {
     }
 }
 
-impl Queue {
+impl JobQueue {
     pub(super) fn new() -> Self {
         Self {
             // Lisp's main thread serves the first lane unasked.

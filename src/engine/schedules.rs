@@ -9,20 +9,20 @@ use shuttle::thread;
 
 use super::answers::{CallError, Expired, Lane, LispError};
 use super::death::Death;
-use super::queue::{LaneThread, Queue};
+use super::queue::{JobQueue, LaneThread};
 use super::ticket::{Job, Ticket, job};
 use super::watch::{GRACE, TAKEOVER, Verdict, judge};
 
 const SCHEDULES: usize = 500;
 const SECOND: Duration = Duration::from_secs(1);
 
-fn queue() -> &'static Queue {
-    let queue: &'static Queue = Box::leak(Box::new(Queue::new()));
+fn queue() -> &'static JobQueue {
+    let queue: &'static JobQueue = Box::leak(Box::new(JobQueue::new()));
     queue.enter(Lane::Query);
     queue
 }
 
-fn submitted(queue: &'static Queue, allowed: Duration) -> Ticket<()> {
+fn submitted(queue: &'static JobQueue, allowed: Duration) -> Ticket<()> {
     // Lisp is not here: these jobs are run by `serve` below, which does without the body.
     let (job, ticket) = job(queue, Lane::Query, allowed, None, |_| Ok(()));
     queue.push(job);
@@ -30,7 +30,7 @@ fn submitted(queue: &'static Queue, allowed: Duration) -> Ticket<()> {
 }
 
 /// Looks at the lane as the watch does.
-fn look(queue: &Queue, now: Instant) -> Verdict {
+fn look(queue: &JobQueue, now: Instant) -> Verdict {
     let mut verdict = queue.lane(Lane::Query).with(|state| judge(state, now));
     for (ledger, error) in verdict.ended.drain(..) {
         ledger.fail(error).give();
@@ -39,7 +39,7 @@ fn look(queue: &Queue, now: Instant) -> Verdict {
 }
 
 /// What a Lisp thread does with one job: enters Lisp, is stopped there, leaves.
-fn stopped(queue: &Queue, job: &Job, generation: u64) {
+fn stopped(queue: &JobQueue, job: &Job, generation: u64) {
     if let Ok(call) = queue.begin_call(Lane::Query, generation, Instant::now(), None) {
         thread::yield_now();
         queue.end_call(Lane::Query, call);

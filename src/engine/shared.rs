@@ -16,7 +16,7 @@ use super::answers::{CallError, EngineState, EngineStatus, EngineTrouble, Lane, 
 use super::host::{self, Host};
 use super::lisp::{EntryPoints, OnLisp};
 use super::phase::{Phase, Stage};
-use super::queue::{LaneThread, Queue};
+use super::queue::{JobQueue, LaneThread};
 use super::signals;
 use super::start::{Settings, StartError};
 use super::ticket::{Job, Notice, deadline_after, guarded};
@@ -35,7 +35,7 @@ pub(super) fn serving() -> Option<Lane> {
 /// One in a process, never freed.
 pub(super) struct Shared {
     phase: Phase,
-    queue: Queue,
+    queue: JobQueue,
     notices: Sender<Notice>,
     saving: AtomicBool,
     /// What the runtime would have exited with.
@@ -51,7 +51,7 @@ impl Shared {
         signals::spawn("sbcl-listeners", move || heard.into_iter().for_each(Notice::give))?;
         let shared: &'static Self = Box::leak(Box::new(Self {
             phase: Phase::new(),
-            queue: Queue::new(),
+            queue: JobQueue::new(),
             notices,
             saving: AtomicBool::new(false),
             death_status: AtomicI32::new(0),
@@ -63,7 +63,7 @@ impl Shared {
 
     // For callers.
 
-    pub(super) fn queue(&self) -> &Queue {
+    pub(super) fn queue(&self) -> &JobQueue {
         &self.queue
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::answers::{CallError, Expired, Lane, LispError};
 use super::lisp::OnLisp;
-use super::queue::Queue;
+use super::queue::JobQueue;
 use super::sync::{Condvar, Mutex};
 
 /// A progress callback: receives each update of a running job as JSON. Called on the Lisp thread: it must be quick.
@@ -233,7 +233,7 @@ impl<T: Send + 'static> Future for Ticket<T> {
 #[derive(Clone)]
 pub struct Interrupt {
     ledger: Arc<Ledger>,
-    queue: &'static Queue,
+    queue: &'static JobQueue,
 }
 
 impl std::fmt::Debug for Interrupt {
@@ -256,7 +256,7 @@ impl Interrupt {
 
 /// Makes a job of `body`, and the ticket that its outcome goes to.
 pub(super) fn job<T: Send + 'static>(
-    queue: &'static Queue,
+    queue: &'static JobQueue,
     lane: Lane,
     allowed: Duration,
     progress: Option<ProgressListener>,

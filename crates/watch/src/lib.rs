@@ -32,12 +32,12 @@ use std::time::Duration;
 
 pub use git::{exclude_file, is_in_working_tree};
 pub use queue::tell_of_descriptors;
-use queue::{KernelEvent, Queue};
+use queue::{EventQueue, KernelEvent};
 
 /// A watch on folders and files. It holds two descriptors, which are closed by execution.
 #[derive(Debug)]
 pub struct Watch {
-    queue: Arc<Queue>,
+    queue: Arc<EventQueue>,
     /// What is watched, by path.
     numbers: HashMap<PathBuf, Number>,
     /// What is watched, by number: several paths if a folder is mounted in several places.
@@ -109,7 +109,7 @@ impl Watch {
     /// The system has no inotify or no descriptors left, or does not tell of mounts.
     pub fn new() -> io::Result<Watch> {
         Ok(Watch {
-            queue: Arc::new(Queue::new()?),
+            queue: Arc::new(EventQueue::new()?),
             numbers: HashMap::new(),
             watched: HashMap::new(),
             told: HashMap::new(),
@@ -278,7 +278,7 @@ impl Watch {
 
 /// What a thread can wait with.
 #[derive(Debug, Clone)]
-pub struct Waiter(Arc<Queue>);
+pub struct Waiter(Arc<EventQueue>);
 
 impl Waiter {
     /// Waits until there are changes to read, or until the time is up. Says whether there are.

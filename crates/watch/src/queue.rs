@@ -18,7 +18,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 const HIGH: i32 = 900;
 
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(crate) struct EventQueue {
     events: OwnedFd,
     /// What tells the descriptor from another that has taken its number.
     identity: (u64, u64, u32),
@@ -58,18 +58,18 @@ pub fn tell_of_descriptors(told: fn(RawFd, bool)) {
     let _ = TOLD.set(told);
 }
 
-impl Drop for Queue {
+impl Drop for EventQueue {
     fn drop(&mut self) {
         self.tell_of_descriptors(false);
     }
 }
 
-impl Queue {
-    pub(crate) fn new() -> io::Result<Queue> {
+impl EventQueue {
+    pub(crate) fn new() -> io::Result<EventQueue> {
         let events = out_of_reach(inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?);
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let mounts = out_of_reach(rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty())?);
-        let queue = Queue { identity: identity(&events)?, events, mounts };
+        let queue = EventQueue { identity: identity(&events)?, events, mounts };
         queue.tell_of_descriptors(true);
         Ok(queue)
     }
