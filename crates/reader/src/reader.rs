@@ -8,7 +8,7 @@ use super::text::{Datum, Form, FormId, FormKind, LispText, NONE, TopLevelForm};
 use super::{Dialect, Features, Marker, Token, TokenKind};
 use std::sync::Arc;
 
-pub(super) struct Reader<'a> {
+pub(super) struct LispReader<'a> {
     bytes: &'a [u8],
     at: usize,
     dialect: Dialect,
@@ -47,7 +47,7 @@ enum FrameKind {
     Skip,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> LispReader<'a> {
     pub(super) fn new(bytes: &'a [u8], dialect: Dialect, features: &'a Features, recovering: bool) -> Self {
         let text = LispText {
             dialect,
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
             numbers: Vec::new(),
             balanced: true,
         };
-        Reader {
+        LispReader {
             bytes,
             at: 0,
             dialect,

@@ -1,6 +1,6 @@
 //! What the structural reader makes of a text.
 
-use super::reader::Reader;
+use super::reader::LispReader;
 use super::{Dialect, Features, Range, Token, TokenKind};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -139,9 +139,9 @@ impl LispText {
     /// for the start of a top-level form, so that one missing parenthesis does not hide the rest of a file.
     pub fn read(text: &[u8], dialect: Dialect, features: &Features) -> LispText {
         let text = &text[..text.len().min(u32::MAX as usize - 1)];
-        let read = Reader::new(text, dialect, features, false).read();
+        let read = LispReader::new(text, dialect, features, false).read();
         if read.toplevel.last().is_some_and(|last| last.unterminated) {
-            return Reader::new(text, dialect, features, true).read();
+            return LispReader::new(text, dialect, features, true).read();
         }
         read
     }

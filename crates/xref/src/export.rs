@@ -100,7 +100,7 @@ pub struct Export<'a> {
 impl<'a> Export<'a> {
     /// Reads the frame of an export; rows are read on demand.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader { bytes, at: 0 };
+        let mut reader = ExportReader { bytes, at: 0 };
         if reader.take(8, "heading")? != b"SBXREF01" {
             return Err(Malformed { expected: "heading", at: 0 });
         }
@@ -197,12 +197,12 @@ impl<'a> Export<'a> {
     }
 }
 
-struct Reader<'a> {
+struct ExportReader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ExportReader<'a> {
     fn take(&mut self, length: usize, expected: &'static str) -> Result<&'a [u8], Malformed> {
         let taken = self
             .at

@@ -4,10 +4,10 @@ use super::super::Range;
 use super::super::text::{Datum, FormKind};
 use super::super::token::is_number;
 use super::super::{Dialect, Marker, Token, TokenKind};
-use super::{FrameKind, OpenConstruct, Reader};
+use super::{FrameKind, LispReader, OpenConstruct};
 use crate::lines::decode;
 
-impl Reader<'_> {
+impl LispReader<'_> {
     fn push_token(&mut self, kind: TokenKind, start: usize, name_start: usize, marker: Marker) -> usize {
         let span = Range::new(start as u32, self.at as u32);
         self.text.tokens.push(Token {
