@@ -25,7 +25,7 @@ pub use plan::{
 };
 
 pub(crate) use verify::{
-    AppliedEdit, ComparedDiagnostic, GoneSymbol, NamePlaces, PlacesRequest, Recorded, Tested, Traces,
+    AppliedEdit, ComparedDiagnostic, ComparedXref, GoneSymbol, NamePlaces, PlacesRequest, Tested, Traces,
     TracesRequest, compare,
 };
 pub use verify::{Difference, DifferenceKind, Verified};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::designator::FunctionName;
 use crate::project::FileVersion;
-use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, Recorded, Sought};
+use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, Sought, XrefRecord};
 use crate::source::tap::roles::SyntaxRole as TextRole;
 use crate::source::tap::sidecar::UseKind;
 use steelbank_reader::Range;
@@ -165,8 +165,8 @@ impl<'a> SymbolUses<'a> {
                 toplevel: true,
             }));
         }
-        let numbered: Vec<Option<Recorded>> = recorded.iter().map(numbered).collect();
-        let together: Vec<Recorded> = numbered.iter().copied().flatten().collect();
+        let numbered: Vec<Option<XrefRecord>> = recorded.iter().map(numbered).collect();
+        let together: Vec<XrefRecord> = numbered.iter().copied().flatten().collect();
         let mut placed = file.place(&self.sought, &together, &|package| self.means(package)).into_iter();
         recorded
             .into_iter()
@@ -183,8 +183,8 @@ impl<'a> SymbolUses<'a> {
     }
 }
 
-fn numbered(recorded: &RecordedUse) -> Option<Recorded> {
-    Some(Recorded {
+fn numbered(recorded: &RecordedUse) -> Option<XrefRecord> {
+    Some(XrefRecord {
         kind: numbered_kind(recorded.kind)?,
         form: recorded.form?,
         number: recorded.number?,

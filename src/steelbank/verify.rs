@@ -20,7 +20,7 @@ use crate::query::evaluate::EvaluateRequest;
 use crate::query::load_system::{LoadAnswer, LoadStatus};
 use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::rename::{
-    AppliedEdit, ComparedDiagnostic, GoneSymbol, NamePlaces, PlacesRequest, Recorded, RenamePlan,
+    AppliedEdit, ComparedDiagnostic, ComparedXref, GoneSymbol, NamePlaces, PlacesRequest, RenamePlan,
     RenameRequest, Scope, Tested, Traces, TracesRequest, Verified, compare,
 };
 use crate::query::run_tests::RunTestsRequest;
@@ -217,7 +217,7 @@ impl Steelbank {
             .filter(|record| {
                 record.by.file.as_ref().is_none_or(|file| self.project().contains(Path::new(&**file)))
             })
-            .map(|record| Recorded {
+            .map(|record| ComparedXref {
                 kind: record.kind,
                 name: record.name,
                 by: record.by.function.into_owned(),

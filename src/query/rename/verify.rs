@@ -64,7 +64,7 @@ pub(crate) struct Traces {
     /// How the systems and files ended that do not load: name, and what stopped it.
     pub(crate) failed: Vec<(String, String)>,
     pub(crate) said: Vec<ComparedDiagnostic>,
-    pub(crate) records: Vec<Recorded>,
+    pub(crate) records: Vec<ComparedXref>,
     pub(crate) tests: Vec<Tested>,
     /// The symbols of the packages that were made or changed: package, symbol, whether it is exported.
     pub(crate) symbols: Vec<(String, String, bool)>,
@@ -93,7 +93,7 @@ impl ComparedDiagnostic {
 
 /// A cross reference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Recorded {
+pub(crate) struct ComparedXref {
     pub(crate) kind: Kind,
     pub(crate) name: String,
     pub(crate) by: String,
@@ -347,7 +347,7 @@ fn references(
     after: &Traces,
     shown: &dyn Fn(&Path) -> String,
 ) -> (Vec<String>, Vec<String>) {
-    let line = |record: &Recorded, name: String| ComparedUse {
+    let line = |record: &ComparedXref, name: String| ComparedUse {
         name,
         kind: record.kind,
         by: names.neutral_text(&record.by),
@@ -357,12 +357,12 @@ fn references(
         number: record.number.filter(|_| numbers),
     };
     // A function that nothing refers to may have been collected in one image, and not yet in the other.
-    let alive = |record: &Recorded| (names.neutral_text(&record.by), record.file.clone(), record.form);
+    let alive = |record: &ComparedXref| (names.neutral_text(&record.by), record.file.clone(), record.form);
     let unnamed = |traces: &Traces| -> BTreeSet<_> {
         traces.records.iter().filter(|record| !record.named).map(alive).collect()
     };
     let (first, second) = (unnamed(before), unnamed(after));
-    let compared = |record: &&Recorded| {
+    let compared = |record: &&ComparedXref| {
         record.named || {
             let function = alive(record);
             first.contains(&function) && second.contains(&function)

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use steelbank_reader::{Form, LispText, TopLevelForm as TopLevelText};
 
-use super::{Evidence, Expander, Placement, PositionedFile, Recorded, Sought, UseKind};
+use super::{Evidence, Expander, Placement, PositionedFile, Sought, UseKind, XrefRecord};
 
 /// What the structural reader knows of a recorded use.
 struct Structured<'a> {
@@ -25,7 +25,7 @@ impl PositionedFile {
         &self,
         text: &LispText,
         sought: &Sought,
-        recorded: &[Recorded],
+        recorded: &[XrefRecord],
         means: &dyn Fn(&str) -> bool,
     ) -> Vec<Vec<Placement>> {
         let found: Vec<Option<Structured<'_>>> =
@@ -44,7 +44,7 @@ impl PositionedFile {
         &self,
         text: &'a LispText,
         sought: &Sought,
-        recorded: Recorded,
+        recorded: XrefRecord,
         means: &dyn Fn(&str) -> bool,
     ) -> Option<Structured<'a>> {
         let bytes = self.text.as_bytes();

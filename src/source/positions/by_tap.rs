@@ -9,7 +9,7 @@ use super::super::tap::walk::{Space, Standing, SyntaxContext, contexts};
 use super::forms::expander;
 use super::tokens::{is_local_function, stands_for_another};
 
-use super::{Evidence, Placement, PositionedFile, Recorded, Sought};
+use super::{Evidence, Placement, PositionedFile, Sought, XrefRecord};
 
 /// A sidecar with its symbols and strings filed by name.
 #[derive(Debug)]
@@ -108,7 +108,7 @@ struct TapUse<'a> {
 
 impl<'a> TapUse<'a> {
     /// None if the file has no such top-level form. `name`: the symbol, if the file names it.
-    fn new(tapped: &'a Tapped, name: Option<u32>, recorded: Recorded) -> Option<TapUse<'a>> {
+    fn new(tapped: &'a Tapped, name: Option<u32>, recorded: XrefRecord) -> Option<TapUse<'a>> {
         let index = tapped.sidecar.form_index(recorded.form)?;
         let form = &tapped.sidecar.forms[index];
         let contexts = tapped.contexts(index);
@@ -205,7 +205,7 @@ impl PositionedFile {
         &self,
         tapped: &Tapped,
         name: Option<u32>,
-        recorded: &[Recorded],
+        recorded: &[XrefRecord],
     ) -> Vec<Vec<Placement>> {
         let found: Vec<Option<TapUse<'_>>> =
             recorded.iter().map(|&recorded| TapUse::new(tapped, name, recorded)).collect();

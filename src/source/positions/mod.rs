@@ -88,7 +88,7 @@ pub struct Sought {
 /// A use as the compiler recorded it: `kind` at sub-form `number` of top-level form `form`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Recorded {
+pub struct XrefRecord {
     /// What is done with the symbol.
     pub kind: UseKind,
     /// SBCL's number of the top-level form.
@@ -380,7 +380,7 @@ impl PositionedFile {
     pub fn place(
         &self,
         sought: &Sought,
-        recorded: &[Recorded],
+        recorded: &[XrefRecord],
         means: &dyn Fn(&str) -> bool,
     ) -> Vec<Vec<Placement>> {
         let mut placements: Vec<Vec<Placement>> = match &self.reading {

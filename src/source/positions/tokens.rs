@@ -6,7 +6,7 @@ use super::super::tap::roles::{SyntaxRole, is_key_parameter, is_looked_up, packa
 use super::super::tap::sidecar::{EventKind, Name, NameKind, ReadEvent, Sidecar, TopLevelForm};
 use super::super::tap::walk::{SLOT, Space, Standing, SyntaxContext};
 use super::by_tap::Tapped;
-use super::{Notation, Occurrence, PositionedFile, Reading, Recorded, Sought, Token};
+use super::{Notation, Occurrence, PositionedFile, Reading, Sought, Token, XrefRecord};
 use steelbank_reader::Range;
 use steelbank_reader::lines::LineColumn;
 
@@ -245,7 +245,7 @@ impl PositionedFile {
         sought: &Sought,
         setf: Option<bool>,
         means: &dyn Fn(&str) -> bool,
-    ) -> Vec<Recorded> {
+    ) -> Vec<XrefRecord> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let Some(name) = tapped.symbol(sought, means) else { return Vec::new() };
         tapped
@@ -253,7 +253,7 @@ impl PositionedFile {
             .uses
             .iter()
             .filter(|found| found.name == name && setf.is_none_or(|setf| found.setf == setf))
-            .map(|found| Recorded { kind: found.kind, form: found.form, number: found.number, bytes: None })
+            .map(|found| XrefRecord { kind: found.kind, form: found.form, number: found.number, bytes: None })
             .collect()
     }
 
