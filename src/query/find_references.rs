@@ -248,7 +248,7 @@ pub struct References {
 }
 
 /// Tells which symbol of the image stands at a place of a Lisp file: path relative to the project, line, column.
-pub type Resolver<'a> = &'a dyn Fn(&Path, u32, u32) -> Option<String>;
+pub type SymbolResolver<'a> = &'a dyn Fn(&Path, u32, u32) -> Option<String>;
 
 /// Answers the question.
 ///
@@ -258,7 +258,7 @@ pub type Resolver<'a> = &'a dyn Fn(&Path, u32, u32) -> Option<String>;
 pub fn find_references(
     index: &TextIndex,
     request: &FindReferencesRequest,
-    resolve: Option<Resolver<'_>>,
+    resolve: Option<SymbolResolver<'_>>,
     control: &IndexControl<'_>,
 ) -> Result<References, FindReferencesError> {
     let search = search(request)?;
@@ -300,7 +300,7 @@ fn search(request: &FindReferencesRequest) -> Result<Search, FindReferencesError
 fn references(
     answer: SearchAnswer,
     request: &FindReferencesRequest,
-    resolve: Option<Resolver<'_>>,
+    resolve: Option<SymbolResolver<'_>>,
 ) -> References {
     let count = answer.references.len() as u64;
     let mut definitions = answer.definitions.into_iter().map(definition);
@@ -344,7 +344,7 @@ fn definition(located: DefinitionMatch) -> TextDefinition {
     }
 }
 
-fn reference(found: TextMatch, resolve: Option<Resolver<'_>>) -> TextReference {
+fn reference(found: TextMatch, resolve: Option<SymbolResolver<'_>>) -> TextReference {
     let lisp = found.language.name() == "commonlisp";
     let symbol = resolve.filter(|_| lisp).and_then(|resolve| resolve(&found.path, found.line, found.column));
     TextReference {

@@ -44,7 +44,7 @@ use super::counted;
 use super::designator::{Designator, DesignatorError, FunctionName};
 use super::find_definition::{ImageDefinition, ImageDefinitions, ImageSource, find_definition, resolve};
 use super::lookup::{DEFAULT_PACKAGE, Lookup};
-use super::text::{Likelihood, Resolver, Target};
+use super::text::{Likelihood, Target, TokenResolver};
 use super::uses::SymbolUses;
 use super::via::{ExpansionOrigin, Origins};
 use crate::project::{FileVersion, Look, Project, TextContext, TextState};
@@ -284,7 +284,7 @@ impl<'a> Planner<'a> {
         let look = if all { Look::All } else { Look::Unseen };
         let found = project.texts_naming(&target.name, look, true);
         let packages = if found.files.is_empty() { Arc::default() } else { project.unseen_packages() };
-        let resolver = Resolver { index, packages: &packages, target: &target };
+        let resolver = TokenResolver { index, packages: &packages, target: &target };
         let mut tokens = TextTokens { unreadable: found.unreadable, ..TextTokens::default() };
         for file in found.files {
             let is_system = file.path.extension().is_some_and(|ending| ending == "asd");

@@ -171,7 +171,7 @@ pub(super) fn text_uses(
     let mut uses = TextUses::default();
     if !found.files.is_empty() {
         let packages = project.unseen_packages();
-        let resolver = Resolver { index, packages: &packages, target };
+        let resolver = TokenResolver { index, packages: &packages, target };
         for file in &found.files {
             resolver.add(project, file, &mut uses);
         }
@@ -190,13 +190,13 @@ pub(super) fn text_uses(
 }
 
 /// Tells which tokens of a text are the symbol: by the packages of the image, and by those that unseen text defines.
-pub(super) struct Resolver<'a> {
+pub(super) struct TokenResolver<'a> {
     pub(super) index: &'a Index,
     pub(super) packages: &'a [PackageText],
     pub(super) target: &'a Target,
 }
 
-impl Resolver<'_> {
+impl TokenResolver<'_> {
     /// Adds the lines of `file` with uses of the symbol.
     fn add(&self, project: &Project, file: &UnseenText, uses: &mut TextUses) {
         let mut definitions = 0;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::budget::{fit, length};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, ToolProgress};
 use crate::query::find_references::{
-    FindReferencesRequest, References, Resolver, TextDefinition, find_references,
+    FindReferencesRequest, References, SymbolResolver, TextDefinition, find_references,
 };
 use crate::query::{Error, counted};
 use steelbank_text::IndexControl;
@@ -61,7 +61,7 @@ pub(super) fn controlled<T>(call: &Call, work: impl FnOnce(&IndexControl<'_>) ->
 fn references(session: &Session, request: FindReferencesRequest, call: &Call) -> Result<ToolAnswer, Failure> {
     let index = session.text()?;
     let resolver = session.started().map(|bank| bank.symbol_resolver(index, &request.pattern));
-    let resolver = resolver.as_ref().map(|resolver| resolver as Resolver<'_>);
+    let resolver = resolver.as_ref().map(|resolver| resolver as SymbolResolver<'_>);
     let found = controlled(call, |control| find_references(index, &request, resolver, control));
     let mut found = found.map_err(Error::from)?;
     shorten(&mut found, call.budget());
