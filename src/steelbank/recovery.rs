@@ -36,7 +36,7 @@ pub enum Cause {
 /// A restart, as it is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
-pub struct Restart {
+pub struct LispRestart {
     /// Which of the session's restarts it is, from 1.
     pub number: u64,
     /// When, in seconds since 1970 (UTC).
@@ -50,7 +50,7 @@ pub struct Restart {
     pub left_out: Vec<String>,
 }
 
-impl Restart {
+impl LispRestart {
     fn sentence(&self) -> String {
         let again = match self.loaded_again.as_slice() {
             [] => "Nothing had been loaded".to_owned(),
@@ -110,7 +110,7 @@ pub struct Handover {
     /// When Lisp died of itself lately, in seconds since 1970.
     pub deaths: Vec<u64>,
     /// The restarts so far, oldest first.
-    pub restarts: Vec<Restart>,
+    pub restarts: Vec<LispRestart>,
     /// What was being loaded when Lisp died.
     #[serde(default)]
     pub suspects: Vec<LoadedThing>,
@@ -167,7 +167,7 @@ pub struct Recovery {
     suspects: Mutex<Vec<LoadedThing>>,
     deadly: Mutex<Vec<LoadedThing>>,
     deaths: Mutex<Vec<u64>>,
-    restarts: Mutex<Vec<Restart>>,
+    restarts: Mutex<Vec<LispRestart>>,
     notes: AtomicUsize,
 }
 
@@ -296,26 +296,26 @@ impl Recovery {
         let number = restarts.last().map_or(0, |last| last.number) + 1;
         let names = |loads: &[LoadedThing]| loads.iter().map(LoadedThing::to_string).collect();
         let (loaded_again, left_out) = (names(&loads), names(&deadly));
-        restarts.push(Restart { number, at: now, why, loaded_again, left_out });
+        restarts.push(LispRestart { number, at: now, why, loaded_again, left_out });
         let surplus = restarts.len().saturating_sub(KEPT);
         restarts.drain(..surplus);
         Some(Handover { loads, suspects, deadly, deaths: deaths.clone(), restarts, ..Handover::default() })
     }
 
     /// The restarts so far, oldest first.
-    pub fn restarts(&self) -> Vec<Restart> {
+    pub fn restarts(&self) -> Vec<LispRestart> {
         self.restarts.lock().clone()
     }
 
     /// What the next answer is to tell, for a few answers after a restart.
     pub fn take_note(&self) -> Option<String> {
         self.notes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |notes| notes.checked_sub(1)).ok()?;
-        self.restarts.lock().last().map(Restart::sentence)
+        self.restarts.lock().last().map(LispRestart::sentence)
     }
 
     /// What is to be known of restarts, a sentence each.
     pub fn sentences(&self) -> Vec<String> {
-        let mut sentences: Vec<String> = self.restarts.lock().iter().map(Restart::sentence).collect();
+        let mut sentences: Vec<String> = self.restarts.lock().iter().map(LispRestart::sentence).collect();
         if self.state.load(Ordering::SeqCst) == STOPPED {
             sentences.push(format!(
                 "Lisp has died {LOOP} times within a minute, and is not started again by itself: the tool restart-lisp \
@@ -357,7 +357,7 @@ mod tests {
                 LoadedThing::File("/x.lisp".into()),
             ],
             deaths: vec![1, 2],
-            restarts: vec![Restart {
+            restarts: vec![LispRestart {
                 number: 1,
                 at: 3661,
                 why: "it had died".into(),

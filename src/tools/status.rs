@@ -9,7 +9,7 @@ use super::arguments::NoArguments;
 use super::session::Load;
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::engine::EngineState;
-use crate::steelbank::recovery::Restart;
+use crate::steelbank::recovery::LispRestart;
 
 /// How the server is.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -42,7 +42,7 @@ pub(crate) struct StatusAnswer {
     loads: Vec<Load>,
     /// When and why Lisp was started again, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    restarts: Vec<Restart>,
+    restarts: Vec<LispRestart>,
     /// What to do about a dead Lisp.
     #[serde(skip)]
     advice: &'static str,
