@@ -25,7 +25,7 @@ use crate::query::{Error, nearest, read_json};
 pub type LoadListener = Arc<dyn Fn(LoadNews) + Send + Sync>;
 
 /// What a snapshot answers to the loads of its systems.
-pub(super) struct Restored {
+pub(super) struct RestoredLoads {
     answers: HashMap<String, LoadAnswer>,
     /// What was answered so far of the load in which the snapshot was made.
     partial: Option<LoadAnswer>,
@@ -35,7 +35,7 @@ pub(super) struct Restored {
     _core: std::fs::File,
 }
 
-impl Restored {
+impl RestoredLoads {
     /// From now on, ASDF looks.
     pub(super) fn forget(&mut self) {
         self.answers.clear();
@@ -154,7 +154,7 @@ impl Steelbank {
         let answers =
             snapshot.answers.into_iter().filter_map(|answer| Some((answer.system.clone()?, answer)));
         let partial = snapshot.partial;
-        let restored = Restored { answers: answers.collect(), partial, whole, _core: snapshot.core };
+        let restored = RestoredLoads { answers: answers.collect(), partial, whole, _core: snapshot.core };
         *self.inner.restored.lock() = Some(restored);
     }
 

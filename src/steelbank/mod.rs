@@ -337,7 +337,7 @@ struct SharedBank {
     /// The snapshot that this image is, or is to be kept as.
     key: Option<snapshot::SnapshotKey>,
     /// What the snapshot that it started from answers to loads, until it is asked.
-    restored: Mutex<Option<load::Restored>>,
+    restored: Mutex<Option<load::RestoredLoads>>,
     /// Why it started from no whole snapshot, though there could be one.
     without_snapshot: Option<String>,
 }

@@ -357,7 +357,7 @@ fn page(
 
 /// What was taken back.
 #[derive(Debug, Serialize)]
-struct Restored {
+struct UndoneRename {
     undo: String,
     what: String,
     restored: Vec<String>,
@@ -366,7 +366,7 @@ struct Restored {
 fn undo(session: &Session, id: &str) -> Result<ToolAnswer, Failure> {
     session.permit(Permission::Edits)?;
     let undone = session.bank()?.rename_undo(id).map_err(failure)?;
-    let restored = Restored { undo: undone.undo, what: undone.what, restored: undone.files };
+    let restored = UndoneRename { undo: undone.undo, what: undone.what, restored: undone.files };
     ToolAnswer::new(text::undone(&restored), &PerhapsMissing::yes(restored), CallOutcome::Answered)
 }
 

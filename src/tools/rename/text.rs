@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{ListedRename, Restored};
+use super::{ListedRename, UndoneRename};
 use crate::query::lookup::written;
 use crate::query::rename::{Scope, Verified};
 
@@ -114,7 +114,7 @@ fn hunks(answer: &ListedRename, text: &mut String) {
 }
 
 /// What was taken back.
-pub(super) fn undone(answer: &Restored) -> String {
+pub(super) fn undone(answer: &UndoneRename) -> String {
     let mut text = format!("Taken back: {}.", answer.what);
     match answer.restored.as_slice() {
         [] => text.push_str(" The files had their old texts already."),
