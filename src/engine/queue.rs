@@ -31,7 +31,7 @@ pub(super) struct LaneQueue {
 
 pub(super) struct LaneState {
     pub(super) jobs: VecDeque<Job>,
-    pub(super) running: Option<Running>,
+    pub(super) running: Option<RunningJob>,
     /// Raised when the lane's thread is given up; a thread serves while it is what it was when it came.
     pub(super) generation: u64,
     pub(super) thread: LaneThread,
@@ -53,7 +53,7 @@ pub(super) enum LaneThread {
 }
 
 /// The job that a lane's thread runs.
-pub(super) struct Running {
+pub(super) struct RunningJob {
     pub(super) ledger: Arc<Ledger>,
     /// The call in Lisp, or 0 between calls.
     pub(super) call: u64,
@@ -63,7 +63,7 @@ pub(super) struct Running {
     pub(super) last_order: Option<Instant>,
 }
 
-impl Running {
+impl RunningJob {
     fn new(ledger: &Arc<Ledger>) -> Self {
         Self { ledger: Arc::clone(ledger), call: 0, call_deadline: None, stopping: None, last_order: None }
     }
@@ -152,7 +152,7 @@ impl JobQueue {
                 return None;
             }
             if let Some(job) = state.jobs.pop_front() {
-                state.running = Some(Running::new(&job.ledger));
+                state.running = Some(RunningJob::new(&job.ledger));
                 return Some(job);
             }
             state = lane.arrived.wait(state);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::answers::{Expired, Lane, LispError};
-use super::queue::{LaneState, LaneThread, Running};
+use super::queue::{LaneState, LaneThread, RunningJob};
 use super::sync::{Condvar, Mutex};
 use super::ticket::Ledger;
 
@@ -148,7 +148,7 @@ pub(super) fn judge(state: &mut LaneState, now: Instant) -> Verdict {
 
 /// Interrupts the running job if its time is over, answers its caller if it does not stop, and gives its thread up if
 /// it still does not. Returns when to look again.
-fn judge_running(running: &mut Running, now: Instant, verdict: &mut Verdict) -> Instant {
+fn judge_running(running: &mut RunningJob, now: Instant, verdict: &mut Verdict) -> Instant {
     let deadline = running.ledger.deadline();
     let call_over = running.call_deadline.is_some_and(|deadline| deadline <= now);
     if now < deadline && !call_over {

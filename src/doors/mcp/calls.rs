@@ -29,10 +29,10 @@ pub(super) struct Calls {
 #[derive(Default)]
 struct CallTable {
     next: u64,
-    running: Vec<Running>,
+    running: Vec<RunningCall>,
 }
 
-struct Running {
+struct RunningCall {
     serial: u64,
     id: Id,
     cancellation: Cancellation,
@@ -58,8 +58,8 @@ pub(super) struct Unanswered {
     pub(super) failed: Option<Vec<u8>>,
 }
 
-impl From<Running> for Unanswered {
-    fn from(call: Running) -> Self {
+impl From<RunningCall> for Unanswered {
+    fn from(call: RunningCall) -> Self {
         Self { id: call.id, cancellation: call.cancellation, line: call.line, failed: call.failed }
     }
 }
@@ -71,7 +71,8 @@ impl Calls {
         let mut table = self.table.lock();
         table.next += 1;
         let serial = table.next;
-        let call = Running { serial, id, cancellation, on: None, answered: false, line, brief, failed: None };
+        let call =
+            RunningCall { serial, id, cancellation, on: None, answered: false, line, brief, failed: None };
         table.running.push(call);
         serial
     }
@@ -131,7 +132,7 @@ impl Calls {
         self.take_if(|call| !call.answered)
     }
 
-    fn take_if(&self, wanted: impl Fn(&Running) -> bool) -> Vec<Unanswered> {
+    fn take_if(&self, wanted: impl Fn(&RunningCall) -> bool) -> Vec<Unanswered> {
         let mut table = self.table.lock();
         let (taken, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut table.running).into_iter().partition(wanted);
@@ -147,7 +148,7 @@ impl Calls {
         self.cancel_if(|_| true);
     }
 
-    fn cancel_if(&self, wanted: impl Fn(&Running) -> bool) {
+    fn cancel_if(&self, wanted: impl Fn(&RunningCall) -> bool) {
         let mut table = self.table.lock();
         let (off, on): (Vec<_>, Vec<_>) =
             std::mem::take(&mut table.running).into_iter().partition(|call| !call.answered && wanted(call));
@@ -180,7 +181,7 @@ impl Calls {
         &self,
         end: Option<Instant>,
         meanwhile: impl Fn() -> bool,
-        counts: impl Fn(&Running) -> bool,
+        counts: impl Fn(&RunningCall) -> bool,
     ) {
         const LOOK: Duration = Duration::from_millis(5);
         let mut table = self.table.lock();
