@@ -73,7 +73,7 @@ pub fn code_find_references(
     for version in naming.into_iter().filter(|version| wanted(&version.path)) {
         recorded.files.entry(version).or_default();
     }
-    let mut search = Search {
+    let mut search = UseSearch {
         project,
         now: &now,
         sbcl,
@@ -208,7 +208,7 @@ impl Seen {
     }
 }
 
-struct Search<'a> {
+struct UseSearch<'a> {
     project: &'a Project,
     now: &'a Now,
     sbcl: &'a SbclSources,
@@ -219,7 +219,7 @@ struct Search<'a> {
     lines: BTreeMap<(String, Option<u32>), UsesOnLine>,
 }
 
-impl Search<'_> {
+impl UseSearch<'_> {
     /// Reads a file, and what its text tells of the symbol. None if it has no text that could be shown.
     fn read(
         &mut self,

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use steelbank_text::DefinitionKind;
 use steelbank_text::{
-    BadGlob, DefinitionMatch, Globs, IndexControl, Language, Pattern, Search, SearchAnswer, TextError,
-    TextIndex, TextMatch, TextRole,
+    BadGlob, DefinitionMatch, Globs, IndexControl, Language, Pattern, SearchAnswer, TextError, TextIndex,
+    TextMatch, TextRole, TextSearch,
 };
 
 /// References on a page unless the request says otherwise.
@@ -275,7 +275,7 @@ pub fn find_references(
     Ok(references(answer, request, resolve))
 }
 
-fn search(request: &FindReferencesRequest) -> Result<Search, FindReferencesError> {
+fn search(request: &FindReferencesRequest) -> Result<TextSearch, FindReferencesError> {
     let pattern = Pattern::new(&request.pattern).ok_or(FindReferencesError::EmptyPattern)?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
     let kind = given(&request.kind)
@@ -294,7 +294,7 @@ fn search(request: &FindReferencesRequest) -> Result<Search, FindReferencesError
         (false, true) => 0,
         (false, false) => BROAD,
     };
-    Ok(Search { pattern, kind, language, globs, offset: request.offset, limit: request.limit, bound })
+    Ok(TextSearch { pattern, kind, language, globs, offset: request.offset, limit: request.limit, bound })
 }
 
 fn references(

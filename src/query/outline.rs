@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Serialize;
 use steelbank_text::DefinitionKind;
-use steelbank_text::{Globs, LispDefinition, Pattern, Search, TextIndex, TextRole, lisp_definitions};
+use steelbank_text::{Globs, LispDefinition, Pattern, TextIndex, TextRole, TextSearch, lisp_definitions};
 use steelbank_xref::{Access, Index};
 
 use super::Error;
@@ -467,7 +467,7 @@ fn textual(
 ) -> Result<(Option<String>, Option<String>), Error> {
     let pattern = Pattern::new(&known.definition.name.to_lowercase());
     let (Some(pattern), Ok(globs)) = (pattern, Globs::new(&[], &[])) else { return Ok((None, None)) };
-    let search = Search {
+    let search = TextSearch {
         pattern,
         kind: None,
         language: steelbank_text::Language::named("commonlisp"),

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::fixtures::{fixtures, rg};
 use steelbank::query::find_references::{FindReferencesRequest, find_references};
-use steelbank_text::{Freshness, Globs, IndexControl, Language, Pattern, Rule, Search, TextIndex};
+use steelbank_text::{Freshness, Globs, IndexControl, Language, Pattern, Rule, TextIndex, TextSearch};
 
 type Lines = BTreeSet<(String, u64)>;
 
@@ -235,7 +235,7 @@ fn columns_lead_to_the_name() {
     let index = TextIndex::open(&root, cache.path(), Freshness::Automatic).unwrap();
     let mut texts: BTreeMap<PathBuf, Vec<String>> = BTreeMap::new();
     for name in names_in(&root) {
-        let search = Search {
+        let search = TextSearch {
             pattern: Pattern::new(&name).unwrap(),
             kind: None,
             language: None,

@@ -39,5 +39,5 @@ pub use language::{Language, Rule};
 pub use outline::{LispDefinition, lisp_definitions};
 pub use pattern::Pattern;
 pub use scan::TextRole;
-pub use search::{DefinitionMatch, Search, SearchAnswer, TextMatch};
+pub use search::{DefinitionMatch, SearchAnswer, TextMatch, TextSearch};
 pub use store::manifest::Skipped;

@@ -24,7 +24,7 @@ use steelbank_reader::lines::{LineColumn, characters, decode};
 
 /// A question.
 #[derive(Debug, Clone)]
-pub struct Search {
+pub struct TextSearch {
     /// What is looked for.
     pub pattern: Pattern,
     /// Only definitions of this kind.
@@ -105,7 +105,7 @@ impl TextIndex {
     /// # Errors
     ///
     /// If there is no usable index and none may or can be made, or the caller gives up.
-    pub fn search(&self, search: &Search, control: &IndexControl<'_>) -> Result<SearchAnswer, TextError> {
+    pub fn search(&self, search: &TextSearch, control: &IndexControl<'_>) -> Result<SearchAnswer, TextError> {
         let mut attempts = 4;
         loop {
             attempts -= 1;
@@ -149,7 +149,7 @@ struct Searcher<'a> {
     snapshot: &'a Snapshot,
     index: &'a TextIndex,
     cache: &'a TextCache,
-    search: &'a Search,
+    search: &'a TextSearch,
     control: &'a IndexControl<'a>,
     /// Whether a file that is not as the index says is passed over.
     lenient: bool,

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use steelbank_text::{Freshness, Globs, IndexControl, Pattern, Search, TextIndex};
+use steelbank_text::{Freshness, Globs, IndexControl, Pattern, TextIndex, TextSearch};
 use steelbank_watch::operations::{begin, operate};
 
 fn places(index: &TextIndex) -> Result<Vec<(String, u32, u32, String)>, String> {
-    let search = Search {
+    let search = TextSearch {
         pattern: Pattern::new("sought").unwrap(),
         kind: None,
         language: None,

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Search;
+use super::UseSearch;
 use crate::query::counted;
 use crate::query::via::ExpansionOrigin;
 use crate::source::positions::Evidence;
 
-impl Search<'_> {
+impl UseSearch<'_> {
     /// The cautions, in the order in which they matter.
     pub(super) fn cautions(&self) -> Vec<String> {
         let certain = |evidence: Evidence| -> usize {
