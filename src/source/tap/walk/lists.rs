@@ -5,7 +5,7 @@ use crate::source::tap::sidecar::{Abbreviation, EventKind};
 
 /// Where in a lambda list a parameter stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Section {
+enum ParameterSection {
     Required,
     Optional,
     Rest,
@@ -33,7 +33,7 @@ impl FormWalk<'_> {
                 None => self.form(list, mode.uncertain()),
             };
         }
-        let mut section = Section::Required;
+        let mut section = ParameterSection::Required;
         for child in self.children(list) {
             if self.place(child) == 0 {
                 self.read_time(child);
@@ -43,19 +43,23 @@ impl FormWalk<'_> {
             if word.starts_with('&') {
                 self.datum_role(child, SyntaxRole::Argument, mode);
                 section = match word {
-                    "&OPTIONAL" | "&AUX" => Section::Optional,
-                    "&KEY" => Section::Key,
+                    "&OPTIONAL" | "&AUX" => ParameterSection::Optional,
+                    "&KEY" => ParameterSection::Key,
                     "&ALLOW-OTHER-KEYS" => section,
-                    _ => Section::Rest,
+                    _ => ParameterSection::Rest,
                 };
             } else if self.is_plain_list(child) {
                 match (section, kind) {
-                    (Section::Required, Lambda::Specialized) => self.specialized(child, by, mode, pending),
-                    (Section::Required | Section::Rest, Lambda::Destructuring) => {
+                    (ParameterSection::Required, Lambda::Specialized) => {
+                        self.specialized(child, by, mode, pending)
+                    }
+                    (ParameterSection::Required | ParameterSection::Rest, Lambda::Destructuring) => {
                         self.lambda_list(child, by, kind, mode, pending);
                     }
-                    (Section::Required | Section::Rest, _) => self.variable(child, by, mode, pending),
-                    _ => self.parameter(child, by, section == Section::Key, mode, pending),
+                    (ParameterSection::Required | ParameterSection::Rest, _) => {
+                        self.variable(child, by, mode, pending)
+                    }
+                    _ => self.parameter(child, by, section == ParameterSection::Key, mode, pending),
                 }
             } else {
                 self.variable(child, by, mode, pending);
