@@ -79,7 +79,7 @@ pub fn code_find_references(
         sbcl,
         uses: &uses,
         facts: Facts::recorded(&recorded.kinds),
-        seen: Seen::default(),
+        seen: TextFacts::default(),
         origins: Origins::new(project),
         lines: BTreeMap::new(),
     };
@@ -178,7 +178,7 @@ struct UsesOnLine {
 
 /// What the text shows besides the entries.
 #[derive(Default)]
-struct Seen {
+struct TextFacts {
     definitions: usize,
     structures: usize,
     slots: usize,
@@ -196,7 +196,7 @@ struct Seen {
     half_known: BTreeSet<String>,
 }
 
-impl Seen {
+impl TextFacts {
     fn note(&mut self, occurrence: &Occurrence) {
         match occurrence.role {
             TextRole::Definition | TextRole::Named => self.definitions += 1,
@@ -214,7 +214,7 @@ struct UseSearch<'a> {
     sbcl: &'a SbclSources,
     uses: &'a SymbolUses<'a>,
     facts: Facts,
-    seen: Seen,
+    seen: TextFacts,
     origins: Origins<'a>,
     lines: BTreeMap<(String, Option<u32>), UsesOnLine>,
 }

@@ -160,7 +160,7 @@ impl PositionedFile {
         &self,
         sought: &Sought,
         means: &dyn Fn(&str) -> bool,
-        mut make: impl FnMut(&Tapped, &Seen<'_>) -> T,
+        mut make: impl FnMut(&Tapped, &SeenToken<'_>) -> T,
     ) -> Vec<T> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let sidecar = &tapped.sidecar;
@@ -182,7 +182,7 @@ impl PositionedFile {
                 }
                 let role = named.unwrap_or(context.role);
                 let local = itself && named.is_none() && tapped.is_local(index, event, name);
-                made.push(make(tapped, &Seen { form, event, name, itself, role, local, context }));
+                made.push(make(tapped, &SeenToken { form, event, name, itself, role, local, context }));
             }
         }
         made
@@ -299,7 +299,7 @@ fn defines_function(sidecar: &Sidecar, form: &TopLevelForm) -> bool {
 }
 
 /// A token of the sought symbol, or a designator of it.
-struct Seen<'a> {
+struct SeenToken<'a> {
     form: &'a TopLevelForm,
     event: usize,
     name: u32,
@@ -310,7 +310,7 @@ struct Seen<'a> {
     context: SyntaxContext,
 }
 
-impl Seen<'_> {
+impl SeenToken<'_> {
     /// Whether it stands where a macro may be given what it defines: `(define name …)`, `(define () ("name" name) …)`,
     /// `(define x (slots (name …)))`.
     fn may_be_defined(&self, sidecar: &Sidecar) -> bool {
