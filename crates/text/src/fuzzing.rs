@@ -1,13 +1,13 @@
 //! What fuzzing needs of the inside. Not a part of the API.
 
 use crate::store::pages;
-use crate::store::segment::Segment;
+use crate::store::segment::TextSegment;
 
 /// Writes a segment file of `table` and `body`, with right checksums, and reads all that is in it.
 pub fn segment(table: &[u8], body: &[u8]) {
     let path = std::env::temp_dir().join(format!("steelbank-fuzz-{}", std::process::id()));
     if pages::write(&path, &[body], table).is_ok()
-        && let Ok(segment) = Segment::open(&path)
+        && let Ok(segment) = TextSegment::open(&path)
     {
         let _ = segment.read_all();
     }

@@ -16,7 +16,7 @@ use crate::scan::TextRole;
 use crate::store::manifest::FileEntry;
 use crate::store::pages::PageError;
 use crate::store::postings::{self, Hit};
-use crate::store::segment::Segment;
+use crate::store::segment::TextSegment;
 use crate::store::snapshot::{GONE, Snapshot};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -290,7 +290,7 @@ impl Searcher<'_> {
     /// `json!` is defined as `json`.
     fn macro_definitions(
         &mut self,
-        segment: &Segment,
+        segment: &TextSegment,
         places: &[u32],
         key: &[u8],
         languages: &[Language],

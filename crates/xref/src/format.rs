@@ -99,12 +99,12 @@ impl From<Arc<[u8]>> for Bytes {
 
 /// A baked index, read in place.
 #[derive(Debug, Clone)]
-pub struct Segment {
+pub struct XrefSegment {
     bytes: Bytes,
     directory: [(u32, u32); SECTIONS],
 }
 
-impl Segment {
+impl XrefSegment {
     /// Opens a baked index: reads the directory and checks that every section lies inside.
     pub fn open(bytes: Bytes) -> Result<Self, Malformed> {
         let slice = bytes.as_slice();

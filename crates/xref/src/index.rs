@@ -5,7 +5,7 @@ use super::columns::{
     BakedSymbolColumn, FunctionColumn, PackageColumn, RefutedColumn, SourceColumn, SurvivorColumn,
 };
 use super::export::{Export, Malformed, NONE};
-use super::format::{Bytes, Segment};
+use super::format::{Bytes, XrefSegment};
 use super::kinds::{FunctionKind, Kind, NameRole};
 use super::symbols::{Package, Symbol};
 use std::borrow::Cow;
@@ -45,7 +45,7 @@ pub struct Index {
     /// The base first, then exports in order of age.
     generations: Arc<[Generation]>,
     /// The newest export's tables of packages, symbols and methods.
-    newest: Arc<Segment>,
+    newest: Arc<XrefSegment>,
     /// For each package of the base, its number in `newest`.
     from_base: Arc<[u32]>,
     /// Whether the base has functions that were replaced before it was saved.
@@ -54,7 +54,7 @@ pub struct Index {
 
 #[derive(Debug, Clone)]
 struct Generation {
-    segment: Arc<Segment>,
+    segment: Arc<XrefSegment>,
     /// Functions that no longer exist.
     gone: Bits,
     /// Functions that exist, but are not what their names mean.
@@ -155,7 +155,7 @@ impl Index {
 
     /// Opens a baked index. Nothing is read but its directory.
     pub fn open(base: impl Into<Bytes>) -> Result<Self, Malformed> {
-        let base = Arc::new(Segment::open(base.into())?);
+        let base = Arc::new(XrefSegment::open(base.into())?);
         let from_base = (0..base.packages()).collect();
         let generation =
             Generation { segment: Arc::clone(&base), gone: Bits::default(), stale: Bits::default() };
@@ -199,7 +199,7 @@ impl Index {
         } else if export.since != self.newest.serial() {
             return Err(ApplyError::Gap { since: export.since, expected: self.since() });
         }
-        let newest = Arc::new(Segment::open(Bytes::Shared(bake(bytes)?.into()))?);
+        let newest = Arc::new(XrefSegment::open(Bytes::Shared(bake(bytes)?.into()))?);
         if let Some((base, later)) = generations.split_first_mut() {
             (base.gone, base.stale) = refuted(&export, &base.segment);
             if self.snapshot {
@@ -288,7 +288,7 @@ impl Index {
         uses
     }
 
-    fn segment(&self, number: UseNumber) -> &Segment {
+    fn segment(&self, number: UseNumber) -> &XrefSegment {
         let generation = self.generations.get(number.generation as usize);
         generation.map_or(self.base(), |generation| &generation.segment)
     }
@@ -384,7 +384,7 @@ impl Index {
     }
 
     /// The symbol in `row` of `segment` as it is printed, qualified.
-    fn printed(&self, segment: &Segment, row: u32) -> String {
+    fn printed(&self, segment: &XrefSegment, row: u32) -> String {
         let text = Some(segment.symbol(row, BakedSymbolColumn::Printed)).filter(|text| *text != NONE);
         let name = text.unwrap_or_else(|| segment.symbol(row, BakedSymbolColumn::Name));
         let name = String::from_utf8_lossy(segment.string(name));
@@ -395,7 +395,7 @@ impl Index {
     }
 
     /// The row of `symbol` in `segment`, if it is known there.
-    fn row_in(&self, segment: &Segment, symbol: Symbol) -> Option<u32> {
+    fn row_in(&self, segment: &XrefSegment, symbol: Symbol) -> Option<u32> {
         let own = self.symbol_segment(symbol);
         if std::ptr::eq(own, segment) {
             return Some(symbol.row);
@@ -407,7 +407,7 @@ impl Index {
     }
 
     /// The newest number of a package of `segment`.
-    fn home(&self, segment: &Segment, package: u32) -> Option<u32> {
+    fn home(&self, segment: &XrefSegment, package: u32) -> Option<u32> {
         if package == NONE {
             None
         } else if std::ptr::eq(segment, self.newest()) {
@@ -439,7 +439,7 @@ impl Index {
         key(left).cmp(&key(right))
     }
 
-    fn entry<'a>(&'a self, segment: &'a Segment, function: u32, form: u32) -> Use<'a> {
+    fn entry<'a>(&'a self, segment: &'a XrefSegment, function: u32, form: u32) -> Use<'a> {
         let cell = |column| Some(segment.function(function, column)).filter(|cell| *cell != NONE);
         let source = cell(FunctionColumn::Source);
         let written = |source| {
@@ -479,11 +479,11 @@ impl Index {
         })
     }
 
-    pub(super) fn base(&self) -> &Segment {
+    pub(super) fn base(&self) -> &XrefSegment {
         &self.generations[0].segment
     }
 
-    pub(super) fn newest(&self) -> &Segment {
+    pub(super) fn newest(&self) -> &XrefSegment {
         &self.newest
     }
 
@@ -498,7 +498,7 @@ impl Index {
 }
 
 /// The printed principal symbol of a function.
-fn filed_under_text(segment: &Segment, function: u32) -> Option<Vec<u8>> {
+fn filed_under_text(segment: &XrefSegment, function: u32) -> Option<Vec<u8>> {
     let row = Some(segment.function(function, FunctionColumn::Symbol)).filter(|row| *row != NONE)?;
     let home = Some(segment.symbol(row, BakedSymbolColumn::Home)).filter(|home| *home != NONE);
     let name = Some(segment.symbol(row, BakedSymbolColumn::Printed))
@@ -509,7 +509,7 @@ fn filed_under_text(segment: &Segment, function: u32) -> Option<Vec<u8>> {
 }
 
 /// Of the base: methods that were removed, and functions that were current when it was saved and no longer are.
-fn refuted(export: &Export<'_>, base: &Segment) -> (Bits, Bits) {
+fn refuted(export: &Export<'_>, base: &XrefSegment) -> (Bits, Bits) {
     let (mut gone, mut stale) = (Bits::default(), Bits::default());
     let refuted = export.refuted();
     for row in 0..refuted.rows() {
@@ -537,7 +537,7 @@ fn survivors(export: &Export<'_>) -> HashMap<(u32, u32), u32> {
 }
 
 /// Of an earlier export: functions that were collected, and those that were replaced.
-fn extinct(segment: &Segment, survivors: &HashMap<(u32, u32), u32>) -> (Bits, Bits) {
+fn extinct(segment: &XrefSegment, survivors: &HashMap<(u32, u32), u32>) -> (Bits, Bits) {
     let (mut gone, mut stale) = (Bits::default(), Bits::default());
     for function in 0..segment.functions() {
         match survivors.get(&(
@@ -553,7 +553,7 @@ fn extinct(segment: &Segment, survivors: &HashMap<(u32, u32), u32>) -> (Bits, Bi
 }
 
 /// Functions that were replaced before they were exported.
-fn replaced(segment: &Segment) -> Bits {
+fn replaced(segment: &XrefSegment) -> Bits {
     let mut stale = Bits::default();
     for function in (0..segment.functions())
         .filter(|function| segment.function(*function, FunctionColumn::Status) == REPLACED)

@@ -2,7 +2,7 @@
 
 use super::columns::{BakedSymbolColumn, PackageColumn};
 use super::export::NONE;
-use super::format::Segment;
+use super::format::XrefSegment;
 use super::index::Index;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -130,7 +130,7 @@ impl Index {
         segment.string(segment.symbol(symbol.row, BakedSymbolColumn::Name))
     }
 
-    pub(super) fn symbol_segment(&self, symbol: Symbol) -> &Segment {
+    pub(super) fn symbol_segment(&self, symbol: Symbol) -> &XrefSegment {
         if symbol.newest { self.newest() } else { self.base() }
     }
 }

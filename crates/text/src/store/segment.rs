@@ -126,7 +126,7 @@ impl SegmentBuilder {
     }
 
     /// Adds the files of `segment` that `keep` gives new numbers; these go up.
-    pub(crate) fn merge(&mut self, segment: &Segment, keep: &[Option<u32>]) -> Result<(), PageError> {
+    pub(crate) fn merge(&mut self, segment: &TextSegment, keep: &[Option<u32>]) -> Result<(), PageError> {
         let renumber = |file: u32| keep.get(file as usize).copied().flatten();
         self.files = keep.iter().flatten().max().map_or(self.files, |last| self.files.max(last + 1));
         segment.for_each_key(&mut |key, entry| {
@@ -224,7 +224,7 @@ fn bitmap(list: &[u8], files: u32) -> Vec<u8> {
 
 /// A segment, opened for lookups.
 #[derive(Debug)]
-pub(crate) struct Segment {
+pub(crate) struct TextSegment {
     pages: Pages,
     files: u32,
     sections: [Range<u64>; 5],
@@ -237,13 +237,13 @@ type BlockVisitor<'a> = dyn FnMut(&[u8], u64, Range<u64>, Range<u64>) -> bool + 
 /// Takes a key and its entry.
 type KeyVisitor<'a> = dyn FnMut(&[u8], KeyEntry) -> Result<(), PageError> + 'a;
 
-impl Segment {
-    pub(crate) fn open(path: &Path) -> Result<Segment, PageError> {
+impl TextSegment {
+    pub(crate) fn open(path: &Path) -> Result<TextSegment, PageError> {
         let (pages, table) = Pages::open(path)?;
-        Segment::from_table(pages, &table).ok_or(PageError::Damaged)
+        TextSegment::from_table(pages, &table).ok_or(PageError::Damaged)
     }
 
-    fn from_table(pages: Pages, table: &[u8]) -> Option<Segment> {
+    fn from_table(pages: Pages, table: &[u8]) -> Option<TextSegment> {
         let mut decoder = Decoder::new(table);
         let files = decoder.small()?;
         let mut at = 0_u64;
@@ -269,7 +269,7 @@ impl Segment {
             start = start.checked_add(index.number()?)?;
             trigrams.push((trigram, start));
         }
-        Some(Segment { pages, files, sections, keys, trigrams })
+        Some(TextSegment { pages, files, sections, keys, trigrams })
     }
 
     /// How many files it holds.

@@ -6,7 +6,7 @@ use crate::language::Language;
 use crate::parallel::parallel;
 use crate::store::manifest::{FilePlace, IndexManifest, Skipped};
 use crate::store::pages::PageError;
-use crate::store::segment::Segment;
+use crate::store::segment::TextSegment;
 use crate::tree::Tree;
 use crate::watch::Changed;
 use std::collections::HashSet;
@@ -19,7 +19,7 @@ pub(crate) const GONE: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     manifest: IndexManifest,
-    segments: Vec<Arc<Segment>>,
+    segments: Vec<Arc<TextSegment>>,
     /// For each segment, which file of the manifest each of its files is.
     files: Vec<Vec<u32>>,
     present: HashSet<Language>,
@@ -48,7 +48,7 @@ pub(crate) fn segment_path(folder: &Path, name: u64) -> PathBuf {
 
 impl Snapshot {
     pub(crate) fn open(manifest: IndexManifest, folder: &Path) -> Result<Snapshot, PageError> {
-        let open = |&(name, _): &(u64, u64)| Ok(Arc::new(Segment::open(&segment_path(folder, name))?));
+        let open = |&(name, _): &(u64, u64)| Ok(Arc::new(TextSegment::open(&segment_path(folder, name))?));
         let segments = manifest.segments.iter().map(open).collect::<Result<Vec<_>, PageError>>()?;
         let mut files: Vec<_> = segments.iter().map(|segment| vec![GONE; segment.files() as usize]).collect();
         for (index, file) in manifest.files.iter().enumerate() {
@@ -72,7 +72,7 @@ impl Snapshot {
     }
 
     /// The segments, each with the place in the manifest of each of its files.
-    pub(crate) fn segments(&self) -> impl Iterator<Item = (&Segment, &[u32])> {
+    pub(crate) fn segments(&self) -> impl Iterator<Item = (&TextSegment, &[u32])> {
         self.segments.iter().map(|segment| &**segment).zip(self.files.iter().map(Vec::as_slice))
     }
 
