@@ -30,7 +30,7 @@ struct Arguments {
 
 /// The answer's schema: the lists of the failure stand in the answer itself, where they can be cut.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Shape {
+struct EvaluationSchema {
     #[serde(flatten)]
     evaluation: Evaluation,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -48,7 +48,9 @@ pub(super) fn tool() -> Tool {
             local variables. Values have handles for inspect. Needs a server started with --allow-eval.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, PerhapsMissing<Shape>>(about, evaluate).needs(Permission::Eval).of_image()
+    Tool::new::<Arguments, PerhapsMissing<EvaluationSchema>>(about, evaluate)
+        .needs(Permission::Eval)
+        .of_image()
 }
 
 /// The most characters of output in an answer that must fit.
