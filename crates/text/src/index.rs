@@ -6,7 +6,7 @@ use crate::error::TextError;
 use crate::language::Language;
 use crate::store::manifest::{FilePlace, IndexManifest, Skipped};
 use crate::store::pages::PageError;
-use crate::store::snapshot::Snapshot;
+use crate::store::snapshot::TextSnapshot;
 use crate::tree::{Root, Tree};
 use crate::update::Update;
 use crate::watch::{Changed, Watch};
@@ -67,7 +67,7 @@ pub struct TextIndex {
     tree: Arc<Tree>,
     folder: PathBuf,
     freshness: Freshness,
-    current: Mutex<Option<Arc<Snapshot>>>,
+    current: Mutex<Option<Arc<TextSnapshot>>>,
     writing: Mutex<()>,
     watch: Mutex<Option<Watch>>,
     cache: TextCache,
@@ -207,7 +207,7 @@ impl TextIndex {
     }
 
     /// The index as a question needs it: up to date, or with the error that says that it is not.
-    pub(crate) fn snapshot(&self, control: &IndexControl<'_>) -> Result<Arc<Snapshot>, TextError> {
+    pub(crate) fn snapshot(&self, control: &IndexControl<'_>) -> Result<Arc<TextSnapshot>, TextError> {
         self.refresh_root()?;
         let known = self.current.lock().clone();
         if let Some(snapshot) = &known
@@ -285,7 +285,7 @@ impl TextIndex {
     }
 
     /// The index on disk. Another process may replace its segments while they are opened: then it is tried again.
-    fn load(&self) -> Result<Option<Arc<Snapshot>>, PageError> {
+    fn load(&self) -> Result<Option<Arc<TextSnapshot>>, PageError> {
         let mut last = PageError::Damaged;
         for _ in 0..5 {
             let manifest = match IndexManifest::read(&self.manifest_path()) {
@@ -296,7 +296,7 @@ impl TextIndex {
             if manifest.root != self.tree.path() {
                 return Err(PageError::Damaged);
             }
-            match Snapshot::open(manifest, &self.folder) {
+            match TextSnapshot::open(manifest, &self.folder) {
                 Ok(snapshot) => return Ok(Some(Arc::new(snapshot))),
                 Err(error) => last = error,
             }
@@ -309,7 +309,7 @@ impl TextIndex {
         &self,
         control: &IndexControl<'_>,
         prepare: impl FnOnce(&mut IndexManifest),
-    ) -> Result<(Arc<Snapshot>, usize), TextError> {
+    ) -> Result<(Arc<TextSnapshot>, usize), TextError> {
         let _writing = loop {
             control.check()?;
             if let Some(guard) = self.writing.try_lock_for(TRY_AGAIN) {
@@ -356,7 +356,7 @@ impl TextIndex {
     }
 
     /// Tells the watch that everything up to `generation` is in the index, and what to watch.
-    fn settle(&self, generation: Option<u64>, snapshot: &Snapshot) {
+    fn settle(&self, generation: Option<u64>, snapshot: &TextSnapshot) {
         if let (Some(watch), Some(generation)) = (self.watch.lock().as_mut(), generation) {
             watch.settle(generation, snapshot.manifest(), &self.tree);
         }

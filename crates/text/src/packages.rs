@@ -6,14 +6,14 @@ use crate::language::Language;
 use crate::pattern::Qualified;
 use crate::retry::Retry;
 use crate::scan::lisp as scan_lisp;
-use crate::store::snapshot::{GONE, Snapshot};
+use crate::store::snapshot::{GONE, TextSnapshot};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use steelbank_reader::{Datum, Dialect, FormId, LispText, Marker, TokenKind};
 
 /// All names, nicknames included, of the package that is called `name` in the project's `defpackage` forms.
 pub(crate) fn names(
-    snapshot: &Snapshot,
+    snapshot: &TextSnapshot,
     name: &str,
     text: &mut dyn FnMut(usize) -> Result<Option<Arc<TextWithLines>>, Retry>,
 ) -> Result<Vec<String>, Retry> {

@@ -17,7 +17,7 @@ use crate::store::manifest::FileEntry;
 use crate::store::pages::PageError;
 use crate::store::postings::{self, Hit};
 use crate::store::segment::TextSegment;
-use crate::store::snapshot::{GONE, Snapshot};
+use crate::store::snapshot::{GONE, TextSnapshot};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use steelbank_reader::lines::{LineColumn, characters, decode};
@@ -146,7 +146,7 @@ enum Hits {
 }
 
 struct Searcher<'a> {
-    snapshot: &'a Snapshot,
+    snapshot: &'a TextSnapshot,
     index: &'a TextIndex,
     cache: &'a TextCache,
     search: &'a TextSearch,

@@ -9,7 +9,7 @@ use crate::parallel::parallel;
 use crate::store::codec::checksum;
 use crate::store::manifest::{FileEntry, FilePlace, IndexManifest, Skipped};
 use crate::store::segment::SegmentBuilder;
-use crate::store::snapshot::{Snapshot, segment_path};
+use crate::store::snapshot::{TextSnapshot, segment_path};
 use crate::tree::{self, Tree};
 use crate::watch::Changed;
 use std::collections::HashMap;
@@ -47,7 +47,7 @@ impl<'a> Update<'a> {
     }
 
     /// Brings `manifest` up to date, and says how many files were analysed.
-    pub(crate) fn run(&self, mut manifest: IndexManifest) -> Result<(Snapshot, usize), TextError> {
+    pub(crate) fn run(&self, mut manifest: IndexManifest) -> Result<(TextSnapshot, usize), TextError> {
         let walk = self.tree.walk(self.control)?;
         manifest.watched = walk.watched;
         manifest.failures = walk.failures;
@@ -76,7 +76,7 @@ impl<'a> Update<'a> {
         self.merge(&mut manifest)?;
         manifest.write(&self.folder.join("manifest")).map_err(|source| self.failed(source))?;
         self.remove_unused(&manifest);
-        let snapshot = Snapshot::open(manifest, self.folder).map_err(|_| self.damaged())?;
+        let snapshot = TextSnapshot::open(manifest, self.folder).map_err(|_| self.damaged())?;
         Ok((snapshot, analysed))
     }
 
@@ -217,7 +217,7 @@ impl<'a> Update<'a> {
             chosen.push(index);
         }
         chosen.sort_unstable();
-        let snapshot = Snapshot::open(manifest.clone(), self.folder).map_err(|_| self.damaged())?;
+        let snapshot = TextSnapshot::open(manifest.clone(), self.folder).map_err(|_| self.damaged())?;
         let target = manifest.segments.len() as u32;
         let mut builder = SegmentBuilder::default();
         let mut next = 0;

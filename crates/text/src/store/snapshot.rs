@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(crate) const GONE: u32 = u32::MAX;
 
 #[derive(Debug)]
-pub(crate) struct Snapshot {
+pub(crate) struct TextSnapshot {
     manifest: IndexManifest,
     segments: Vec<Arc<TextSegment>>,
     /// For each segment, which file of the manifest each of its files is.
@@ -46,8 +46,8 @@ pub(crate) fn segment_path(folder: &Path, name: u64) -> PathBuf {
     folder.join(format!("segment-{name}"))
 }
 
-impl Snapshot {
-    pub(crate) fn open(manifest: IndexManifest, folder: &Path) -> Result<Snapshot, PageError> {
+impl TextSnapshot {
+    pub(crate) fn open(manifest: IndexManifest, folder: &Path) -> Result<TextSnapshot, PageError> {
         let open = |&(name, _): &(u64, u64)| Ok(Arc::new(TextSegment::open(&segment_path(folder, name))?));
         let segments = manifest.segments.iter().map(open).collect::<Result<Vec<_>, PageError>>()?;
         let mut files: Vec<_> = segments.iter().map(|segment| vec![GONE; segment.files() as usize]).collect();
@@ -59,7 +59,7 @@ impl Snapshot {
         }
         let indexed = manifest.files.iter().filter(|file| matches!(file.place, FilePlace::Segment(..)));
         let present = indexed.map(|file| file.language).collect();
-        Ok(Snapshot { manifest, segments, files, present })
+        Ok(TextSnapshot { manifest, segments, files, present })
     }
 
     pub(crate) fn manifest(&self) -> &IndexManifest {
