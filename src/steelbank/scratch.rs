@@ -46,7 +46,7 @@ use crate::Steelbank;
 pub use crate::query::check::Overlay;
 use crate::query::control::Control;
 use crate::query::rename::{Traces, TracesRequest};
-pub(crate) use messages::{HelperTask, Reply, ScratchOrder, Start};
+pub(crate) use messages::{HelperStart, HelperTask, Reply, ScratchOrder};
 
 /// How many scratch images a process has at a time. Who asks for more waits.
 pub const MOST_SCRATCHES: usize = 2;
@@ -230,7 +230,7 @@ pub(crate) struct Helper {
 
 impl Helper {
     /// Starts `program` as what `start` says.
-    pub(crate) fn start(program: &Path, start: &Start) -> Result<Self, ScratchError> {
+    pub(crate) fn start(program: &Path, start: &HelperStart) -> Result<Self, ScratchError> {
         let mut child = Command::new(program)
             .arg("helper")
             .stdin(Stdio::piped())
@@ -305,7 +305,7 @@ impl Drop for Helper {
 pub struct Scratch {
     helper: Helper,
     program: PathBuf,
-    start: Start,
+    start: HelperStart,
     calls: u64,
     // Dropped after the helper has ended.
     _folder: ScratchFolder,
@@ -359,7 +359,7 @@ impl Steelbank {
             }
             held.push((path.clone(), file));
         }
-        let start = Start {
+        let start = HelperStart {
             what: HelperTask::Scratch,
             root: settings.root.clone(),
             cache: folder.path.clone(),

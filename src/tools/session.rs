@@ -65,12 +65,12 @@ struct LazyTextIndex {
     opening: Mutex<()>,
 }
 
-type Start = dyn FnOnce() -> Result<Steelbank, Error> + Send;
+type StartLisp = dyn FnOnce() -> Result<Steelbank, Error> + Send;
 
 /// SBCL, before and after it starts.
 struct LazyLisp {
     bank: OnceLock<Result<Steelbank, Failure>>,
-    start: Mutex<Option<Box<Start>>>,
+    start: Mutex<Option<Box<StartLisp>>>,
 }
 
 /// What tools may do besides reading and loading. Nothing of it unless the person who starts the program says so.

@@ -17,7 +17,7 @@ use crate::doors::mcp::take_streams;
 use crate::engine::DEFAULT_HEAP_MEGABYTES;
 use crate::query::control::Cancellation;
 use crate::scratch::{
-    HelperTask, Overlay, Reply, ScratchAnswer, ScratchNews, ScratchOrder as Line, ScratchOutcome, Start,
+    HelperStart, HelperTask, Overlay, Reply, ScratchAnswer, ScratchNews, ScratchOrder as Line, ScratchOutcome,
 };
 use crate::snapshot::{SnapshotOrder, save, trial};
 use crate::tools::{Call, CallOutcome, Permissions, Session, Tools, listener};
@@ -42,7 +42,7 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     let replies: Replies = Arc::new(Mutex::new(Box::new(File::from(output))));
     let mut lines = BufReader::new(File::from(input)).lines();
     let first = lines.next().and_then(Result::ok).unwrap_or_default();
-    let start: Start = serde_json::from_str(&first).map_err(|error| CommandError {
+    let start: HelperStart = serde_json::from_str(&first).map_err(|error| CommandError {
         exit: Exit::Usage,
         message: format!("helper is for copies that the program starts of itself: {error}."),
     })?;
@@ -97,7 +97,7 @@ fn end(folder: Option<&std::path::Path>) -> ! {
 /// Answers orders for calls of tools.
 fn scratch(
     shell: &Shell,
-    start: &Start,
+    start: &HelperStart,
     replies: &Replies,
     orders: std::sync::mpsc::Receiver<Line>,
 ) -> Result<(), String> {
@@ -165,14 +165,14 @@ fn carried_out(session: &Session, order: Line, call: &Call) -> Result<Reply, Str
 }
 
 /// Has a snapshot made. Nobody hears how it went: the next start will see.
-fn snapshot(start: &Start) -> Result<(), String> {
+fn snapshot(start: &HelperStart) -> Result<(), String> {
     let key = start.key.clone().ok_or("it was not told what to make")?;
     let order = SnapshotOrder { program: PathBuf::from(PROGRAM), start: start.clone(), key };
     order.carry_out(|_| ()).map(drop).map_err(|error| error.to_string())
 }
 
 /// What starts an image of the project as `start` has it, without a snapshot.
-fn builder(shell: &Shell, start: &Start) -> Builder {
+fn builder(shell: &Shell, start: &HelperStart) -> Builder {
     let project = ProjectSettings {
         root: start.root.clone(),
         cache: start.cache.clone(),
@@ -189,7 +189,7 @@ fn builder(shell: &Shell, start: &Start) -> Builder {
 }
 
 /// A scratch image of the project.
-fn session(shell: &Shell, start: &Start) -> Result<Session, CommandError> {
+fn session(shell: &Shell, start: &HelperStart) -> Result<Session, CommandError> {
     let bank = builder(shell, start).key(start.key.clone()).start()?;
     let mut overlays = Vec::new();
     for (number, Overlay { path, text }) in start.overlays.iter().enumerate() {

@@ -11,7 +11,7 @@ use crate::steelbank::snapshot::SnapshotKey;
 
 /// The first line that a helper process reads: what it is to be.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Start {
+pub(crate) struct HelperStart {
     pub(crate) what: HelperTask,
     pub(crate) root: Option<PathBuf>,
     /// Where fasls and sidecars go.

@@ -17,7 +17,7 @@ use crate::query::counted;
 use crate::query::load_system::{ImageContents, LoadStatus};
 use crate::query::read_json;
 use crate::scratch::ScratchError;
-use crate::steelbank::scratch::{Helper, HelperTask, Reply, Start};
+use crate::steelbank::scratch::{Helper, HelperStart, HelperTask, Reply};
 use crate::{Builder, Installation, ProjectSettings, Steelbank};
 
 /// How often a snapshot is tried: the first load may compile, and files may be written meanwhile.
@@ -64,7 +64,7 @@ pub enum MakeError {
 #[derive(Debug, Clone)]
 pub(crate) struct SnapshotOrder {
     pub(crate) program: PathBuf,
-    pub(crate) start: Start,
+    pub(crate) start: HelperStart,
     pub(crate) key: SnapshotKey,
 }
 
@@ -125,7 +125,7 @@ impl SnapshotOrder {
         for attempt in 0..ATTEMPTS {
             let _ = std::fs::remove_dir_all(&making);
             std::fs::create_dir_all(&making)?;
-            let start = Start {
+            let start = HelperStart {
                 what: HelperTask::Save,
                 key: Some(key.clone()),
                 folder: Some(making.clone()),
@@ -155,7 +155,7 @@ impl SnapshotOrder {
     }
 
     /// One try in the folder `making`. Why another is worth while, if it is. The last one takes what always compiles.
-    fn attempt(&self, start: Start, making: &Path) -> Result<Option<String>, MakeError> {
+    fn attempt(&self, start: HelperStart, making: &Path) -> Result<Option<String>, MakeError> {
         match self.ask(&start)? {
             Reply::Saved => {}
             Reply::Again(why) => return Ok(Some(why)),
@@ -166,7 +166,7 @@ impl SnapshotOrder {
             File::open(making.join(name))?.sync_all()?;
         }
         File::open(making)?.sync_all()?;
-        match self.ask(&Start { what: HelperTask::Trial, ..start })? {
+        match self.ask(&HelperStart { what: HelperTask::Trial, ..start })? {
             Reply::Ready => Ok(None),
             Reply::Again(why) => Ok(Some(why)),
             Reply::Broken(why) => Err(MakeError::Unfit(format!("The program does not start from it: {why}"))),
@@ -175,7 +175,7 @@ impl SnapshotOrder {
     }
 
     /// Runs a copy as `start` says until it has said how it went.
-    fn ask(&self, start: &Start) -> Result<Reply, MakeError> {
+    fn ask(&self, start: &HelperStart) -> Result<Reply, MakeError> {
         let mut helper = Helper::start(&self.program, start)?;
         let until = Instant::now() + ALLOWED;
         loop {
@@ -190,7 +190,8 @@ impl SnapshotOrder {
 
     /// Has a copy of the program make it, of low priority, which goes on when this process ends.
     pub(crate) fn carry_out_later(&self) -> Result<(), MakeError> {
-        let start = Start { what: HelperTask::Snapshot, key: Some(self.key.clone()), ..self.start.clone() };
+        let start =
+            HelperStart { what: HelperTask::Snapshot, key: Some(self.key.clone()), ..self.start.clone() };
         let mut line = serde_json::to_string(&start).map_err(std::io::Error::from)?;
         line.push('\n');
         let mut child = Command::new(&self.program)
@@ -220,14 +221,19 @@ struct Making {
 }
 
 /// In the copy: loads the systems and saves the image. The process is of no other use then.
-pub(crate) fn save(builder: Builder, start: &Start) -> Reply {
+pub(crate) fn save(builder: Builder, start: &HelperStart) -> Reply {
     let (Some(key), Some(folder)) = (&start.key, &start.folder) else {
         return Reply::Broken("it was not told what to save".to_owned());
     };
     try_to_save(builder, start, key, folder).unwrap_or_else(|reply| reply)
 }
 
-fn try_to_save(builder: Builder, start: &Start, key: &SnapshotKey, folder: &Path) -> Result<Reply, Reply> {
+fn try_to_save(
+    builder: Builder,
+    start: &HelperStart,
+    key: &SnapshotKey,
+    folder: &Path,
+) -> Result<Reply, Reply> {
     let broken = |error: &dyn std::fmt::Display| Reply::Broken(error.to_string());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     // A file's date comes from a clock that ticks.
@@ -327,7 +333,7 @@ fn order(
     key: Option<SnapshotKey>,
 ) -> Result<SnapshotOrder, MakeError> {
     let (project, program) = (project.ok_or(ScratchError::NoCache)?, program.ok_or(ScratchError::NoProgram)?);
-    let start = Start {
+    let start = HelperStart {
         what: HelperTask::Snapshot,
         root: project.root.clone(),
         cache: project.cache.clone(),
