@@ -72,13 +72,13 @@ pub struct MacroexpandAnswer {
     pub step_count: u64,
     /// The steps in order; not all of very many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub steps: Vec<Step>,
+    pub steps: Vec<ExpansionStep>,
 }
 
 /// One macro's expansion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
-pub struct Step {
+pub struct ExpansionStep {
     /// The macro.
     #[serde(rename = "macro")]
     pub macro_name: String,
