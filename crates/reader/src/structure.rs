@@ -34,7 +34,7 @@ pub struct Problem {
 
 /// Whether a text is balanced, and what is wrong first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Structure {
+pub struct Balance {
     /// Whether every parenthesis, string, bar and comment is closed, and nothing closes too much.
     pub balanced: bool,
     /// How many lists are open at the end of the text.
@@ -54,7 +54,7 @@ struct OpenList {
 }
 
 /// Checks the structure of `text`.
-pub fn check_structure(text: &[u8], dialect: Dialect) -> Structure {
+pub fn check_structure(text: &[u8], dialect: Dialect) -> Balance {
     let lisp = LispText::read(text, dialect, &Features::sbcl());
     let own = if dialect == Dialect::CommonLisp { own_syntax(text, &lisp) } else { SyntaxChange::default() };
     let mut structure = judged(text, dialect, &lisp);
@@ -115,10 +115,10 @@ fn own_syntax(text: &[u8], lisp: &LispText) -> SyntaxChange {
 }
 
 /// Judges `text` by the standard syntax.
-fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Structure {
+fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
     // Suspect strings first: everything after an odd quote is read inside out.
     if let Some(problem) = unclosed_token(text, lisp) {
-        return Structure { balanced: false, open: 0, problem: Some(problem), own_syntax: None };
+        return Balance { balanced: false, open: 0, problem: Some(problem), own_syntax: None };
     }
     let mut columns = AscendingColumns::new(text);
     let mut open: Vec<OpenList> = Vec::new();
@@ -204,7 +204,7 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Structure {
         (false, Some(found)) if open.is_empty() == (found.kind == ProblemKind::ExtraClose) => Some(found),
         (false, _) => first.or_else(unclosed),
     };
-    Structure { balanced: balanced && problem.is_none(), open: open.len(), problem, own_syntax: None }
+    Balance { balanced: balanced && problem.is_none(), open: open.len(), problem, own_syntax: None }
 }
 
 /// Compares the indentation of a line of code, which begins at `offset`, with the lists that are open there.
@@ -323,7 +323,7 @@ fn unclosed_kind(text: &[u8], token: &Token) -> Option<ProblemKind> {
 mod tests {
     use super::*;
 
-    fn check(text: &str) -> Structure {
+    fn check(text: &str) -> Balance {
         check_structure(text.as_bytes(), Dialect::CommonLisp)
     }
 

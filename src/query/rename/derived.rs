@@ -16,7 +16,7 @@ use crate::query::code_find_references::{CodeFindReferencesRequest as References
 use crate::query::designator::FunctionName;
 use crate::query::find_definition::ImageDefinition;
 use crate::query::uses::SymbolUses;
-use crate::source::positions::{Prefix, Structure, Token};
+use crate::source::positions::{Prefix, StructureDefinition, Token};
 use crate::source::tap::roles::SyntaxRole;
 use steelbank_xref::Symbol;
 
@@ -287,7 +287,7 @@ impl<'a> Planner<'a> {
         }
         let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
         // Without a prefix, an accessor is called what its slot is.
-        let is_accessor = |structure: &Structure| {
+        let is_accessor = |structure: &StructureDefinition| {
             structure.prefix == Prefix::Text(String::new())
                 && structure.slot_places.iter().any(|(_, place)| *place == token.range)
         };

@@ -11,7 +11,7 @@ use crate::project::{FileVersion, Look, TextContext};
 use crate::query::Error;
 use crate::query::designator::FunctionName;
 use crate::query::uses::SymbolUses;
-use crate::source::positions::{PackageAndName, Structure, Token};
+use crate::source::positions::{PackageAndName, StructureDefinition, Token};
 use crate::source::tap::roles::SyntaxRole;
 use steelbank_reader::lines::LineColumn;
 use steelbank_reader::{Marker, Range};
@@ -140,7 +140,7 @@ impl<'a> Planner<'a> {
     fn slot(
         &mut self,
         structures: &Structures,
-        structure: &Structure,
+        structure: &StructureDefinition,
         slot: &PackageAndName,
         new: &str,
     ) -> Result<Option<Parts>, Error> {
@@ -155,7 +155,7 @@ impl<'a> Planner<'a> {
         // Places where objects are asked for a slot of this name; and whether others than these structures have one.
         let (mut asked, mut others) = (Vec::new(), false);
         for Tapped { path, file, tokens } in self.tapped(&uses) {
-            let own: Vec<&Structure> =
+            let own: Vec<&StructureDefinition> =
                 family.iter().filter(|(other, _)| *other == path).map(|(_, structure)| structure).collect();
             let is_named = |token: &Token| {
                 let mut places = own.iter().flat_map(|structure| &structure.slot_places);
@@ -270,7 +270,13 @@ impl<'a> Planner<'a> {
     }
 
     /// The keywords in calls of a structure's constructors.
-    fn keywords(&mut self, structure: &Structure, slot: &PackageAndName, new: &str, parts: &mut Parts) {
+    fn keywords(
+        &mut self,
+        structure: &StructureDefinition,
+        slot: &PackageAndName,
+        new: &str,
+        parts: &mut Parts,
+    ) {
         let (index, project) = (self.sources.index, self.sources.project);
         let mut constructors: Vec<Symbol> = Vec::new();
         if structure.makes[0] {

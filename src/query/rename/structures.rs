@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use crate::project::{FileVersion, Project};
-use crate::source::positions::{PackageAndName, Prefix, Structure};
+use crate::source::positions::{PackageAndName, Prefix, StructureDefinition};
 use steelbank_reader::Range;
 
 /// The structures that the project's loaded files define.
 pub(super) struct Structures {
-    all: Vec<(PathBuf, Structure)>,
+    all: Vec<(PathBuf, StructureDefinition)>,
 }
 
 /// A name that a structure makes.
@@ -24,9 +24,9 @@ pub(super) struct MadeName {
 /// What a structure makes a name from.
 pub(super) enum AccessorOrigin<'a> {
     /// MAKE-, COPY- or -P, by index, and its own.
-    Standard { structure: &'a Structure, which: usize },
+    Standard { structure: &'a StructureDefinition, which: usize },
     /// A slot, and what stands before it.
-    Slot { structure: &'a Structure, slot: &'a PackageAndName, prefix: String },
+    Slot { structure: &'a StructureDefinition, slot: &'a PackageAndName, prefix: String },
 }
 
 /// Structures that include each other deeper than this are not looked through.
@@ -113,7 +113,11 @@ impl Structures {
     }
 
     /// The structure that gives `of` its slot, and those that include it.
-    pub(super) fn family(&self, of: &Structure, slot: &PackageAndName) -> Vec<&(PathBuf, Structure)> {
+    pub(super) fn family(
+        &self,
+        of: &StructureDefinition,
+        slot: &PackageAndName,
+    ) -> Vec<&(PathBuf, StructureDefinition)> {
         let named = |name: &PackageAndName| self.all.iter().find(|(_, other)| other.name == *name);
         let mut root = of;
         for _ in 0..DEEPEST {
@@ -123,7 +127,7 @@ impl Structures {
                 None => break,
             }
         }
-        let descends = |found: &Structure| {
+        let descends = |found: &StructureDefinition| {
             let mut found = found;
             for _ in 0..DEEPEST {
                 match found.included.as_ref().and_then(named) {
@@ -144,7 +148,7 @@ impl Structures {
     }
 
     /// The slots of a structure, those of what it includes among them.
-    fn slots<'a>(&'a self, structure: &'a Structure, depth: usize) -> Vec<&'a PackageAndName> {
+    fn slots<'a>(&'a self, structure: &'a StructureDefinition, depth: usize) -> Vec<&'a PackageAndName> {
         let mut slots: Vec<&PackageAndName> = structure.slots.iter().collect();
         let included = structure
             .included
@@ -160,7 +164,7 @@ impl Structures {
 }
 
 /// What the names of a structure's accessors start with, if that can be told.
-pub(super) fn prefix(structure: &Structure) -> Option<String> {
+pub(super) fn prefix(structure: &StructureDefinition) -> Option<String> {
     match &structure.prefix {
         Prefix::OfName => Some(format!("{}-", structure.name.1)),
         Prefix::Symbol(prefix) => Some(prefix.1.clone()),

@@ -25,7 +25,7 @@ use super::tap::roles::SyntaxRole;
 use super::tap::sidecar::{EventKind, ReadEvent, Sidecar, UseKind};
 pub use super::tap::walk::Standing;
 pub use clauses::Clauses;
-pub use structures::{PackageAndName, Prefix, Structure};
+pub use structures::{PackageAndName, Prefix, StructureDefinition};
 
 /// How sure a place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]

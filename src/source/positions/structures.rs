@@ -10,7 +10,7 @@ pub type PackageAndName = (String, String);
 
 /// A DEFSTRUCT form, as far as names are made from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Structure {
+pub struct StructureDefinition {
     /// The number of the top-level form.
     pub form: u32,
     /// Where it stands.
@@ -56,7 +56,7 @@ pub enum Prefix {
 
 impl PositionedFile {
     /// The structures that the file defines. From a sidecar only.
-    pub fn structures(&self) -> Vec<Structure> {
+    pub fn structures(&self) -> Vec<StructureDefinition> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         self.structures_of(tapped, tapped.places("DEFSTRUCT", |name| name.standard().is_some()))
     }
@@ -70,14 +70,18 @@ impl PositionedFile {
     }
 
     /// What the forms of `operator` define, if that is written as for DEFSTRUCT. From a sidecar only.
-    pub fn structures_like(&self, operator: &PackageAndName) -> Vec<Structure> {
+    pub fn structures_like(&self, operator: &PackageAndName) -> Vec<StructureDefinition> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let (package, name) = operator;
         self.structures_of(tapped, tapped.places(name, |found| found.is(package, name)))
     }
 
     /// The structures of the lists that begin with an operator, which stands at `places`.
-    fn structures_of(&self, tapped: &Tapped, places: impl Iterator<Item = (u32, u32)>) -> Vec<Structure> {
+    fn structures_of(
+        &self,
+        tapped: &Tapped,
+        places: impl Iterator<Item = (u32, u32)>,
+    ) -> Vec<StructureDefinition> {
         let mut found = Vec::new();
         for (index, event) in places {
             let form = &tapped.sidecar.forms[index as usize];
@@ -94,7 +98,7 @@ impl PositionedFile {
         self.structures().iter().any(|found| found.slots.iter().any(same))
     }
 
-    fn structure(&self, tapped: &Tapped, form: &TopLevelForm, list: usize) -> Option<Structure> {
+    fn structure(&self, tapped: &Tapped, form: &TopLevelForm, list: usize) -> Option<StructureDefinition> {
         let symbol = |event: usize| symbol(tapped, form, event);
         let range = |event: usize| self.event_range(&tapped.sidecar, &form.events[event]);
         // A slot is a symbol, or a list that begins with one.
@@ -115,7 +119,7 @@ impl PositionedFile {
             Some(options) => form.child(options, 1)?,
             None => head,
         };
-        let mut structure = Structure {
+        let mut structure = StructureDefinition {
             form: form.number,
             range: range(list),
             name: symbol(named)?,
