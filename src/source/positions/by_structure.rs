@@ -8,7 +8,7 @@ use steelbank_reader::{Form, LispText, TopLevelForm as TopLevelText};
 use super::{Evidence, Expander, Placement, PositionedFile, Sought, UseKind, XrefRecord};
 
 /// What the structural reader knows of a recorded use.
-struct Structured<'a> {
+struct RecordedForm<'a> {
     top: &'a TopLevelText,
     /// The sub-form with the recorded number.
     form: Option<&'a Form>,
@@ -28,7 +28,7 @@ impl PositionedFile {
         recorded: &[XrefRecord],
         means: &dyn Fn(&str) -> bool,
     ) -> Vec<Vec<Placement>> {
-        let found: Vec<Option<Structured<'_>>> =
+        let found: Vec<Option<RecordedForm<'_>>> =
             recorded.iter().map(|&recorded| self.structured(text, sought, recorded, means)).collect();
         let taken: HashSet<usize> = found.iter().flatten().filter_map(|found| found.operator).collect();
         found
@@ -46,7 +46,7 @@ impl PositionedFile {
         sought: &Sought,
         recorded: XrefRecord,
         means: &dyn Fn(&str) -> bool,
-    ) -> Option<Structured<'a>> {
+    ) -> Option<RecordedForm<'a>> {
         let bytes = self.text.as_bytes();
         // SBCL recorded where the top-level form starts, too: better than a count.
         let by_start = recorded
@@ -76,11 +76,16 @@ impl PositionedFile {
             .first()
             .copied()
             .filter(|&first| head.is_some_and(|head| head.span == text.tokens()[first].span));
-        Some(Structured { top, form, sure: top.exact && counted, operator, inside })
+        Some(RecordedForm { top, form, sure: top.exact && counted, operator, inside })
     }
 
-    fn place_structured(&self, text: &LispText, found: Structured<'_>, taken: &HashSet<usize>) -> Placement {
-        let Structured { top, form, sure, operator, inside } = found;
+    fn place_structured(
+        &self,
+        text: &LispText,
+        found: RecordedForm<'_>,
+        taken: &HashSet<usize>,
+    ) -> Placement {
+        let RecordedForm { top, form, sure, operator, inside } = found;
         let whole = form.map_or(top.span, |form| form.span);
         let token = |index: usize| text.tokens()[index].span;
         let free: Vec<usize> = inside.into_iter().filter(|index| !taken.contains(index)).collect();
