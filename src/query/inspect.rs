@@ -15,7 +15,7 @@ use crate::engine::{CallError, Lane, OnLisp, deadline_after};
 
 /// What is inspected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
+pub enum Inspected {
     /// The first value of the last of these forms.
     Expression(String),
     /// What an earlier answer gave this handle for.
@@ -26,7 +26,7 @@ pub enum Subject {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InspectRequest {
     /// What is inspected.
-    pub subject: Subject,
+    pub subject: Inspected,
     /// The package to read and print in.
     pub package: String,
     /// Which of its parts is meant: steps with slashes between, as the parts of an answer have them. Empty: itself.
@@ -189,11 +189,11 @@ impl InspectRequest {
         deadline: Instant,
     ) -> Result<InspectionOutcome, CallError> {
         let handle = match &self.subject {
-            Subject::Handle(handle) => {
+            Inspected::Handle(handle) => {
                 on_lisp.grant(trial::GRACE);
                 handle.clone()
             }
-            Subject::Expression(code) => {
+            Inspected::Expression(code) => {
                 let told = evaluate(on_lisp, package, code, deadline);
                 match told.first().filter(|_| told.finished()) {
                     Some(handle) => handle.to_owned(),
@@ -217,8 +217,8 @@ impl Question for InspectRequest {
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<Inspection, Error> {
         let evaluation = match &self.subject {
-            Subject::Expression(code) => EvaluateRequest::new(code.clone()).package(self.package.clone()),
-            Subject::Handle(_) => EvaluateRequest::new("").package(self.package.clone()),
+            Inspected::Expression(code) => EvaluateRequest::new(code.clone()).package(self.package.clone()),
+            Inspected::Handle(_) => EvaluateRequest::new("").package(self.package.clone()),
         };
         let package = evaluation.package_in(context);
         let request = self.clone();

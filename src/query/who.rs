@@ -128,7 +128,7 @@ impl WhoRequest {
         answer.users = Users::new(index, index.who_numbers(self.kind, symbol, |role| uses.accepts(role)));
         answer.count = answer.users.len();
         answer.users.keep(self.offset, self.limit);
-        answer.symbol = Some(Subject {
+        answer.symbol = Some(QueriedSymbol {
             text: uses.text(),
             name: uses.sought().name.clone(),
             package: index.symbol_package(symbol).map(|package| index.package_name(package).into_owned()),
@@ -270,7 +270,7 @@ pub struct WhoAnswer {
     /// What was looked up.
     pub asked: Asked,
     /// The symbol, if it was found.
-    pub symbol: Option<Subject>,
+    pub symbol: Option<QueriedSymbol>,
     /// How many functions there are, those left out included.
     pub count: usize,
     /// The functions.
@@ -317,7 +317,7 @@ pub struct Elsewhere {
 /// The symbol that an answer is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
-pub struct Subject {
+pub struct QueriedSymbol {
     /// As it is printed: home package, two colons, name; inside a list if one was asked for.
     pub text: String,
     /// The symbol's name.

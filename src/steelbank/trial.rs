@@ -12,7 +12,7 @@ use crate::engine::deadline_after;
 use crate::query::Error;
 use crate::query::control::Control;
 use crate::query::evaluate::{EvaluateRequest, Evaluation};
-use crate::query::inspect::{InspectRequest, Inspection, Subject};
+use crate::query::inspect::{InspectRequest, Inspected, Inspection};
 use crate::query::load_system::{LoadFailure, LoadStatus};
 use crate::query::question::Question;
 use crate::query::run_tests::{RunTestsRequest, TestRun, TestStatus, TestSystems, run_test_op};
@@ -32,8 +32,8 @@ impl Steelbank {
     /// It never began, or Lisp is gone. That the expression fails, or that the handle is gone, is an answer.
     pub fn inspect(&self, request: &InspectRequest, control: &Control) -> Result<Inspection, Error> {
         match request.subject {
-            Subject::Expression(_) => self.refreshing(|| request.answer(&self.context(), control)),
-            Subject::Handle(_) => request.answer(&self.context(), control),
+            Inspected::Expression(_) => self.refreshing(|| request.answer(&self.context(), control)),
+            Inspected::Handle(_) => request.answer(&self.context(), control),
         }
     }
 

@@ -12,7 +12,7 @@ use super::page::{Page, Paging};
 use super::trial::failure_text;
 use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
 use crate::query::evaluate::EvaluationStatus;
-use crate::query::inspect::{InspectRequest, InspectStatus, Inspection, ObjectKind, Subject};
+use crate::query::inspect::{InspectRequest, InspectStatus, Inspected, Inspection, ObjectKind};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
@@ -58,8 +58,8 @@ pub(super) fn tool() -> Tool {
 
 fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let subject = match (given.expression.trim().is_empty(), given.handle.is_empty()) {
-        (false, true) => Subject::Expression(given.expression),
-        (true, false) => Subject::Handle(given.handle),
+        (false, true) => Inspected::Expression(given.expression),
+        (true, false) => Inspected::Handle(given.handle),
         _ => return Err(Failure::Arguments("Give either an expression or a handle.".to_owned())),
     };
     let offset = given.paging.offset()?;
@@ -92,10 +92,10 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     ToolAnswer::new(text, &PerhapsMissing { found, answer: Some(listed), missing: None }, outcome)
 }
 
-fn text(inspection: &Inspection, subject: &Subject, page: &Page) -> String {
+fn text(inspection: &Inspection, subject: &Inspected, page: &Page) -> String {
     let asked = match subject {
-        Subject::Expression(_) => "",
-        Subject::Handle(handle) => handle,
+        Inspected::Expression(_) => "",
+        Inspected::Handle(handle) => handle,
     };
     match inspection.status {
         InspectStatus::Gone => {
