@@ -16,7 +16,7 @@ pub(super) struct NoArguments {}
 
 /// A symbol: its name, and where the name is looked up.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct SymbolName {
+pub(super) struct NameAndPackage {
     /// The symbol, in any case: mapcar, cl:mapcar, pkg::name, |Mixed Case|, (setf name).
     pub(super) name: String,
     /// Where a name without prefix is looked up.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::arguments::SymbolName;
+use super::arguments::NameAndPackage;
 use super::missing::{Missing, PerhapsMissing};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::call_graph::{CallGraphAnswer, CallGraphRequest, Direction};
@@ -22,7 +22,7 @@ enum Format {
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
     #[serde(flatten)]
-    symbol: SymbolName,
+    symbol: NameAndPackage,
     /// `callers`: who calls it. `callees`: what it calls, the standard's functions left out.
     #[serde(default)]
     #[schemars(extend("type" = "string", "enum" = ["callers", "callees"]))]

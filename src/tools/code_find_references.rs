@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{PageArguments, SymbolName, default_package};
+use super::arguments::{NameAndPackage, PageArguments, default_package};
 use super::budget::{all_fit, fit, length, most_as_json};
 use super::missing::{PerhapsMissing, of_error, resolve};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
@@ -138,7 +138,7 @@ pub(super) fn tool() -> Tool {
 
 fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
-    let symbol = resolve(bank, SymbolName { name: given.symbol, package: given.package });
+    let symbol = resolve(bank, NameAndPackage { name: given.symbol, package: given.package });
     let most = if call.budget() == usize::MAX { usize::MAX } else { MOST };
     let offset = given.offset.saturating_add(given.page.offset()?);
     let asked = CodeFindReferencesRequest {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::arguments::SymbolName;
+use super::arguments::NameAndPackage;
 use super::missing::{PerhapsMissing, of_error, resolve};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::compiler_notes::{CompilerNotes, CompilerNotesRequest};
@@ -16,10 +16,10 @@ pub(super) fn tool() -> Tool {
             notes and warnings by line: what it could not optimise, and why. Runs the macros that it uses.",
         effect: Effect::Runs,
     };
-    Tool::new::<SymbolName, PerhapsMissing<CompilerNotes>>(about, notes).of_image()
+    Tool::new::<NameAndPackage, PerhapsMissing<CompilerNotes>>(about, notes).of_image()
 }
 
-fn notes(session: &Session, given: SymbolName, call: &Call) -> Result<ToolAnswer, Failure> {
+fn notes(session: &Session, given: NameAndPackage, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let symbol = resolve(bank, given);
     let request = CompilerNotesRequest { name: symbol.name, package: symbol.package };

@@ -1,6 +1,6 @@
 //! The tool describe-symbol: everything that the image knows about a symbol.
 
-use super::arguments::SymbolName;
+use super::arguments::NameAndPackage;
 use super::missing::{Missing, PerhapsMissing, resolve};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
@@ -17,10 +17,10 @@ pub(super) fn tool() -> Tool {
             order. structuredContent has every facet when a symbol is several things at once.",
         effect: Effect::Reads,
     };
-    Tool::new::<SymbolName, PerhapsMissing<DescribeSymbolAnswer>>(about, describe).of_image()
+    Tool::new::<NameAndPackage, PerhapsMissing<DescribeSymbolAnswer>>(about, describe).of_image()
 }
 
-fn describe(session: &Session, given: SymbolName, call: &Call) -> Result<ToolAnswer, Failure> {
+fn describe(session: &Session, given: NameAndPackage, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let symbol = resolve(bank, given);
     let request = DescribeSymbolRequest::new(symbol.name).package(symbol.package);

@@ -1,6 +1,6 @@
 //! The tool disassemble: a function's machine code.
 
-use super::arguments::SymbolName;
+use super::arguments::NameAndPackage;
 use super::missing::{PerhapsMissing, of_error, resolve};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
@@ -14,10 +14,10 @@ pub(super) fn tool() -> Tool {
             generic function, as SBCL disassembles it, with size and number of instructions.",
         effect: Effect::Reads,
     };
-    Tool::new::<SymbolName, PerhapsMissing<Disassembly>>(about, disassemble).of_image()
+    Tool::new::<NameAndPackage, PerhapsMissing<Disassembly>>(about, disassemble).of_image()
 }
 
-fn disassemble(session: &Session, given: SymbolName, call: &Call) -> Result<ToolAnswer, Failure> {
+fn disassemble(session: &Session, given: NameAndPackage, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let symbol = resolve(bank, given);
     let request = DisassembleRequest { name: symbol.name, package: symbol.package };

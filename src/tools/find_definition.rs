@@ -4,7 +4,7 @@ use crate::query::LispKind;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::arguments::SymbolName;
+use super::arguments::NameAndPackage;
 use super::missing::{PerhapsMissing, of_error, resolve};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
@@ -21,7 +21,7 @@ pub(super) fn tool() -> Tool {
             without naming it, as defstruct does its accessors.",
         effect: Effect::Reads,
     };
-    Tool::new::<SymbolName, PerhapsMissing<ShownDefinitions>>(about, definition).of_image()
+    Tool::new::<NameAndPackage, PerhapsMissing<ShownDefinitions>>(about, definition).of_image()
 }
 
 /// The definitions.
@@ -64,7 +64,7 @@ impl From<find_definition::FoundDefinition> for ShownDefinition {
     }
 }
 
-fn definition(session: &Session, given: SymbolName, call: &Call) -> Result<ToolAnswer, Failure> {
+fn definition(session: &Session, given: NameAndPackage, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
     let symbol = resolve(bank, given);
     let answer = match bank.find_definition(&symbol.name, &symbol.package, &call.control(ALLOWED)) {

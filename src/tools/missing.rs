@@ -6,7 +6,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::arguments::SymbolName;
+use super::arguments::NameAndPackage;
 use super::call::{CallOutcome, Failure, ToolAnswer};
 use crate::Steelbank;
 use crate::query::apropos::AproposError;
@@ -213,7 +213,7 @@ pub(super) fn systems(bank: &Steelbank) -> Vec<String> {
 
 /// Where to look the name up: as asked; but if it is not there, has no prefix, and one package of the user's has a symbol
 /// of that name, there.
-pub(super) fn resolve(bank: &Steelbank, mut symbol: SymbolName) -> SymbolName {
+pub(super) fn resolve(bank: &Steelbank, mut symbol: NameAndPackage) -> NameAndPackage {
     let index = bank.index();
     if let Ok(lookup) = Lookup::resolved(&index, &symbol.name, &symbol.package)
         && lookup.found.is_ok()

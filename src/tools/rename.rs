@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{SymbolName, Timeout, default_package, wrong_cursor};
+use super::arguments::{NameAndPackage, Timeout, default_package, wrong_cursor};
 use super::budget::fit;
 use super::missing::{PerhapsMissing, of_error, resolve};
 use super::trial::scratch_failure;
@@ -193,7 +193,7 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     };
     let (name, new_name) = (needed(&given.name, "name")?, needed(&given.new_name, "new_name")?);
     let bank = session.bank()?;
-    let symbol = resolve(bank, SymbolName { name, package: given.package.clone() });
+    let symbol = resolve(bank, NameAndPackage { name, package: given.package.clone() });
     let includes = |what| given.include.contains(&what);
     let request = RenameRequest {
         package: symbol.package,

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{Detail, PageArguments, SymbolName};
+use super::arguments::{Detail, NameAndPackage, PageArguments};
 use super::budget::{all_fit, fit, most_as_json};
 use super::missing::{Missing, PerhapsMissing, resolve};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
@@ -19,7 +19,7 @@ use steelbank_xref::Kind;
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
     #[serde(flatten)]
-    symbol: SymbolName,
+    symbol: NameAndPackage,
     #[serde(flatten)]
     page: PageArguments,
     #[serde(flatten)]
