@@ -156,7 +156,7 @@ struct Planner<'a> {
 }
 
 /// A file's tokens that read as the symbol.
-struct Tapped {
+struct TokensOfFile {
     path: PathBuf,
     file: Arc<PositionedFile>,
     tokens: Vec<Token>,
@@ -166,7 +166,7 @@ impl<'a> Planner<'a> {
     fn plan(&mut self) -> Result<(), super::Error> {
         let project = self.sources.project;
         let sought = self.uses.sought().clone();
-        let mut files: Vec<Tapped> = Vec::new();
+        let mut files: Vec<TokensOfFile> = Vec::new();
         for FileVersion { path, write_date } in project.naming(&sought.name) {
             let Ok(file) = project.positions(&path, write_date) else { continue };
             let tokens = file.tokens(&sought, &|package| self.uses.means(package));
@@ -177,7 +177,7 @@ impl<'a> Planner<'a> {
                 let message = format!("{} names it, and is not of this project.", path.display());
                 self.caution(CautionKind::UsedOutside, message, Vec::new());
             } else if file.is_fresh() {
-                files.push(Tapped { path, file, tokens });
+                files.push(TokensOfFile { path, file, tokens });
             }
         }
         let image = (self.sources.definitions)(&sought.name, &sought.package)?;
@@ -203,7 +203,7 @@ impl<'a> Planner<'a> {
                     }
                     _ => "Every place is exact.".to_owned(),
                 };
-                for Tapped { path, file, tokens } in &mut files {
+                for TokensOfFile { path, file, tokens } in &mut files {
                     let shown = project.shown(path);
                     tokens.retain(|token| {
                         let place = file.position(token.range.start);
@@ -313,7 +313,7 @@ impl<'a> Planner<'a> {
     fn narrow(
         &self,
         found: &code_find_references::CodeFindReferencesAnswer,
-        files: &[Tapped],
+        files: &[TokensOfFile],
         image: &ImageDefinitions,
         text: &TextTokens,
         remade: bool,
@@ -402,7 +402,7 @@ impl<'a> Planner<'a> {
 
     /// Whether the symbol stands in the form from which a definition comes, or in the macro that made it there: then it
     /// is not made from parts of names.
-    fn stands_in_maker(&self, source: &ImageSource, files: &[Tapped]) -> bool {
+    fn stands_in_maker(&self, source: &ImageSource, files: &[TokensOfFile]) -> bool {
         let Some(&form) = source.form_path.first() else { return false };
         let path = Path::new(&source.file);
         let mut tokens = files.iter().filter(|file| file.path == path).flat_map(|file| &file.tokens);
@@ -426,7 +426,7 @@ impl<'a> Planner<'a> {
     fn made(
         &mut self,
         image: &ImageDefinitions,
-        files: &[Tapped],
+        files: &[TokensOfFile],
         text: &TextTokens,
     ) -> Result<Option<parts::Parts>, super::Error> {
         let project = self.sources.project;
@@ -532,9 +532,9 @@ fn place_names(doubts: &[Doubt]) -> Vec<String> {
 const MOST_NAMES: usize = 20;
 
 /// How many tokens are neither among the `exact` places nor surely local: a macro may bind what it is given.
-fn unexplained(project: &Project, files: &[Tapped], exact: &BTreeSet<ExactPlace>) -> usize {
+fn unexplained(project: &Project, files: &[TokensOfFile], exact: &BTreeSet<ExactPlace>) -> usize {
     let mut count = 0;
-    for Tapped { path, file, tokens } in files {
+    for TokensOfFile { path, file, tokens } in files {
         let shown = project.shown(path);
         let is_exact = |token: &Token| {
             let place = file.position(token.range.start);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::plan::CautionKind;
-use super::{Planner, Tapped, TextTokens, edits, makers};
+use super::{Planner, TextTokens, TokensOfFile, edits, makers};
 use crate::project::{FileVersion, Look, Project, TextContext};
 use crate::query::Evidence;
 use crate::query::code_find_references;
@@ -14,7 +14,7 @@ use crate::source::positions::{Clauses, Sought, Token};
 use crate::source::tap::roles::SyntaxRole;
 
 impl Planner<'_> {
-    pub(super) fn symbol_cautions(&mut self, files: &[Tapped], text: &TextTokens) {
+    pub(super) fn symbol_cautions(&mut self, files: &[TokensOfFile], text: &TextTokens) {
         let keys: usize =
             files.iter().flat_map(|file| &file.tokens).filter(|token| token.key_parameter).count();
         self.plan.key_parameters = keys;
@@ -33,7 +33,7 @@ impl Planner<'_> {
     }
 
     /// A word that clauses of a macro have as a keyword as well.
-    pub(super) fn clause_words(&mut self, files: &[Tapped]) {
+    pub(super) fn clause_words(&mut self, files: &[TokensOfFile]) {
         let project = self.sources.project;
         let name = &self.uses.sought().name;
         let mut clauses = Clauses::default();
@@ -64,7 +64,7 @@ impl Planner<'_> {
     pub(super) fn uses_without_name(
         &mut self,
         found: &code_find_references::CodeFindReferencesAnswer,
-        files: &[Tapped],
+        files: &[TokensOfFile],
     ) {
         let project = self.sources.project;
         let places: BTreeSet<String> = found
@@ -74,7 +74,7 @@ impl Planner<'_> {
             .filter_map(|found| {
                 let line = found.line?;
                 let mut here = files.iter().filter(|file| project.shown(&file.path) == found.path);
-                let stands = here.any(|Tapped { file, tokens, .. }| {
+                let stands = here.any(|TokensOfFile { file, tokens, .. }| {
                     let mut places = tokens.iter().map(|token| file.position(token.range.start));
                     places.any(|at| at.line == line && found.approximate_columns.contains(&at.column))
                 });
@@ -112,7 +112,7 @@ impl Planner<'_> {
 
     /// Definitions by forms in which the name stands for something else or not at all: they make it from parts, and go on
     /// to make the old one.
-    pub(super) fn definitions_made(&mut self, image: &ImageDefinitions, files: &[Tapped]) {
+    pub(super) fn definitions_made(&mut self, image: &ImageDefinitions, files: &[TokensOfFile]) {
         let project = self.sources.project;
         let mut places = BTreeSet::new();
         for source in image
@@ -140,7 +140,7 @@ impl Planner<'_> {
     }
 
     /// A slot or a component's class, whose keyword is written somewhere.
-    pub(super) fn initargs(&mut self, files: &[Tapped]) {
+    pub(super) fn initargs(&mut self, files: &[TokensOfFile]) {
         let project = self.sources.project;
         let name = self.uses.sought().name.clone();
         // A structure's slot is a keyword of its constructor.
@@ -176,7 +176,7 @@ impl Planner<'_> {
     }
 
     /// Functions that look up, or make, a symbol by the name of the one that they are given.
-    fn given_by_name(&mut self, files: &[Tapped]) {
+    fn given_by_name(&mut self, files: &[TokensOfFile]) {
         let project = self.sources.project;
         let sought = self.uses.sought();
         let means = |package: &str| self.uses.means(package);
@@ -200,7 +200,7 @@ impl Planner<'_> {
     }
 
     /// Quoted names that code turns into strings.
-    pub(super) fn symbol_names(&mut self, files: &[Tapped]) {
+    pub(super) fn symbol_names(&mut self, files: &[TokensOfFile]) {
         self.given_by_name(files);
         let project = self.sources.project;
         for file in files {

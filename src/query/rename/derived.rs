@@ -9,7 +9,7 @@ use super::edits::Editor;
 use super::makers;
 use super::plan::{CautionKind, ConflictKind, Derived};
 use super::structures::Structures;
-use super::{Planner, Tapped, TextTokens};
+use super::{Planner, TextTokens, TokensOfFile};
 use crate::project::FileVersion;
 use crate::query::Error;
 use crate::query::code_find_references::{CodeFindReferencesRequest as References, code_find_references};
@@ -27,7 +27,7 @@ type FormInFile = (PathBuf, u32);
 struct Other<'a> {
     uses: SymbolUses<'a>,
     name: String,
-    tapped: Vec<Tapped>,
+    tapped: Vec<TokensOfFile>,
     text: TextTokens,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Planner<'a> {
     /// The names that are made from it by forms in which it stands. Those of structures are renamed along.
     pub(super) fn derived(
         &mut self,
-        files: &[Tapped],
+        files: &[TokensOfFile],
         editor: &mut Editor<'a>,
     ) -> Result<Vec<Derived>, Error> {
         let mut derived = Vec::new();
@@ -82,7 +82,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The project's loaded files with tokens of a symbol.
-    pub(super) fn tapped(&self, uses: &SymbolUses<'_>) -> Vec<Tapped> {
+    pub(super) fn tapped(&self, uses: &SymbolUses<'_>) -> Vec<TokensOfFile> {
         let project = self.sources.project;
         project
             .naming(&uses.sought().name)
@@ -91,7 +91,7 @@ impl<'a> Planner<'a> {
             .filter_map(|FileVersion { path, write_date }| {
                 let file = project.positions(&path, write_date).ok().filter(|file| file.is_fresh())?;
                 let tokens = file.tokens(uses.sought(), &|package| uses.means(package));
-                (!tokens.is_empty()).then_some(Tapped { path, file, tokens })
+                (!tokens.is_empty()).then_some(TokensOfFile { path, file, tokens })
             })
             .collect()
     }
@@ -99,7 +99,7 @@ impl<'a> Planner<'a> {
     /// Renames what structures make from it. Returns the names that they make, and that stay as they are, by form.
     fn of_structures(
         &mut self,
-        files: &[Tapped],
+        files: &[TokensOfFile],
         editor: &mut Editor<'a>,
         derived: &mut Vec<Derived>,
         explained: &mut HashSet<Symbol>,
@@ -199,7 +199,7 @@ impl<'a> Planner<'a> {
     /// What other forms make from it.
     fn of_forms(
         &mut self,
-        files: &[Tapped],
+        files: &[TokensOfFile],
         editor: &mut Editor<'a>,
         derived: &mut Vec<Derived>,
         explained: &HashSet<Symbol>,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::edits::Editor;
 use super::plan::{CautionKind, ConflictKind, Doubt};
 use super::structures::{AccessorOrigin, Structures, prefix};
-use super::{Planner, Tapped};
+use super::{Planner, TokensOfFile};
 use crate::project::{FileVersion, Look, TextContext};
 use crate::query::Error;
 use crate::query::designator::FunctionName;
@@ -25,7 +25,7 @@ pub(super) struct Parts {
     /// The slot's name, and its new one.
     slot: (String, String),
     /// Its tokens in the structures that have it.
-    tokens: Vec<Tapped>,
+    tokens: Vec<TokensOfFile>,
     /// Names that change with it.
     along: Vec<(Symbol, String)>,
 }
@@ -154,7 +154,7 @@ impl<'a> Planner<'a> {
         let mut parts = Parts { slot: (slot.1.clone(), new.to_owned()), ..Parts::default() };
         // Places where objects are asked for a slot of this name; and whether others than these structures have one.
         let (mut asked, mut others) = (Vec::new(), false);
-        for Tapped { path, file, tokens } in self.tapped(&uses) {
+        for TokensOfFile { path, file, tokens } in self.tapped(&uses) {
             let own: Vec<&StructureDefinition> =
                 family.iter().filter(|(other, _)| *other == path).map(|(_, structure)| structure).collect();
             let is_named = |token: &Token| {
@@ -190,7 +190,7 @@ impl<'a> Planner<'a> {
                 }
             }
             if !kept.is_empty() {
-                parts.tokens.push(Tapped { path, file, tokens: kept });
+                parts.tokens.push(TokensOfFile { path, file, tokens: kept });
             }
         }
         if parts.tokens.is_empty() {
@@ -291,7 +291,7 @@ impl<'a> Planner<'a> {
             let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
             let text = self.text_tokens(&uses);
             unclear |= !text.certain.is_empty() || !text.possible.is_empty();
-            for Tapped { path, tokens, .. } in self.tapped(&uses) {
+            for TokensOfFile { path, tokens, .. } in self.tapped(&uses) {
                 // (apply #'make-x …), or a macro that is given the keywords.
                 let passed =
                     [SyntaxRole::Function, SyntaxRole::Quoted, SyntaxRole::Argument, SyntaxRole::Template];
