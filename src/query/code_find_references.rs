@@ -18,7 +18,7 @@ use super::context::QueryContext;
 use super::control::Control;
 use super::lookup::{Asked, Lookup, LookupStatus};
 use super::question::Question;
-use super::text::{Target, TextUse, TextUses, text_uses};
+use super::text::{SoughtSymbol, TextUse, TextUses, text_uses};
 use super::uses::{PlacedUse, RecordedUse, SymbolUses};
 use super::via::{ExpansionOrigin, Origins};
 use crate::project::{FileVersion, Now, Project};
@@ -96,7 +96,7 @@ pub fn code_find_references(
     for text in texts {
         search.text(text);
     }
-    let target = Target::of(&uses);
+    let target = SoughtSymbol::of(&uses);
     let text = text_uses(index, project, &now, &target, request.project_only);
     Ok(search.finish(request, text))
 }
@@ -111,7 +111,7 @@ fn one_name(project: &Project, now: &Now, version: FileVersion) -> FileVersion {
 
 /// Where a name that the image does not have stands in text that is not loaded, in a sentence; or nothing.
 pub(super) fn missing(index: &Index, project: &Project, asked: &Asked, package: Option<Package>) -> String {
-    let target = Target::missing(index, asked, package);
+    let target = SoughtSymbol::missing(index, asked, package);
     let unseen = text_uses(index, project, &project.now(), &target, false).unseen_with_definitions();
     if unseen.is_empty() { String::new() } else { format!(" {}", unseen.sentence()) }
 }

@@ -24,7 +24,7 @@ use crate::project::write::is_nothing;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutlineRequest {
     /// Of what.
-    pub of: Target,
+    pub of: OutlineTarget,
     /// Only these kinds of definitions, by any name that [`DefinitionKind::named`] knows; empty for all.
     pub kinds: Vec<String>,
     /// Only what nothing uses, surest first.
@@ -33,7 +33,7 @@ pub struct OutlineRequest {
 
 /// What an outline is of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum OutlineTarget {
     /// A file, or all Lisp files below a folder, relative to the project.
     Path(String),
     /// The definitions in a package, in all files that are loaded.
@@ -181,9 +181,11 @@ impl OutlineRequest {
     /// The files to read.
     fn files(&self, context: &QueryContext<'_>) -> Result<Vec<PathBuf>, OutlineError> {
         match &self.of {
-            Target::Path(path) => files_at(context, path),
-            Target::Package(_) => Ok(context.project.loaded().into_iter().map(|(path, _)| path).collect()),
-            Target::System(system) => {
+            OutlineTarget::Path(path) => files_at(context, path),
+            OutlineTarget::Package(_) => {
+                Ok(context.project.loaded().into_iter().map(|(path, _)| path).collect())
+            }
+            OutlineTarget::System(system) => {
                 let unknown = || OutlineError::System { system: system.clone() };
                 let name = system.trim_start_matches([':', '#', '"']).trim_end_matches('"').to_lowercase();
                 let systems = context.project.image_systems();
@@ -207,7 +209,7 @@ impl Question for OutlineRequest {
             kinds.push(DefinitionKind::named(kind).ok_or_else(|| OutlineError::Kind { kind: kind.clone() })?);
         }
         let wanted_package = match &self.of {
-            Target::Package(package) => {
+            OutlineTarget::Package(package) => {
                 let unknown = || OutlineError::Package { package: package.to_uppercase() };
                 let found = find_package(&context.index, package).ok_or_else(unknown)?;
                 Some(context.index.package_name(found).into_owned())

@@ -44,7 +44,7 @@ use super::counted;
 use super::designator::{Designator, DesignatorError, FunctionName};
 use super::find_definition::{ImageDefinition, ImageDefinitions, ImageSource, find_definition, resolve};
 use super::lookup::{DEFAULT_PACKAGE, Lookup};
-use super::text::{Likelihood, Target, TokenResolver};
+use super::text::{Likelihood, SoughtSymbol, TokenResolver};
 use super::uses::SymbolUses;
 use super::via::{ExpansionOrigin, Origins};
 use crate::project::{FileVersion, Look, Project, TextContext, TextState};
@@ -279,7 +279,7 @@ impl<'a> Planner<'a> {
     /// Where the symbol of `uses` stands in text that the compiler did not see as symbols.
     fn text_tokens(&self, uses: &SymbolUses<'_>) -> TextTokens {
         let (index, project) = (self.sources.index, self.sources.project);
-        let target = Target::of(uses);
+        let target = SoughtSymbol::of(uses);
         let all = self.request.comments || self.request.strings;
         let look = if all { Look::All } else { Look::Unseen };
         let found = project.texts_naming(&target.name, look, true);

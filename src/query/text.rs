@@ -125,18 +125,18 @@ impl TextUses {
 
 /// The symbol that is looked for, whether or not the image has it.
 #[derive(Debug, Clone)]
-pub(super) struct Target {
+pub(super) struct SoughtSymbol {
     pub(super) name: String,
     /// Its home package, or the one that it was asked for in.
     pub(super) package: String,
     pub(super) symbol: Option<Symbol>,
 }
 
-impl Target {
+impl SoughtSymbol {
     /// The symbol that was asked for and is not in the image, in `package` if that exists.
-    pub(super) fn missing(index: &Index, asked: &Asked, package: Option<Package>) -> Target {
+    pub(super) fn missing(index: &Index, asked: &Asked, package: Option<Package>) -> SoughtSymbol {
         let home = package.map(|package| index.package_name(package).into_owned());
-        Target {
+        SoughtSymbol {
             name: asked.name.clone(),
             package: home.unwrap_or_else(|| asked.package.clone()),
             symbol: None,
@@ -144,9 +144,9 @@ impl Target {
     }
 
     /// The symbol of `uses`.
-    pub(super) fn of(uses: &SymbolUses<'_>) -> Target {
+    pub(super) fn of(uses: &SymbolUses<'_>) -> SoughtSymbol {
         let Sought { package, name } = uses.sought().clone();
-        Target { name, package, symbol: Some(uses.symbol()) }
+        SoughtSymbol { name, package, symbol: Some(uses.symbol()) }
     }
 }
 
@@ -164,7 +164,7 @@ pub(super) fn text_uses(
     index: &Index,
     project: &Project,
     now: &Now,
-    target: &Target,
+    target: &SoughtSymbol,
     own_only: bool,
 ) -> TextUses {
     let found = project.texts_naming_at(now, &target.name, Look::Unseen, own_only);
@@ -193,7 +193,7 @@ pub(super) fn text_uses(
 pub(super) struct TokenResolver<'a> {
     pub(super) index: &'a Index,
     pub(super) packages: &'a [PackageText],
-    pub(super) target: &'a Target,
+    pub(super) target: &'a SoughtSymbol,
 }
 
 impl TokenResolver<'_> {

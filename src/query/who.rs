@@ -6,7 +6,7 @@ use super::control::Control;
 use super::designator::DesignatorError;
 use super::lookup::{Asked, DEFAULT_PACKAGE, Lookup, LookupStatus};
 use super::question::Question;
-use super::text::{Target, Unseen, text_uses};
+use super::text::{SoughtSymbol, Unseen, text_uses};
 use super::uses::SymbolUses;
 use super::{Error, Evidence};
 use crate::project::{FileVersion, Now, Project};
@@ -116,7 +116,7 @@ impl WhoRequest {
             Ok(found) => found,
             Err(status) => {
                 answer.status = status;
-                let target = Target::missing(index, &answer.asked, lookup.package);
+                let target = SoughtSymbol::missing(index, &answer.asked, lookup.package);
                 let text = text_uses(index, project, &project.now(), &target, false);
                 answer.unseen = text.unseen_with_definitions();
                 answer.cautions = text.cautions;
@@ -140,7 +140,7 @@ impl WhoRequest {
             PlaceDetail::LinesUpTo(most) => answer.users.len() <= most,
         };
         self.locate(&mut answer, &uses, project, &now, sbcl, lines);
-        let text = text_uses(index, project, &now, &Target::of(&uses), false);
+        let text = text_uses(index, project, &now, &SoughtSymbol::of(&uses), false);
         answer.unseen = text.unseen();
         answer.cautions = text.cautions;
         if answer.count == 0 && answer.toplevel.is_empty() {

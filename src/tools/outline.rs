@@ -10,7 +10,7 @@ use super::page::{Page, Paging};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::counted;
-use crate::query::outline::{OutlineRequest, Outlined, Target};
+use crate::query::outline::{OutlineRequest, OutlineTarget, Outlined};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
@@ -63,10 +63,10 @@ fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     let mut targets =
         [given.path, given.package, given.system].map(|text| Some(text).filter(|text| !text.is_empty()));
     let of = match &mut targets {
-        [Some(path), None, None] => Target::Path(std::mem::take(path)),
-        [None, Some(package), None] => Target::Package(std::mem::take(package)),
-        [None, None, Some(system)] => Target::System(std::mem::take(system)),
-        [None, None, None] => Target::Path(".".to_owned()),
+        [Some(path), None, None] => OutlineTarget::Path(std::mem::take(path)),
+        [None, Some(package), None] => OutlineTarget::Package(std::mem::take(package)),
+        [None, None, Some(system)] => OutlineTarget::System(std::mem::take(system)),
+        [None, None, None] => OutlineTarget::Path(".".to_owned()),
         _ => return Err(Failure::Arguments("Give one of path, package and system.".to_owned())),
     };
     let request = OutlineRequest { of, kinds: given.kinds, unused: given.unused };
