@@ -48,7 +48,7 @@ use super::text::{Likelihood, SoughtSymbol, TokenResolver};
 use super::uses::SymbolUses;
 use super::via::{ExpansionOrigin, Origins};
 use crate::project::{FileVersion, Look, Project, TextContext, TextState};
-use crate::source::positions::{PackageAndName, PositionedFile, Sought, Token};
+use crate::source::positions::{PackageAndName, PositionedFile, Sought, SymbolToken};
 use crate::source::sbcl::SbclSources;
 use crate::source::tap::roles::SyntaxRole;
 use steelbank_xref::{Index, Symbol};
@@ -159,7 +159,7 @@ struct Planner<'a> {
 struct TokensOfFile {
     path: PathBuf,
     file: Arc<PositionedFile>,
-    tokens: Vec<Token>,
+    tokens: Vec<SymbolToken>,
 }
 
 impl<'a> Planner<'a> {
@@ -438,7 +438,8 @@ impl<'a> Planner<'a> {
             .filter(|source| project.contains(&PathBuf::from(&source.file)))
             .map(|source| (source.file.as_str(), source.form_path.first().copied()))
             .collect();
-        let defines = |token: &Token| matches!(token.role, SyntaxRole::Definition | SyntaxRole::Structure);
+        let defines =
+            |token: &SymbolToken| matches!(token.role, SyntaxRole::Definition | SyntaxRole::Structure);
         // Of some definitions the image knows the file and no form.
         let stands = |(file, form): &(&str, Option<u32>)| {
             files.iter().filter(|tapped| tapped.path.as_os_str() == *file).any(|tapped| {
@@ -536,13 +537,13 @@ fn unexplained(project: &Project, files: &[TokensOfFile], exact: &BTreeSet<Exact
     let mut count = 0;
     for TokensOfFile { path, file, tokens } in files {
         let shown = project.shown(path);
-        let is_exact = |token: &Token| {
+        let is_exact = |token: &SymbolToken| {
             let place = file.position(token.range.start);
             exact.contains(&(shown.clone(), place.line, place.column))
         };
-        let left: Vec<&Token> = tokens.iter().filter(|token| !is_exact(token)).collect();
+        let left: Vec<&SymbolToken> = tokens.iter().filter(|token| !is_exact(token)).collect();
         let bound: BTreeSet<u32> = left.iter().filter(|token| token.binds).map(|token| token.form).collect();
-        let explained = |token: &Token| {
+        let explained = |token: &SymbolToken| {
             matches!(token.role, SyntaxRole::LoopKeyword | SyntaxRole::Block) || bound.contains(&token.form)
         };
         count += left.iter().filter(|token| !explained(token)).count();

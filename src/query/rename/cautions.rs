@@ -10,7 +10,7 @@ use crate::project::{FileVersion, Look, Project, TextContext};
 use crate::query::Evidence;
 use crate::query::code_find_references;
 use crate::query::find_definition::ImageDefinitions;
-use crate::source::positions::{Clauses, Sought, Token};
+use crate::source::positions::{Clauses, Sought, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
 
 impl Planner<'_> {
@@ -144,14 +144,14 @@ impl Planner<'_> {
         let project = self.sources.project;
         let name = self.uses.sought().name.clone();
         // A structure's slot is a keyword of its constructor.
-        let is_slot = |operator: &str, token: &Token| {
+        let is_slot = |operator: &str, token: &SymbolToken| {
             (matches!(operator, "DEFSTRUCT" | "PROGN" | "EVAL-WHEN") && token.role == SyntaxRole::Slot)
                 || (makers::makes_slots(operator) && token.role != SyntaxRole::Binding)
         };
         let slots = files.iter().any(|file| {
             let Some(date) = project.loaded_date(&file.path) else { return false };
             let Ok(positioned) = project.positions(&file.path, date) else { return false };
-            let of = |token: &Token| positioned.form_operator(token.form);
+            let of = |token: &SymbolToken| positioned.form_operator(token.form);
             file.tokens.iter().any(|token| of(token).is_some_and(|operator| is_slot(operator, token)))
         });
         // ASDF finds the classes of components by keywords.

@@ -16,7 +16,7 @@ use crate::query::code_find_references::{CodeFindReferencesRequest as References
 use crate::query::designator::FunctionName;
 use crate::query::find_definition::ImageDefinition;
 use crate::query::uses::SymbolUses;
-use crate::source::positions::{Prefix, StructureDefinition, Token};
+use crate::source::positions::{Prefix, StructureDefinition, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
 use steelbank_xref::Symbol;
 
@@ -219,7 +219,7 @@ impl<'a> Planner<'a> {
             let tapped = self.tapped(&uses);
             // A name that stands in a definition of its own is made by nobody.
             let defined =
-                |token: &Token| matches!(token.role, SyntaxRole::Definition | SyntaxRole::Structure);
+                |token: &SymbolToken| matches!(token.role, SyntaxRole::Definition | SyntaxRole::Structure);
             if tapped.iter().flat_map(|file| &file.tokens).any(defined) {
                 continue;
             }
@@ -277,7 +277,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Whether the form in which a token stands may define it: not where it is called, in a form that has others in it.
-    pub(super) fn may_define(&self, path: &Path, token: &Token) -> bool {
+    pub(super) fn may_define(&self, path: &Path, token: &SymbolToken) -> bool {
         let project = self.sources.project;
         if matches!(
             token.role,

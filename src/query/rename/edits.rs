@@ -10,7 +10,7 @@ use steelbank_reader::{Dialect, Features, LispText, Range, upcase};
 use super::parts;
 use super::plan::{Doubt, FileEdits, RenameEdit};
 use crate::project::{Project, TextContext, TextToken, UnseenText};
-use crate::source::positions::{Notation, PositionedFile, Token};
+use crate::source::positions::{Notation, PositionedFile, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::fnv_1a;
 
@@ -121,7 +121,7 @@ impl<'a> Editor<'a> {
     }
 
     /// Adds the tokens that SBCL's reader reported in a file.
-    pub(super) fn tapped(&mut self, path: &Path, tokens: &[Token]) {
+    pub(super) fn tapped(&mut self, path: &Path, tokens: &[SymbolToken]) {
         let Some(date) = self.project.loaded_date(path) else { return };
         let (Ok(bytes), Ok(file)) = (self.project.read(path), self.project.positions(path, date)) else {
             return;
@@ -210,7 +210,7 @@ impl<'a> Editor<'a> {
         }
     }
 
-    fn doubt(&mut self, path: &Path, file: &PositionedFile, token: &Token, reason: &str) {
+    fn doubt(&mut self, path: &Path, file: &PositionedFile, token: &SymbolToken, reason: &str) {
         let LineColumn { line, column } = file.position(token.range.start);
         self.doubtful.push(Doubt {
             path: self.project.shown(path),

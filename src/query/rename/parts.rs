@@ -11,7 +11,7 @@ use crate::project::{FileVersion, Look, TextContext};
 use crate::query::Error;
 use crate::query::designator::FunctionName;
 use crate::query::uses::SymbolUses;
-use crate::source::positions::{PackageAndName, StructureDefinition, Token};
+use crate::source::positions::{PackageAndName, StructureDefinition, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
 use steelbank_reader::lines::LineColumn;
 use steelbank_reader::{Marker, Range};
@@ -157,11 +157,11 @@ impl<'a> Planner<'a> {
         for TokensOfFile { path, file, tokens } in self.tapped(&uses) {
             let own: Vec<&StructureDefinition> =
                 family.iter().filter(|(other, _)| *other == path).map(|(_, structure)| structure).collect();
-            let is_named = |token: &Token| {
+            let is_named = |token: &SymbolToken| {
                 let mut places = own.iter().flat_map(|structure| &structure.slot_places);
                 places.any(|(_, place)| *place == token.range)
             };
-            let is_parameter = |token: &Token| {
+            let is_parameter = |token: &SymbolToken| {
                 let called = matches!(
                     token.role,
                     SyntaxRole::Operator | SyntaxRole::Function | SyntaxRole::Type | SyntaxRole::Quoted

@@ -132,7 +132,7 @@ pub struct Occurrence {
 /// A token that reads as a symbol, or names it in a package definition, whatever it means there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Token {
+pub struct SymbolToken {
     /// Where.
     pub range: Range,
     /// How it is written.

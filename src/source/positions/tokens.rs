@@ -6,7 +6,7 @@ use super::super::tap::roles::{SyntaxRole, is_key_parameter, is_looked_up, packa
 use super::super::tap::sidecar::{EventKind, Name, NameKind, ReadEvent, Sidecar, TopLevelForm};
 use super::super::tap::walk::{SLOT, Space, Standing, SyntaxContext};
 use super::by_tap::Tapped;
-use super::{Notation, Occurrence, PositionedFile, Reading, Sought, Token, XrefRecord};
+use super::{Notation, Occurrence, PositionedFile, Reading, Sought, SymbolToken, XrefRecord};
 use steelbank_reader::Range;
 use steelbank_reader::lines::LineColumn;
 
@@ -127,11 +127,11 @@ impl PositionedFile {
     /// Every token that SBCL's reader read as `sought`, and every designator of it in a package definition; in order.
     /// From a sidecar only. This says which symbol stands there and not what it means: a function, a local variable,
     /// data. `means` tells whether `sought` is what its name means in the package that it is given.
-    pub fn tokens(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> Vec<Token> {
+    pub fn tokens(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> Vec<SymbolToken> {
         let mut tokens = self.tokens_as(sought, means, |tapped, token| {
             let sidecar = &tapped.sidecar;
             let event = &token.form.events[token.event];
-            Token {
+            SymbolToken {
                 range: self.event_range(sidecar, event),
                 written: match &sidecar.names[token.name as usize] {
                     _ if token.itself => Notation::Symbol,
