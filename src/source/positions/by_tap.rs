@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use super::super::tap::roles::SyntaxRole;
-use super::super::tap::sidecar::{EventKind, Name, Sidecar, TopLevelForm, UseKind};
+use super::super::tap::sidecar::{EventKind, Name, Sidecar, TapForm, UseKind};
 use super::super::tap::walk::{Space, Standing, SyntaxContext, contexts};
 use super::forms::expander;
 use super::tokens::{is_local_function, stands_for_another};
@@ -93,7 +93,7 @@ impl Tapped {
 
 /// What the tap knows of a recorded use.
 struct TapUse<'a> {
-    form: &'a TopLevelForm,
+    form: &'a TapForm,
     contexts: &'a [SyntaxContext],
     kind: UseKind,
     /// The event of the sub-form with the recorded number, or of the nearest one before it.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::structures::PackageAndName;
 use super::{PositionedFile, Reading, Sought};
-use crate::source::tap::sidecar::{Abbreviation, EventKind, Name, NameKind, TopLevelForm};
+use crate::source::tap::sidecar::{Abbreviation, EventKind, Name, NameKind, TapForm};
 
 /// What lists with a word in them start with.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ impl PositionedFile {
     pub fn add_clauses(&self, name: &str, starts: &BTreeSet<u32>, clauses: &mut Clauses) {
         let Reading::Tap(tapped) = &self.reading else { return };
         let sidecar = &tapped.sidecar;
-        let head = |form: &TopLevelForm, event: usize| {
+        let head = |form: &TapForm, event: usize| {
             let list = form.events[event].parent.filter(|_| form.events[event].place > 1)? as usize;
             let EventKind::Symbol(name) = form.events[form.child(list, 1)?].kind else { return None };
             match sidecar.names.get(name as usize)? {

@@ -3,7 +3,7 @@
 use super::by_tap::Tapped;
 use super::structures::{PackageAndName, symbol};
 use super::{PositionedFile, Reading};
-use crate::source::tap::sidecar::TopLevelForm;
+use crate::source::tap::sidecar::TapForm;
 use steelbank_reader::Range;
 
 impl PositionedFile {
@@ -35,7 +35,7 @@ impl PositionedFile {
         places.any(|(form, event)| self.is_foreign_pair(tapped, &tapped.sidecar.forms[form as usize], event))
     }
 
-    fn is_foreign_pair(&self, tapped: &Tapped, form: &TopLevelForm, operator: u32) -> bool {
+    fn is_foreign_pair(&self, tapped: &Tapped, form: &TapForm, operator: u32) -> bool {
         let event = &form.events[operator as usize];
         let list = event.parent.filter(|_| event.place == 1);
         let pair = list.and_then(|list| form.child(list as usize, 2));
@@ -52,7 +52,7 @@ impl PositionedFile {
     fn string_after(
         &self,
         tapped: &Tapped,
-        form: &TopLevelForm,
+        form: &TapForm,
         list: usize,
         operator: usize,
     ) -> Option<(String, Range)> {

@@ -1,7 +1,7 @@
 //! What a top-level form holds and what makes its definitions, by the sidecar.
 
 use super::super::tap::roles::SyntaxRole;
-use super::super::tap::sidecar::{Abbreviation, EventKind, Name, NameKind, Sidecar, TopLevelForm};
+use super::super::tap::sidecar::{Abbreviation, EventKind, Name, NameKind, Sidecar, TapForm};
 use super::{Expander, PositionedFile, Reading};
 use steelbank_reader::Range;
 
@@ -120,7 +120,7 @@ impl PositionedFile {
 
 /// What makes a use of which nothing stands in `list`: its operator if that is a macro, else a symbol macro among its
 /// elements, else the nearest macro around.
-pub(super) fn expander(sidecar: &Sidecar, form: &TopLevelForm, list: usize) -> Expander {
+pub(super) fn expander(sidecar: &Sidecar, form: &TapForm, list: usize) -> Expander {
     let named = |event: usize| match form.events[event].kind {
         EventKind::Symbol(name) => match &sidecar.names[name as usize] {
             Name::Symbol { package, name: text } => Some((sidecar.kind(name), package, text)),

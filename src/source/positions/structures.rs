@@ -2,7 +2,7 @@
 
 use super::by_tap::Tapped;
 use super::{PositionedFile, Reading, Sought};
-use crate::source::tap::sidecar::{EventKind, Name, TopLevelForm};
+use crate::source::tap::sidecar::{EventKind, Name, TapForm};
 use steelbank_reader::Range;
 
 /// A symbol by its home package and name.
@@ -98,7 +98,7 @@ impl PositionedFile {
         self.structures().iter().any(|found| found.slots.iter().any(same))
     }
 
-    fn structure(&self, tapped: &Tapped, form: &TopLevelForm, list: usize) -> Option<StructureDefinition> {
+    fn structure(&self, tapped: &Tapped, form: &TapForm, list: usize) -> Option<StructureDefinition> {
         let symbol = |event: usize| symbol(tapped, form, event);
         let range = |event: usize| self.event_range(&tapped.sidecar, &form.events[event]);
         // A slot is a symbol, or a list that begins with one.
@@ -185,7 +185,7 @@ impl PositionedFile {
     }
 
     /// The string that is the second element of a list whose first is a symbol.
-    fn second_text(&self, tapped: &Tapped, form: &TopLevelForm, list: usize) -> Prefix {
+    fn second_text(&self, tapped: &Tapped, form: &TapForm, list: usize) -> Prefix {
         let Some(first) = form.child(list, 1) else { return Prefix::Text(String::new()) };
         let (from, to) = (form.events[first].end, form.events[list].end.saturating_sub(1));
         let text = self.characters(&tapped.sidecar, from, to);
@@ -199,7 +199,7 @@ impl PositionedFile {
     }
 }
 
-pub(super) fn symbol(tapped: &Tapped, form: &TopLevelForm, event: usize) -> Option<PackageAndName> {
+pub(super) fn symbol(tapped: &Tapped, form: &TapForm, event: usize) -> Option<PackageAndName> {
     let EventKind::Symbol(name) = form.events[event].kind else { return None };
     match &tapped.sidecar.names[name as usize] {
         Name::Symbol { package, name } => Some((package.clone(), name.clone())),

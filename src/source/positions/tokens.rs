@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::super::tap::roles::{SyntaxRole, is_key_parameter, is_looked_up, package_clause, package_role};
-use super::super::tap::sidecar::{EventKind, Name, NameKind, ReadEvent, Sidecar, TopLevelForm};
+use super::super::tap::sidecar::{EventKind, Name, NameKind, ReadEvent, Sidecar, TapForm};
 use super::super::tap::walk::{SLOT, Space, Standing, SyntaxContext};
 use super::by_tap::Tapped;
 use super::{Notation, Occurrence, PositionedFile, Reading, Sought, SymbolToken, XrefRecord};
@@ -22,7 +22,7 @@ pub(super) fn stands_for_another(by: &str) -> bool {
 
 impl Tapped {
     /// The name, in lower case, of the program's own macro that is given `event`, in a list or in a list of lists.
-    fn definer(&self, form: &TopLevelForm, event: usize) -> Option<String> {
+    fn definer(&self, form: &TapForm, event: usize) -> Option<String> {
         let list = form.ancestors(event).take(3).find(|&list| {
             let head = form.child(list, 1);
             head.is_some_and(|head| {
@@ -36,7 +36,7 @@ impl Tapped {
     }
 
     /// Whether the symbol at `event` is a macro, and none of the standard's.
-    pub(super) fn is_own_macro(&self, form: &TopLevelForm, event: usize) -> bool {
+    pub(super) fn is_own_macro(&self, form: &TapForm, event: usize) -> bool {
         let EventKind::Symbol(name) = form.events[event].kind else { return false };
         let standard = self.sidecar.names.get(name as usize).and_then(Name::standard);
         let local = || self.sidecar.is_local_function(form.number, name);
@@ -289,7 +289,7 @@ impl PositionedFile {
 }
 
 /// Whether a top-level form defines a function or macro, of whose body the compiler keeps records.
-fn defines_function(sidecar: &Sidecar, form: &TopLevelForm) -> bool {
+fn defines_function(sidecar: &Sidecar, form: &TapForm) -> bool {
     let Some(last) = form.events.len().checked_sub(1) else { return false };
     let operator = form.child(last, 1).and_then(|event| match form.events[event].kind {
         EventKind::Symbol(name) => sidecar.names.get(name as usize)?.standard(),
@@ -300,7 +300,7 @@ fn defines_function(sidecar: &Sidecar, form: &TopLevelForm) -> bool {
 
 /// A token of the sought symbol, or a designator of it.
 struct SeenToken<'a> {
-    form: &'a TopLevelForm,
+    form: &'a TapForm,
     event: usize,
     name: u32,
     /// It is the symbol itself.

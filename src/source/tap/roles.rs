@@ -2,7 +2,7 @@
 //!
 //! [`super::walk`] tells the role of every symbol of a form. What is here looks at the neighbourhood of one token.
 
-use super::sidecar::{EventKind, Name, Sidecar, TopLevelForm};
+use super::sidecar::{EventKind, Name, Sidecar, TapForm};
 
 /// What a symbol occurrence is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -47,7 +47,7 @@ pub enum SyntaxRole {
 
 /// Whether `event`, a keyword, stands for a symbol of its name: where symbols are looked up by name, or as the class of
 /// a system's component.
-pub fn is_looked_up(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
+pub fn is_looked_up(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool {
     let walk = RoleFinder { sidecar, form };
     let operator = |list: usize| walk.operator(list).map_or("", Name::name);
     let Some(parent) = walk.parent(event) else { return false };
@@ -59,7 +59,7 @@ pub fn is_looked_up(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> boo
 }
 
 /// Whether `event` is a parameter after `&key` that gives its keyword its name.
-pub fn is_key_parameter(sidecar: &Sidecar, form: &TopLevelForm, event: usize) -> bool {
+pub fn is_key_parameter(sidecar: &Sidecar, form: &TapForm, event: usize) -> bool {
     let walk = RoleFinder { sidecar, form };
     let after_key = |parameter: usize| {
         let Some(list) = walk.parent(parameter) else { return false };
@@ -79,7 +79,7 @@ pub fn is_key_parameter(sidecar: &Sidecar, form: &TopLevelForm, event: usize) ->
 /// the package it is given (as a designator's text) is the symbol.
 pub fn package_role(
     sidecar: &Sidecar,
-    form: &TopLevelForm,
+    form: &TapForm,
     event: usize,
     means: &dyn Fn(&str) -> bool,
 ) -> Option<SyntaxRole> {
@@ -90,7 +90,7 @@ pub fn package_role(
 /// The role of a designator in a clause of a package definition, and the package of the symbol that it means there.
 pub fn package_clause<'a>(
     sidecar: &'a Sidecar,
-    form: &'a TopLevelForm,
+    form: &'a TapForm,
     event: usize,
 ) -> Option<(SyntaxRole, &'a str)> {
     let walk = RoleFinder { sidecar, form };
@@ -123,7 +123,7 @@ pub fn package_clause<'a>(
 
 struct RoleFinder<'a> {
     sidecar: &'a Sidecar,
-    form: &'a TopLevelForm,
+    form: &'a TapForm,
 }
 
 impl<'a> RoleFinder<'a> {

@@ -30,7 +30,7 @@ pub struct Sidecar {
     /// What each of these named when the file had been read.
     pub kinds: Vec<NameKind>,
     /// The top-level forms, in the order of reading.
-    pub forms: Vec<TopLevelForm>,
+    pub forms: Vec<TapForm>,
     /// What top-level code uses; SBCL keeps no record of these.
     pub uses: Vec<TopLevelUse>,
     /// Names bound locally: (top-level form, index of the name, true for a function), sorted.
@@ -90,7 +90,7 @@ impl Name {
 
 /// One top-level form with everything the reader reported inside it, children before their parent.
 #[derive(Debug, Clone)]
-pub struct TopLevelForm {
+pub struct TapForm {
     /// SBCL's number of this form in the file.
     pub number: u32,
     /// The events, in the reader's order.
@@ -279,7 +279,7 @@ impl Sidecar {
             let number = input.small()?;
             let mut events = input.many(|input| input.event(&mut start, name_count))?;
             link(&mut events);
-            Ok(TopLevelForm { number, numbered: numbered(&events), events })
+            Ok(TapForm { number, numbered: numbered(&events), events })
         })?;
         let uses = input.many(|input| {
             let kind = match input.byte()? {
@@ -316,7 +316,7 @@ impl Sidecar {
     }
 
     /// The top-level form that SBCL numbered `number`.
-    pub fn form(&self, number: u32) -> Option<&TopLevelForm> {
+    pub fn form(&self, number: u32) -> Option<&TapForm> {
         self.form_index(number).map(|index| &self.forms[index])
     }
 
@@ -346,7 +346,7 @@ impl Sidecar {
     }
 }
 
-impl TopLevelForm {
+impl TapForm {
     /// The event of sub-form `number`.
     pub fn sub_form(&self, number: u32) -> Option<usize> {
         self.nearest_sub_form(number).filter(|(found, _)| *found == number).map(|(_, event)| event)

@@ -11,7 +11,7 @@ mod parts;
 
 use super::operators::{Defined, FormPart, NamedBy, operator};
 use super::roles::SyntaxRole;
-use super::sidecar::{Abbreviation, EventKind, Name, NameKind, Sidecar, TopLevelForm};
+use super::sidecar::{Abbreviation, EventKind, Name, NameKind, Sidecar, TapForm};
 
 /// What is known of the symbol at one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl Mode {
 }
 
 /// The contexts of all events of `form`. Those of events that are no symbols mean nothing.
-pub fn contexts(sidecar: &Sidecar, form: &TopLevelForm) -> Box<[SyntaxContext]> {
+pub fn contexts(sidecar: &Sidecar, form: &TapForm) -> Box<[SyntaxContext]> {
     let mut walk =
         FormWalk { sidecar, form, seen: vec![NOTHING; form.events.len()], env: Vec::new(), depth: 0 };
     let mode = Mode { certain: true, level: 0, outside: true, place: false, head: false };
@@ -143,7 +143,7 @@ pub fn contexts(sidecar: &Sidecar, form: &TopLevelForm) -> Box<[SyntaxContext]> 
 
 struct FormWalk<'a> {
     sidecar: &'a Sidecar,
-    form: &'a TopLevelForm,
+    form: &'a TapForm,
     seen: Vec<SyntaxContext>,
     env: Vec<Binding>,
     depth: u32,
