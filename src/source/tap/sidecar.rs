@@ -32,7 +32,7 @@ pub struct Sidecar {
     /// The top-level forms, in the order of reading.
     pub forms: Vec<TapForm>,
     /// What top-level code uses; SBCL keeps no record of these.
-    pub uses: Vec<TopLevelUse>,
+    pub uses: Vec<TapTopLevelUse>,
     /// Names bound locally: (top-level form, index of the name, true for a function), sorted.
     pub locals: Vec<(u32, u32, bool)>,
 }
@@ -156,7 +156,7 @@ const NO_EVENT: u32 = u32::MAX;
 /// One use by top-level code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct TopLevelUse {
+pub struct TapTopLevelUse {
     /// What is done with the name.
     pub kind: UseKind,
     /// Index of the name in [`Sidecar::names`].
@@ -291,7 +291,7 @@ impl Sidecar {
                 _ => return Err(input.damaged()),
             };
             let (name, setf) = input.name_and_bit(name_count)?;
-            Ok(TopLevelUse { kind, name, setf, form: input.small()?, number: input.small()? })
+            Ok(TapTopLevelUse { kind, name, setf, form: input.small()?, number: input.small()? })
         })?;
         let mut locals = input.many(|input| {
             let form = input.small()?;
