@@ -11,7 +11,7 @@ use super::Error;
 use super::apropos::AproposAnswer;
 use super::context::QueryContext;
 use super::control::Control;
-use super::graph::{Node, Users, callees, principal};
+use super::graph::{Node, UserFinder, callees, principal};
 use super::lookup::{DEFAULT_PACKAGE, Lookup, LookupStatus};
 use super::question::Question;
 
@@ -87,7 +87,7 @@ impl CallGraphRequest {
     }
 
     fn callers(&self, context: &QueryContext<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
-        let users = Users::new(context);
+        let users = UserFinder::new(context);
         let mut waiting = VecDeque::from([0]);
         // Methods are called by the name of their generic function: its callers are asked for once.
         let mut asked: HashMap<(String, String), Vec<Node>> = HashMap::new();
@@ -97,7 +97,7 @@ impl CallGraphRequest {
             let Some(symbol) = node.symbol.filter(|_| depth < self.depth) else { continue };
             let callers = asked.entry(symbol.clone()).or_insert_with(|| {
                 let used = users.of(&symbol.0, &symbol.1);
-                let calls = used.into_iter().filter(|used| Users::is_call(used, &symbol.1));
+                let calls = used.into_iter().filter(|used| UserFinder::is_call(used, &symbol.1));
                 let mut nodes: Vec<Node> = calls.map(|used| used.user).collect();
                 // What stands in code that is made while the file is read has no line of its own.
                 nodes.extend(users.recorded(&symbol.0, &symbol.1));
@@ -121,7 +121,7 @@ impl CallGraphRequest {
 
     fn callees(&self, context: &QueryContext<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
         let calls = callees(&context.index);
-        let users = Users::new(context);
+        let users = UserFinder::new(context);
         // What a name runs: its own function, its methods, and what is local to them.
         let mut by_symbol: HashMap<(String, String), Vec<&String>> = HashMap::new();
         for caller in calls.keys() {

@@ -34,13 +34,13 @@ pub(super) struct UsedBy {
 }
 
 /// Finds users. Reads each file once.
-pub(super) struct Users<'a> {
+pub(super) struct UserFinder<'a> {
     context: &'a QueryContext<'a>,
     pub(super) counter: Counter<'a>,
     files: RefCell<HashMap<String, Rc<Vec<DefinitionInFile>>>>,
 }
 
-impl<'a> Users<'a> {
+impl<'a> UserFinder<'a> {
     pub(super) fn new(context: &'a QueryContext<'a>) -> Self {
         Self { context, counter: Counter::new(context), files: RefCell::default() }
     }

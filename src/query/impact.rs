@@ -15,7 +15,7 @@ use super::Error;
 use super::code_find_references::{UseType, missing, not_found};
 use super::context::QueryContext;
 use super::control::Control;
-use super::graph::{Node, Users};
+use super::graph::{Node, UserFinder};
 use super::lookup::Lookup;
 use super::outline::{DefinitionInFile, files_at, resolved};
 use super::question::Question;
@@ -176,7 +176,7 @@ struct Subjects {
 }
 
 impl ImpactRequest {
-    fn subjects(&self, context: &QueryContext<'_>, users: &Users<'_>) -> Result<Subjects, Error> {
+    fn subjects(&self, context: &QueryContext<'_>, users: &UserFinder<'_>) -> Result<Subjects, Error> {
         let mut subjects = Subjects::default();
         if self.names.is_empty() && self.paths.is_empty() && !self.diff {
             return Err(ImpactError::Nothing.into());
@@ -230,7 +230,7 @@ impl ImpactRequest {
 
     fn follow(
         &self,
-        users: &Users<'_>,
+        users: &UserFinder<'_>,
         subjects: &Subjects,
         control: &Control,
         answer: &mut ImpactAnswer,
@@ -292,7 +292,7 @@ impl Question for ImpactRequest {
     type Answer = ImpactAnswer;
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<ImpactAnswer, Error> {
-        let users = Users::new(context);
+        let users = UserFinder::new(context);
         let subjects = self.subjects(context, &users)?;
         let mut answer = ImpactAnswer { changed: subjects.changed.clone(), ..ImpactAnswer::default() };
         self.follow(&users, &subjects, control, &mut answer)?;
@@ -319,7 +319,7 @@ impl Question for ImpactRequest {
 
 impl Subjects {
     /// Takes what the working tree's changes touch: the definitions on changed lines, and those that are gone.
-    fn take_working_tree(&mut self, context: &QueryContext<'_>, users: &Users<'_>) -> Result<(), Error> {
+    fn take_working_tree(&mut self, context: &QueryContext<'_>, users: &UserFinder<'_>) -> Result<(), Error> {
         let root =
             context.project.root().ok_or(super::code_find_references::CodeFindReferencesError::NoProject)?;
         let ChangedLines { added, removed } = changes(root)?;
@@ -465,7 +465,12 @@ fn form_of(text: &LispText, bytes: &[u8], known: &DefinitionInFile) -> Option<Fo
 }
 
 /// The calls of a function whose number of arguments does not fit its lambda list as the text has it now.
-fn arity(context: &QueryContext<'_>, users: &Users<'_>, known: &DefinitionInFile, bad: &mut Vec<BadCall>) {
+fn arity(
+    context: &QueryContext<'_>,
+    users: &UserFinder<'_>,
+    known: &DefinitionInFile,
+    bad: &mut Vec<BadCall>,
+) {
     if !matches!(known.definition.kind, DefinitionKind::Function | DefinitionKind::GenericFunction)
         || known.definition.setf
     {

@@ -15,7 +15,7 @@ use super::Error;
 use super::context::QueryContext;
 use super::control::Control;
 #[cfg(feature = "text")]
-use super::graph::Users;
+use super::graph::UserFinder;
 use super::lookup::find_package;
 use super::trial::{self, ToldFailure, TrialFailure, TrialFailureKind};
 use crate::engine::{CallError, Lane, LispError};
@@ -327,7 +327,7 @@ impl MacroForms {
             .map(|path| (context.project.shown(path), path))
             .collect();
         let mut found: BTreeMap<String, BTreeSet<(&'static str, u32)>> = BTreeMap::new();
-        let users = Users::new(context);
+        let users = UserFinder::new(context);
         for (framework, package, operators) in DEFINERS {
             // The operators, and the macros in whose definitions they stand.
             let mut waiting: Vec<(String, String)> =

@@ -20,7 +20,7 @@ use steelbank_xref::{Access, Index, Kind};
 
 mod users;
 
-pub use users::{Iter, RecordedPlace, User, Users};
+pub use users::{Iter, RecordedPlace, Referrers, User};
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl WhoRequest {
             asked: lookup.asked,
             symbol: None,
             count: 0,
-            users: Users::default(),
+            users: Referrers::default(),
             toplevel: Vec::new(),
             unseen: Unseen::default(),
             elsewhere: Vec::new(),
@@ -125,7 +125,7 @@ impl WhoRequest {
         };
         let now = project.now();
         let uses = SymbolUses::new(index, symbol, lookup.function_name);
-        answer.users = Users::new(index, index.who_numbers(self.kind, symbol, |role| uses.accepts(role)));
+        answer.users = Referrers::new(index, index.who_numbers(self.kind, symbol, |role| uses.accepts(role)));
         answer.count = answer.users.len();
         answer.users.keep(self.offset, self.limit);
         answer.symbol = Some(QueriedSymbol {
@@ -275,7 +275,7 @@ pub struct WhoAnswer {
     pub count: usize,
     /// The functions.
     #[schemars(with = "Vec<User<'static>>")]
-    pub users: Users,
+    pub users: Referrers,
     /// Uses by code outside of functions, by path and line.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub toplevel: Vec<TopLevelUse>,

@@ -23,7 +23,7 @@ use steelbank_xref::{FunctionKind, Index, Use, UseNumber};
 /// # }
 /// ```
 #[derive(Clone, Default)]
-pub struct Users {
+pub struct Referrers {
     /// None if nothing was found.
     index: Option<Index>,
     uses: Vec<UseNumber>,
@@ -33,7 +33,7 @@ pub struct Users {
     positions: Vec<Option<Position>>,
 }
 
-impl Users {
+impl Referrers {
     /// The functions of `uses`, which stand in the order of [`Index::who`].
     pub(super) fn new(index: &Index, uses: Vec<UseNumber>) -> Self {
         let mut ends = index.function_ends(&uses);
@@ -131,7 +131,7 @@ impl Users {
     }
 }
 
-impl<'a> IntoIterator for &'a Users {
+impl<'a> IntoIterator for &'a Referrers {
     type Item = User<'a>;
     type IntoIter = Iter<'a>;
 
@@ -140,21 +140,21 @@ impl<'a> IntoIterator for &'a Users {
     }
 }
 
-impl PartialEq for Users {
+impl PartialEq for Referrers {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other)
     }
 }
 
-impl Eq for Users {}
+impl Eq for Referrers {}
 
-impl fmt::Debug for Users {
+impl fmt::Debug for Referrers {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_list().entries(self).finish()
     }
 }
 
-impl Serialize for Users {
+impl Serialize for Referrers {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self)
     }
@@ -163,7 +163,7 @@ impl Serialize for Users {
 /// Reads the functions of [`Users`] one by one.
 #[derive(Debug, Clone)]
 pub struct Iter<'a> {
-    users: &'a Users,
+    users: &'a Referrers,
     numbers: Range<usize>,
 }
 
