@@ -9,7 +9,7 @@ use crate::store::pages::PageError;
 use crate::store::snapshot::TextSnapshot;
 use crate::tree::{Root, Tree};
 use crate::update::Update;
-use crate::watch::{Changed, Watch};
+use crate::watch::{Changed, TreeWatch};
 use parking_lot::Mutex;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ pub struct TextIndex {
     freshness: Freshness,
     current: Mutex<Option<Arc<TextSnapshot>>>,
     writing: Mutex<()>,
-    watch: Mutex<Option<Watch>>,
+    watch: Mutex<Option<TreeWatch>>,
     cache: TextCache,
 }
 
@@ -114,7 +114,7 @@ impl TextIndex {
     /// Watches the tree from now on, so that questions need not look at every file to know what changed. Says whether
     /// that works here; if not, they do look.
     pub fn watch(&self) -> bool {
-        let watch = Watch::new(self.tree.path());
+        let watch = TreeWatch::new(self.tree.path());
         let works = watch.is_some();
         *self.watch.lock() = watch;
         works
@@ -254,7 +254,7 @@ impl TextIndex {
         if root != Root::Same {
             let mut watch = self.watch.lock();
             if watch.is_some() {
-                *watch = Watch::new(self.tree.path());
+                *watch = TreeWatch::new(self.tree.path());
             }
         }
         Ok(())

@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// A watch on the files that the index covers. Ignored folders are not watched.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct TreeWatch {
     watch: steelbank_watch::Watch,
     root: PathBuf,
     /// Goes up with every change.
@@ -38,10 +38,10 @@ pub(crate) struct Changed {
     pub(crate) walk: bool,
 }
 
-impl Watch {
+impl TreeWatch {
     /// `None` if this system cannot watch.
-    pub(crate) fn new(root: &Path) -> Option<Watch> {
-        Some(Watch {
+    pub(crate) fn new(root: &Path) -> Option<TreeWatch> {
+        Some(TreeWatch {
             watch: steelbank_watch::Watch::new().ok()?,
             root: root.to_owned(),
             seen: 0,
@@ -165,14 +165,14 @@ mod tests {
         fs::create_dir(root.join("seen")).unwrap();
         std::os::unix::fs::symlink("seen", root.join("unseen")).unwrap();
         let tree = Tree::open(&root).unwrap();
-        let settled = |watch: &mut Watch, folders: &[&str]| {
+        let settled = |watch: &mut TreeWatch, folders: &[&str]| {
             let watched = folders.iter().map(|path| (PathBuf::from(path), 0)).collect();
             let manifest = IndexManifest { root: root.clone(), watched, ..IndexManifest::default() };
             let (generation, _) = watch.generation(&tree);
             watch.settle(generation, &manifest, &tree);
             !watch.is_dirty(&tree)
         };
-        let mut watch = Watch::new(&root).unwrap();
+        let mut watch = TreeWatch::new(&root).unwrap();
         // What is watched from now on may have changed before.
         assert!(!settled(&mut watch, &["", "seen"]));
         assert!(settled(&mut watch, &["", "seen"]));
