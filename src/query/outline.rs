@@ -278,7 +278,7 @@ impl Question for OutlineRequest {
 }
 
 /// The Lisp files at `path`, relative to the project: itself, or all below it. What is hidden is left out.
-pub(super) fn files_at(context: &TextContext<'_>, path: &str) -> Result<Vec<PathBuf>, OutlineError> {
+pub(super) fn files_at(context: &QueryContext<'_>, path: &str) -> Result<Vec<PathBuf>, OutlineError> {
     let failed = |error: std::io::Error| match is_nothing(&error) {
         true => OutlineError::Missing { path: path.to_owned() },
         false => OutlineError::File { path: path.to_owned(), why: error.to_string() },

@@ -74,7 +74,7 @@ impl LispRestart {
 /// Something that was loaded, and how to load it again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum LoadedThing {
+pub enum LoadedItem {
     /// A system.
     System(String),
     /// All systems of the project.
@@ -83,7 +83,7 @@ pub enum LoadedThing {
     File(String),
 }
 
-impl std::fmt::Display for LoadedThing {
+impl std::fmt::Display for LoadedItem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::System(name) => f.write_str(name),
@@ -106,17 +106,17 @@ pub struct Handover {
     /// The project's folder.
     pub project: Option<PathBuf>,
     /// What is to be loaded, in order.
-    pub loads: Vec<LoadedThing>,
+    pub loads: Vec<LoadedItem>,
     /// When Lisp died of itself lately, in seconds since 1970.
     pub deaths: Vec<u64>,
     /// The restarts so far, oldest first.
     pub restarts: Vec<LispRestart>,
     /// What was being loaded when Lisp died.
     #[serde(default)]
-    pub suspects: Vec<LoadedThing>,
+    pub suspects: Vec<LoadedItem>,
     /// What was being loaded when Lisp died twice, and is not loaded again.
     #[serde(default)]
-    pub deadly: Vec<LoadedThing>,
+    pub deadly: Vec<LoadedItem>,
     /// What was read and not yet answered.
     #[serde(skip)]
     pub unread: Vec<u8>,
@@ -161,11 +161,11 @@ pub struct Recovery {
     state: AtomicU8,
     causes: Sender<Cause>,
     caused: Mutex<Option<Receiver<Cause>>>,
-    loads: Mutex<Vec<LoadedThing>>,
+    loads: Mutex<Vec<LoadedItem>>,
     /// What is being loaded.
-    begun: Mutex<Vec<LoadedThing>>,
-    suspects: Mutex<Vec<LoadedThing>>,
-    deadly: Mutex<Vec<LoadedThing>>,
+    begun: Mutex<Vec<LoadedItem>>,
+    suspects: Mutex<Vec<LoadedItem>>,
+    deadly: Mutex<Vec<LoadedItem>>,
     deaths: Mutex<Vec<u64>>,
     restarts: Mutex<Vec<LispRestart>>,
     notes: AtomicUsize,
@@ -226,12 +226,12 @@ impl Recovery {
     }
 
     /// Notes that a load begins: if Lisp dies of it twice, it is not begun again by itself.
-    pub fn note_begun(&self, load: &LoadedThing) {
+    pub fn note_begun(&self, load: &LoadedItem) {
         self.begun.lock().push(load.clone());
     }
 
     /// Notes that a load has ended, and Lisp lives.
-    pub fn note_ended(&self, load: &LoadedThing) {
+    pub fn note_ended(&self, load: &LoadedItem) {
         let mut begun = self.begun.lock();
         if let Some(at) = begun.iter().position(|other| other == load) {
             begun.swap_remove(at);
@@ -239,12 +239,12 @@ impl Recovery {
     }
 
     /// Whether Lisp has died of this load, and it is not to be begun again without being asked for.
-    pub fn is_deadly(&self, load: &LoadedThing) -> bool {
+    pub fn is_deadly(&self, load: &LoadedItem) -> bool {
         self.deadly.lock().contains(load)
     }
 
     /// Notes what was loaded whole.
-    pub fn note_loaded(&self, loaded: LoadedThing) {
+    pub fn note_loaded(&self, loaded: LoadedItem) {
         for list in [&self.suspects, &self.deadly] {
             list.lock().retain(|other| *other != loaded);
         }
@@ -294,7 +294,7 @@ impl Recovery {
         loads.retain(|load| !deadly.contains(load));
         let mut restarts = self.restarts.lock().clone();
         let number = restarts.last().map_or(0, |last| last.number) + 1;
-        let names = |loads: &[LoadedThing]| loads.iter().map(LoadedThing::to_string).collect();
+        let names = |loads: &[LoadedItem]| loads.iter().map(LoadedItem::to_string).collect();
         let (loaded_again, left_out) = (names(&loads), names(&deadly));
         restarts.push(LispRestart { number, at: now, why, loaded_again, left_out });
         let surplus = restarts.len().saturating_sub(KEPT);
@@ -352,9 +352,9 @@ mod tests {
             protocol: "{\"lifecycle\":1}".to_owned(),
             project: Some(PathBuf::from("/a b/é")),
             loads: vec![
-                LoadedThing::System("a".into()),
-                LoadedThing::Project,
-                LoadedThing::File("/x.lisp".into()),
+                LoadedItem::System("a".into()),
+                LoadedItem::Project,
+                LoadedItem::File("/x.lisp".into()),
             ],
             deaths: vec![1, 2],
             restarts: vec![LispRestart {
@@ -364,8 +364,8 @@ mod tests {
                 loaded_again: vec!["a".into()],
                 left_out: Vec::new(),
             }],
-            suspects: vec![LoadedThing::System("s".into())],
-            deadly: vec![LoadedThing::File("/d.lisp".into())],
+            suspects: vec![LoadedItem::System("s".into())],
+            deadly: vec![LoadedItem::File("/d.lisp".into())],
             unread: b"{\"id\":1}\n{\"half".to_vec(),
         };
         assert_eq!(Handover::read(handover.write().unwrap()).unwrap(), handover);
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn what_is_deadly_is_told_once() {
-        let (recovery, load) = (Recovery::default(), LoadedThing::File("/moody.lisp".into()));
+        let (recovery, load) = (Recovery::default(), LoadedItem::File("/moody.lisp".into()));
         recovery.note_begun(&load);
         let died = Cause::Died("killed".to_owned());
         for (death, told) in [0, 1, 1].into_iter().enumerate() {
@@ -405,11 +405,11 @@ mod tests {
     fn the_next_answers_tell_of_a_restart() {
         let recovery = Recovery::default();
         assert_eq!(recovery.take_note(), None);
-        recovery.note_loaded(LoadedThing::System("a".into()));
-        recovery.note_loaded(LoadedThing::System("b".into()));
-        recovery.note_loaded(LoadedThing::System("a".into()));
+        recovery.note_loaded(LoadedItem::System("a".into()));
+        recovery.note_loaded(LoadedItem::System("b".into()));
+        recovery.note_loaded(LoadedItem::System("a".into()));
         let handover = recovery.decide(&Cause::Died("killed".to_owned()), 0).unwrap();
-        assert_eq!(handover.loads, [LoadedThing::System("b".into()), LoadedThing::System("a".into())]);
+        assert_eq!(handover.loads, [LoadedItem::System("b".into()), LoadedItem::System("a".into())]);
         let next = Recovery::default();
         next.take_over(&handover);
         for _ in 0..NOTES {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::missing::{PerhapsMissing, of_error};
+use super::missing::{MaybeFound, of_error};
 use super::page::{Page, Paging};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::apropos::{AproposRequest, Matching, Summary};
@@ -49,7 +49,7 @@ pub(super) fn tool() -> Tool {
             before SBCL's own. Use it when you do not know a name exactly, or the package that it is in.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, PerhapsMissing<ListedSymbols>>(about, apropos).of_image()
+    Tool::new::<Arguments, MaybeFound<ListedSymbols>>(about, apropos).of_image()
 }
 
 fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -74,7 +74,7 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     if page.total == 0 {
         let text = format!("No symbol matches {}.", super::quoted(&pattern));
         let nothing =
-            PerhapsMissing { found: false, answer: Some(ListedSymbols { symbols, page }), missing: None };
+            MaybeFound { found: false, answer: Some(ListedSymbols { symbols, page }), missing: None };
         return ToolAnswer::new(text, &nothing, CallOutcome::NotFound);
     }
     let mut text = String::new();
@@ -94,5 +94,5 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     }
     text.truncate(text.trim_end().len());
     text.push_str(&page.rest(symbols.len()));
-    ToolAnswer::new(text, &PerhapsMissing::yes(ListedSymbols { symbols, page }), CallOutcome::Answered)
+    ToolAnswer::new(text, &MaybeFound::yes(ListedSymbols { symbols, page }), CallOutcome::Answered)
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::arguments::NameAndPackage;
-use super::missing::{Missing, PerhapsMissing};
+use super::missing::{MaybeFound, Missing};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::call_graph::{CallGraphAnswer, CallGraphRequest, Direction};
 use crate::query::control::ALLOWED;
@@ -70,7 +70,7 @@ pub(super) fn tool() -> Tool {
             a Mermaid, Graphviz or SVG drawing. Use it to see what depends on a function.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, PerhapsMissing<Drawn>>(about, graph).of_image()
+    Tool::new::<Arguments, MaybeFound<Drawn>>(about, graph).of_image()
 }
 
 fn graph(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -101,7 +101,7 @@ fn graph(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer,
         drawn.graph.cycles.clear();
         drawn.drawing = drawn.drawing.filter(|_| !drawing_left_out);
     }
-    ToolAnswer::new(text, &PerhapsMissing::yes(drawn), CallOutcome::Answered)
+    ToolAnswer::new(text, &MaybeFound::yes(drawn), CallOutcome::Answered)
 }
 
 /// A picture of the graph.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::arguments::Timeout;
 use super::load_system::shorter;
-use super::missing::{TextMatch, Missing, missing_path, systems};
+use super::missing::{MaybeFound, Missing, missing_path, systems};
 use super::trial::scratch_failure;
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, ToolProgress};
 use crate::query::check::{CheckAnswer, CheckRequest};
@@ -51,7 +51,7 @@ pub(super) fn tool() -> Tool {
             see all diagnostics of files (paths). This runs the system's code, in the copy.",
         effect: Effect::Runs,
     };
-    Tool::new::<CheckArguments, PerhapsMissing<CheckAnswer>>(about, check)
+    Tool::new::<CheckArguments, MaybeFound<CheckAnswer>>(about, check)
 }
 
 fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -89,5 +89,5 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAn
         return Missing::system(&systems(bank), system).beside(answer);
     }
     let outcome = if answer.loads { CallOutcome::Answered } else { CallOutcome::Failed };
-    ToolAnswer::new(text::check(&answer), &PerhapsMissing::yes(answer), outcome)
+    ToolAnswer::new(text::check(&answer), &MaybeFound::yes(answer), outcome)
 }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::missing::{Found, of_file};
+use super::missing::{MaybeFound, of_file};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::check_structure::{StructureAnswer, StructureKind, check_structure};
 
@@ -26,7 +26,7 @@ pub(super) fn tool() -> Tool {
             is evaluated. Use it when a file does not read, or before writing one.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, Found<StructureAnswer>>(about, check)
+    Tool::new::<Arguments, MaybeFound<StructureAnswer>>(about, check)
 }
 
 fn check(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Failure> {
@@ -88,5 +88,5 @@ fn check(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Fa
         };
         text.push_str(&told);
     }
-    ToolAnswer::new(text, &Found::yes(answer), CallOutcome::Answered)
+    ToolAnswer::new(text, &MaybeFound::yes(answer), CallOutcome::Answered)
 }

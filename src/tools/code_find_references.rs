@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::{NameAndPackage, PageArguments, default_package};
 use super::budget::{all_fit, fit, length, most_as_json};
-use super::missing::{PerhapsMissing, of_error, resolve};
+use super::missing::{MaybeFound, of_error, resolve};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
 use crate::query::code_find_references::{self, CodeFindReferencesRequest, CodeReference, UseType};
@@ -130,7 +130,7 @@ pub(super) fn tool() -> Tool {
             listed: ask find-definition.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, PerhapsMissing<ListedUses<'static>>>(about, references)
+    Tool::new::<Arguments, MaybeFound<ListedUses<'static>>>(about, references)
         .of_image()
         .at_once()
         .turns_pages()
@@ -177,7 +177,7 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolAn
         stale: &answer.stale,
         cursor: more.then(|| next.to_string()),
     };
-    ToolAnswer::new(text, &PerhapsMissing::yes(answered), CallOutcome::Answered)
+    ToolAnswer::new(text, &MaybeFound::yes(answered), CallOutcome::Answered)
 }
 
 /// How many entries fit into `budget` characters: of the image, and of text.

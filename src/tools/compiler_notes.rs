@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::arguments::NameAndPackage;
-use super::missing::{PerhapsMissing, of_error, resolve};
+use super::missing::{MaybeFound, of_error, resolve};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::compiler_notes::{CompilerNotes, CompilerNotesRequest};
 use crate::query::control::ALLOWED;
@@ -16,7 +16,7 @@ pub(super) fn tool() -> Tool {
             notes and warnings by line: what it could not optimise, and why. Runs the macros that it uses.",
         effect: Effect::Runs,
     };
-    Tool::new::<NameAndPackage, PerhapsMissing<CompilerNotes>>(about, notes).of_image()
+    Tool::new::<NameAndPackage, MaybeFound<CompilerNotes>>(about, notes).of_image()
 }
 
 fn notes(session: &Session, given: NameAndPackage, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -29,7 +29,7 @@ fn notes(session: &Session, given: NameAndPackage, call: &Call) -> Result<ToolAn
     };
     let found = !answer.definitions.is_empty();
     let outcome = if found { CallOutcome::Answered } else { CallOutcome::NotFound };
-    ToolAnswer::new(text(&answer), &PerhapsMissing { found, answer: Some(answer), missing: None }, outcome)
+    ToolAnswer::new(text(&answer), &MaybeFound { found, answer: Some(answer), missing: None }, outcome)
 }
 
 fn text(answer: &CompilerNotes) -> String {

@@ -1,7 +1,7 @@
 //! The tool describe-symbol: everything that the image knows about a symbol.
 
 use super::arguments::NameAndPackage;
-use super::missing::{Missing, PerhapsMissing, resolve};
+use super::missing::{MaybeFound, Missing, resolve};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::describe_symbol::{DescribeSymbolAnswer, DescribeSymbolRequest};
@@ -17,7 +17,7 @@ pub(super) fn tool() -> Tool {
             order. structuredContent has every facet when a symbol is several things at once.",
         effect: Effect::Reads,
     };
-    Tool::new::<NameAndPackage, PerhapsMissing<DescribeSymbolAnswer>>(about, describe).of_image()
+    Tool::new::<NameAndPackage, MaybeFound<DescribeSymbolAnswer>>(about, describe).of_image()
 }
 
 fn describe(session: &Session, given: NameAndPackage, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -28,5 +28,5 @@ fn describe(session: &Session, given: NameAndPackage, call: &Call) -> Result<Too
     if answer.description.is_none() {
         return Missing::new(&bank.index(), &answer.asked, answer.status, None).answer(CallOutcome::NotFound);
     }
-    ToolAnswer::new(text::describe_symbol(&answer), &PerhapsMissing::yes(answer), CallOutcome::Answered)
+    ToolAnswer::new(text::describe_symbol(&answer), &MaybeFound::yes(answer), CallOutcome::Answered)
 }

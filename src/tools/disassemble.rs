@@ -1,7 +1,7 @@
 //! The tool disassemble: a function's machine code.
 
 use super::arguments::NameAndPackage;
-use super::missing::{PerhapsMissing, of_error, resolve};
+use super::missing::{MaybeFound, of_error, resolve};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::disassemble::{DisassembleRequest, Disassembly};
@@ -14,7 +14,7 @@ pub(super) fn tool() -> Tool {
             generic function, as SBCL disassembles it, with size and number of instructions.",
         effect: Effect::Reads,
     };
-    Tool::new::<NameAndPackage, PerhapsMissing<Disassembly>>(about, disassemble).of_image()
+    Tool::new::<NameAndPackage, MaybeFound<Disassembly>>(about, disassemble).of_image()
 }
 
 fn disassemble(session: &Session, given: NameAndPackage, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -27,12 +27,12 @@ fn disassemble(session: &Session, given: NameAndPackage, call: &Call) -> Result<
     };
     if answer.functions.is_empty() {
         let text = format!("{} names no function.", answer.symbol);
-        let nothing = PerhapsMissing { found: false, answer: Some(answer), missing: None };
+        let nothing = MaybeFound { found: false, answer: Some(answer), missing: None };
         return ToolAnswer::new(text, &nothing, CallOutcome::NotFound);
     }
     let heading = answer.functions.iter().map(|function| {
         format!("{}: {} instructions, {} bytes", function.name, function.instructions, function.bytes)
     });
     let text = format!("{}\n\n{}", heading.collect::<Vec<_>>().join("\n"), answer.lines.join("\n"));
-    ToolAnswer::new(text, &PerhapsMissing::yes(answer), CallOutcome::Answered)
+    ToolAnswer::new(text, &MaybeFound::yes(answer), CallOutcome::Answered)
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::missing::{Found, Missing};
+use super::missing::{MaybeFound, Missing};
 use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
 use crate::query::edit_definition::{EditAnswer, EditError, EditOperation, EditRequest};
 
@@ -35,7 +35,7 @@ pub(super) fn tool() -> Tool {
             then nothing is written. Nothing is loaded: call reload afterwards.",
         effect: Effect::Writes,
     };
-    Tool::new::<Arguments, Found<EditAnswer>>(about, edit).needs(Permission::Edits)
+    Tool::new::<Arguments, MaybeFound<EditAnswer>>(about, edit).needs(Permission::Edits)
 }
 
 fn edit(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Failure> {
@@ -64,5 +64,5 @@ fn edit(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Fai
         // Writing to a string cannot fail.
         let _ = write!(text, "\nNote: {caution}");
     }
-    ToolAnswer::new(text, &Found::yes(answer), CallOutcome::Answered)
+    ToolAnswer::new(text, &MaybeFound::yes(answer), CallOutcome::Answered)
 }

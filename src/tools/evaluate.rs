@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::arguments::{Timeout, default_package};
-use super::missing::{Missing, PerhapsMissing};
+use super::missing::{MaybeFound, Missing};
 use super::trial::{failure_text, in_scratch, take_lists};
 use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
 use crate::query::evaluate::{EvaluateRequest, Evaluation, EvaluationStatus};
@@ -48,9 +48,7 @@ pub(super) fn tool() -> Tool {
             local variables. Values have handles for inspect. Needs a server started with --allow-eval.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, PerhapsMissing<EvaluationSchema>>(about, evaluate)
-        .needs(Permission::Eval)
-        .of_image()
+    Tool::new::<Arguments, MaybeFound<EvaluationSchema>>(about, evaluate).needs(Permission::Eval).of_image()
 }
 
 /// The most characters of output in an answer that must fit.
@@ -80,7 +78,7 @@ fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnsw
         EvaluationStatus::Failed | EvaluationStatus::Stopped => CallOutcome::Failed,
         EvaluationStatus::NoPackage => CallOutcome::NotFound,
     };
-    let mut answer = ToolAnswer::new(text(&evaluation), &PerhapsMissing::yes(evaluation), outcome)?;
+    let mut answer = ToolAnswer::new(text(&evaluation), &MaybeFound::yes(evaluation), outcome)?;
     take_lists(&mut answer.structured);
     Ok(answer)
 }

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::arguments::NameAndPackage;
-use super::missing::{PerhapsMissing, of_error, resolve};
+use super::missing::{MaybeFound, of_error, resolve};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
 use crate::query::control::ALLOWED;
@@ -21,7 +21,7 @@ pub(super) fn tool() -> Tool {
             without naming it, as defstruct does its accessors.",
         effect: Effect::Reads,
     };
-    Tool::new::<NameAndPackage, PerhapsMissing<ShownDefinitions>>(about, definition).of_image()
+    Tool::new::<NameAndPackage, MaybeFound<ShownDefinitions>>(about, definition).of_image()
 }
 
 /// The definitions.
@@ -77,5 +77,5 @@ fn definition(session: &Session, given: NameAndPackage, call: &Call) -> Result<T
         count: answer.count,
         definitions: answer.definitions.into_iter().map(ShownDefinition::from).collect(),
     };
-    ToolAnswer::new(text, &PerhapsMissing::yes(definitions), CallOutcome::Answered)
+    ToolAnswer::new(text, &MaybeFound::yes(definitions), CallOutcome::Answered)
 }

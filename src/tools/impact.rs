@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::arguments::default_package;
-use super::missing::{PerhapsMissing, of_error};
+use super::missing::{MaybeFound, of_error};
 use super::page::{Page, Paging};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
@@ -58,7 +58,7 @@ pub(super) fn tool() -> Tool {
             who-calls.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, PerhapsMissing<ListedImpact>>(about, impact).of_image()
+    Tool::new::<Arguments, MaybeFound<ListedImpact>>(about, impact).of_image()
 }
 
 fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -84,7 +84,7 @@ fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         page.cursor = Some((given.paging.offset()? + answer.users.len()).to_string());
     }
     let text = text(&answer, &page);
-    ToolAnswer::new(text, &PerhapsMissing::yes(ListedImpact { answer, page }), CallOutcome::Answered)
+    ToolAnswer::new(text, &MaybeFound::yes(ListedImpact { answer, page }), CallOutcome::Answered)
 }
 
 fn text(answer: &ImpactAnswer, page: &Page) -> String {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::arguments::{Timeout, default_package};
-use super::missing::{Missing, PerhapsMissing};
+use super::missing::{MaybeFound, Missing};
 use super::page::{Page, Paging};
 use super::trial::failure_text;
 use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
@@ -50,7 +50,7 @@ pub(super) fn tool() -> Tool {
             closed-over values), each with a path that leads on. Needs a server started with --allow-eval.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, PerhapsMissing<ListedParts>>(about, inspect)
+    Tool::new::<Arguments, MaybeFound<ListedParts>>(about, inspect)
         .needs(Permission::Eval)
         .of_image()
         .turns_pages()
@@ -89,7 +89,7 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     if evaluated == Some(EvaluationStatus::NoPackage) {
         return Missing::package(&bank.index(), &request.package, None).beside(listed);
     }
-    ToolAnswer::new(text, &PerhapsMissing { found, answer: Some(listed), missing: None }, outcome)
+    ToolAnswer::new(text, &MaybeFound { found, answer: Some(listed), missing: None }, outcome)
 }
 
 fn text(inspection: &Inspection, subject: &Inspected, page: &Page) -> String {

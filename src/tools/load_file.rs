@@ -5,10 +5,10 @@ use serde::Deserialize;
 use std::time::Duration;
 
 use super::arguments::Timeout;
-use super::load_system::{LoadedThing, listener, loaded};
-use super::missing::Found;
+use super::load_system::{ListedLoad, listener, loaded};
+use super::missing::MaybeFound;
 use super::{About, Call, Effect, Failure, Session, Tool, ToolAnswer};
-use crate::steelbank::recovery::LoadedThing as Order;
+use crate::steelbank::recovery::LoadedItem;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
@@ -30,12 +30,12 @@ pub(super) fn tool() -> Tool {
             code.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, Found<LoadedThing>>(about, load)
+    Tool::new::<Arguments, MaybeFound<ListedLoad>>(about, load)
 }
 
 fn load(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
-    let order = Order::File(given.path.clone());
+    let order = LoadedItem::File(given.path.clone());
     let bank = session.bank()?;
     session.recovery().note_begun(&order);
     let outcome = bank.load_file(&given.path, &control, Some(listener(call)));

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::arguments::Timeout;
-use super::missing::{Found, Missing, systems};
+use super::missing::{MaybeFound, Missing, systems};
 use super::session::Load;
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, ToolProgress};
 use crate::engine::LispError;
@@ -17,7 +17,7 @@ use crate::query::load_system::{
     Diagnostic, LoadAnswer, LoadFailure, LoadNews, LoadStatus, Severity, SystemOutcome,
 };
 use crate::render::project as text;
-use crate::steelbank::recovery::LoadedThing as Order;
+use crate::steelbank::recovery::LoadedItem;
 use crate::{LoadListener, Steelbank};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -45,11 +45,11 @@ pub(super) fn tool() -> Tool {
             the system's code. When it fails, what was loaded before stays, and the answer says what to correct.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, Found<LoadedThing>>(about, load)
+    Tool::new::<Arguments, MaybeFound<ListedLoad>>(about, load)
 }
 
 fn load(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
-    let order = given.system.clone().map_or(Order::Project, Order::System);
+    let order = given.system.clone().map_or(LoadedItem::Project, LoadedItem::System);
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     let (bank, listener) = (session.bank()?, Some(listener(call)));
     session.recovery().note_begun(&order);
@@ -68,7 +68,7 @@ fn load(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, 
 /// A load's answer; the session remembers how it ended, for those who did not ask for it.
 pub(super) fn loaded(
     session: &Session,
-    what: Order,
+    what: LoadedItem,
     outcome: Result<LoadAnswer, query::Error>,
     detail: bool,
 ) -> Result<ToolAnswer, Failure> {
@@ -84,8 +84,8 @@ pub(super) fn loaded(
     let loaded = outcome.as_ref().is_ok_and(|answer| answer.status == LoadStatus::Loaded);
     let line = text.lines().next().unwrap_or_default().to_owned();
     let name = match &what {
-        Order::System(name) | Order::File(name) => name.clone(),
-        Order::Project => "the project".to_owned(),
+        LoadedItem::System(name) | LoadedItem::File(name) => name.clone(),
+        LoadedItem::Project => "the project".to_owned(),
     };
     session.note_load(Load { name, loaded, outcome: line });
     if !matches!(&outcome, Err(query::Error::Lisp(LispError::Dead { .. }))) {
@@ -94,26 +94,28 @@ pub(super) fn loaded(
     if loaded {
         session.recovery().note_loaded(what);
     }
-    let mut answer = Loaded::new(outcome?, shown, detail);
+    let mut answer = ListedLoad::new(outcome?, shown, detail);
     if let Some(missing) = missing {
         // It is told once; a program that reads a whole answer finds it where failures are.
         answer.failure = answer.failure.filter(|_| detail);
         return missing.beside(answer);
     }
     let ended = if loaded { CallOutcome::Answered } else { CallOutcome::Failed };
-    ToolAnswer::new(text, &Found::yes(answer), ended)
+    ToolAnswer::new(text, &MaybeFound::yes(answer), ended)
 }
 
 /// What was to be loaded, if that is what is not there.
-fn missing(bank: &Steelbank, what: &Order, answer: &LoadAnswer) -> Option<Missing> {
+fn missing(bank: &Steelbank, what: &LoadedItem, answer: &LoadAnswer) -> Option<Missing> {
     let failure = answer.failure.as_ref()?;
     match what {
-        Order::System(name) => failure.is_of_unknown(name).then(|| Missing::system(&systems(bank), name)),
-        Order::File(path) => {
+        LoadedItem::System(name) => {
+            failure.is_of_unknown(name).then(|| Missing::system(&systems(bank), name))
+        }
+        LoadedItem::File(path) => {
             let loaded = answer.path.as_deref().is_some_and(|path| failure.is_of_missing(Path::new(path)));
             loaded.then(|| Missing::path(bank, path))
         }
-        Order::Project => None,
+        LoadedItem::Project => None,
     }
 }
 

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::arguments::{Timeout, default_package};
-use super::missing::{TextMatch, Missing, of_file};
+use super::missing::{MaybeFound, Missing, of_file};
 use super::session::Permission;
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::lookup::LookupStatus;
@@ -50,7 +50,7 @@ pub(super) fn tool() -> Tool {
             macros' code.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, PerhapsMissing<MacroexpandAnswer>>(about, expand).of_image()
+    Tool::new::<Arguments, MaybeFound<MacroexpandAnswer>>(about, expand).of_image()
 }
 
 fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -96,7 +96,7 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     if answer.status != LookupStatus::Found {
         return Missing::package(&bank.index(), &answer.package, None).beside(answer);
     }
-    ToolAnswer::new(text(&answer), &PerhapsMissing::yes(answer), CallOutcome::Answered)
+    ToolAnswer::new(text(&answer), &MaybeFound::yes(answer), CallOutcome::Answered)
 }
 
 fn text(answer: &MacroexpandAnswer) -> String {

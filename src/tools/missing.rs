@@ -22,7 +22,7 @@ use steelbank_xref::Index;
 
 /// The answer about something that may not be there.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct PerhapsMissing<T> {
+pub(super) struct MaybeFound<T> {
     /// Whether it is there.
     pub(super) found: bool,
     #[serde(flatten)]
@@ -33,7 +33,7 @@ pub(super) struct PerhapsMissing<T> {
     pub(super) missing: Option<Missing>,
 }
 
-impl<T> PerhapsMissing<T> {
+impl<T> MaybeFound<T> {
     pub(super) fn yes(answer: T) -> Self {
         Self { found: true, answer: Some(answer), missing: None }
     }
@@ -140,14 +140,14 @@ impl Missing {
     /// The answer that says so.
     pub(super) fn answer(self, outcome: CallOutcome) -> Result<ToolAnswer, Failure> {
         let text = self.text();
-        let answer: PerhapsMissing<()> = PerhapsMissing { found: false, answer: None, missing: Some(self) };
+        let answer: MaybeFound<()> = MaybeFound { found: false, answer: None, missing: Some(self) };
         ToolAnswer::new(text, &answer, outcome)
     }
 
     /// The answer that says so, with what `answer` has besides.
     pub(super) fn beside<T: Serialize>(self, answer: T) -> Result<ToolAnswer, Failure> {
         let text = self.text();
-        let answer = PerhapsMissing { found: false, answer: Some(answer), missing: Some(self) };
+        let answer = MaybeFound { found: false, answer: Some(answer), missing: Some(self) };
         ToolAnswer::new(text, &answer, CallOutcome::NotFound)
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::missing::{PerhapsMissing, of_error};
+use super::missing::{MaybeFound, of_error};
 use super::page::{Page, Paging};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
@@ -56,7 +56,7 @@ pub(super) fn tool() -> Tool {
             call.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, PerhapsMissing<ListedOutline>>(about, outline).of_image()
+    Tool::new::<Arguments, MaybeFound<ListedOutline>>(about, outline).of_image()
 }
 
 fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -79,7 +79,7 @@ fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     let (definitions, page) = given.paging.cut(answer.definitions)?;
     let listed =
         ListedOutline { definitions, page, looked_at: answer.looked_at, not_loaded: answer.not_loaded };
-    ToolAnswer::new(text_of(&listed, request.unused), &PerhapsMissing::yes(listed), CallOutcome::Answered)
+    ToolAnswer::new(text_of(&listed, request.unused), &MaybeFound::yes(listed), CallOutcome::Answered)
 }
 
 fn text_of(listed: &ListedOutline, unused: bool) -> String {

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::missing::{Missing, PerhapsMissing};
+use super::missing::{MaybeFound, Missing};
 use super::page::{Page, Paging};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
@@ -39,7 +39,7 @@ pub(super) fn tool() -> Tool {
             loaded. Use it to learn a library's interface, or before changing one.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, PerhapsMissing<ListedPackage>>(about, info).of_image()
+    Tool::new::<Arguments, MaybeFound<ListedPackage>>(about, info).of_image()
 }
 
 fn info(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -53,7 +53,7 @@ fn info(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, 
     package.exports = exports;
     let mut text = text(package);
     text.push_str(&page.rest(package.exports.len()));
-    ToolAnswer::new(text, &PerhapsMissing::yes(ListedPackage { answer, page }), CallOutcome::Answered)
+    ToolAnswer::new(text, &MaybeFound::yes(ListedPackage { answer, page }), CallOutcome::Answered)
 }
 
 fn text(package: &PackageInfo) -> String {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::arguments::Timeout;
 use super::load_system::{listener, relative};
-use super::missing::{Found, missing_path};
+use super::missing::{MaybeFound, missing_path};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::load_system::LoadStatus;
 use crate::query::reload::{ReloadAnswer, ReloadRequest};
@@ -36,7 +36,7 @@ pub(super) fn tool() -> Tool {
             removed from the image with remove. Call it after editing files. This runs the project's code.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, Found<ReloadAnswer>>(about, reload)
+    Tool::new::<Arguments, MaybeFound<ReloadAnswer>>(about, reload)
 }
 
 fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -81,5 +81,5 @@ fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     }
     let ended =
         if answer.load.status == LoadStatus::Loaded { CallOutcome::Answered } else { CallOutcome::Failed };
-    ToolAnswer::new(shown, &Found::yes(answer), ended)
+    ToolAnswer::new(shown, &MaybeFound::yes(answer), ended)
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::{NameAndPackage, Timeout, default_package, wrong_cursor};
 use super::budget::fit;
-use super::missing::{PerhapsMissing, of_error, resolve};
+use super::missing::{MaybeFound, of_error, resolve};
 use super::trial::scratch_failure;
 use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer, ToolProgress};
 use crate::query::control::ALLOWED;
@@ -74,7 +74,7 @@ pub(super) fn tool() -> Tool {
             verifying in a copy of the image. Then call reload.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, PerhapsMissing<ListedRename>>(about, rename).of_image().turns_pages()
+    Tool::new::<Arguments, MaybeFound<ListedRename>>(about, rename).of_image().turns_pages()
 }
 
 /// What came of it.
@@ -281,7 +281,7 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     };
     let mut answered = page(plan, hunks, applied, next, given.cursor.as_deref(), call.budget())?;
     answered.verified = verified;
-    ToolAnswer::new(text::rename(&answered), &PerhapsMissing::yes(answered), outcome)
+    ToolAnswer::new(text::rename(&answered), &MaybeFound::yes(answered), outcome)
 }
 
 /// The places of which the plan said that the name may be made there from parts, and in whose files something differs.
@@ -367,7 +367,7 @@ fn undo(session: &Session, id: &str) -> Result<ToolAnswer, Failure> {
     session.permit(Permission::Edits)?;
     let undone = session.bank()?.rename_undo(id).map_err(failure)?;
     let restored = UndoneRename { undo: undone.undo, what: undone.what, restored: undone.files };
-    ToolAnswer::new(text::undone(&restored), &PerhapsMissing::yes(restored), CallOutcome::Answered)
+    ToolAnswer::new(text::undone(&restored), &MaybeFound::yes(restored), CallOutcome::Answered)
 }
 
 fn failure(error: RenameError) -> Failure {

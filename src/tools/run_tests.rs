@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::arguments::Timeout;
 use super::load_system::listener;
-use super::missing::{Missing, PerhapsMissing, systems};
+use super::missing::{MaybeFound, Missing, systems};
 use super::trial::{failure_text, in_scratch};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, ToolProgress};
 use crate::Steelbank;
@@ -63,7 +63,7 @@ pub(super) fn tool() -> Tool {
             failed assertions form, expected and actual value. A test that hangs, exits or fills the heap costs that test.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, PerhapsMissing<TestRun>>(about, run).of_image()
+    Tool::new::<Arguments, MaybeFound<TestRun>>(about, run).of_image()
 }
 
 fn run(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -134,7 +134,7 @@ fn answer(bank: &Steelbank, run: TestRun, only_affected: bool) -> Result<ToolAns
     }
     let all_passed = run.not_loaded.is_none() && run.tests.iter().all(|test| test.status.is_good());
     let outcome = if all_passed { CallOutcome::Answered } else { CallOutcome::Failed };
-    ToolAnswer::new(text(&run, only_affected), &PerhapsMissing::yes(run), outcome)
+    ToolAnswer::new(text(&run, only_affected), &MaybeFound::yes(run), outcome)
 }
 
 fn text(run: &TestRun, only_affected: bool) -> String {

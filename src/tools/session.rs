@@ -14,7 +14,7 @@ use super::{Object, Tools};
 use crate::Steelbank;
 use crate::engine::{EngineState, EngineTrouble};
 use crate::query::Error;
-use crate::steelbank::recovery::{Cause, LoadedThing, Recovery};
+use crate::steelbank::recovery::{Cause, LoadedItem, Recovery};
 use steelbank_text::TextIndex;
 
 /// What every tool can use. Shared by all calls; cheap to clone.
@@ -283,15 +283,15 @@ impl Session {
     }
 
     /// Loads again what the image before this one had loaded, in that order. What does not load is told by `status`.
-    pub fn load_again(&self, loads: &[LoadedThing]) {
+    pub fn load_again(&self, loads: &[LoadedItem]) {
         const ALLOWED: u64 = 3600;
         for loaded in loads {
             let (tool, arguments) = match loaded {
-                LoadedThing::System(name) => {
+                LoadedItem::System(name) => {
                     ("load-system", Object::from_iter([("system".to_owned(), name.as_str().into())]))
                 }
-                LoadedThing::Project => ("load-system", Object::new()),
-                LoadedThing::File(path) => {
+                LoadedItem::Project => ("load-system", Object::new()),
+                LoadedItem::File(path) => {
                     ("load-file", Object::from_iter([("path".to_owned(), path.as_str().into())]))
                 }
             };

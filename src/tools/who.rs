@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::{Detail, NameAndPackage, PageArguments};
 use super::budget::{all_fit, fit, most_as_json};
-use super::missing::{Missing, PerhapsMissing, resolve};
+use super::missing::{MaybeFound, Missing, resolve};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
 use crate::query::text::Unseen;
@@ -213,7 +213,7 @@ pub(super) fn specializes() -> Tool {
 
 fn tool(kind: Kind, name: &'static str, title: &'static str, description: &'static str) -> Tool {
     let about = About { name, title, description, effect: Effect::Reads };
-    Tool::new::<Arguments, PerhapsMissing<ListedReferrers<'static>>>(about, move |session, given, call| {
+    Tool::new::<Arguments, MaybeFound<ListedReferrers<'static>>>(about, move |session, given, call| {
         who(session, kind, given, call)
     })
     .of_image()
@@ -266,5 +266,5 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
         cautions: answer.cautions,
         cursor: (left_out > 0).then(|| next.to_string()),
     };
-    ToolAnswer::new(text, &PerhapsMissing::yes(listed), CallOutcome::Answered)
+    ToolAnswer::new(text, &MaybeFound::yes(listed), CallOutcome::Answered)
 }

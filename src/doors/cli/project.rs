@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::output::Terminal;
 use super::{CommandError, Exit, call, installation};
 use crate::ProjectSettings;
-use crate::recovery::LoadedThing;
+use crate::recovery::LoadedItem;
 use crate::tools::{CallOutcome, Failure, Object, ProjectRoot, Session, Tools};
 
 /// Which project, and what of it is loaded first.
@@ -64,8 +64,7 @@ impl ProjectOptions {
         let tools = Tools::all();
         let mut all = true;
         for system in &self.systems {
-            let order =
-                if system == AUTO { LoadedThing::Project } else { LoadedThing::System(system.clone()) };
+            let order = if system == AUTO { LoadedItem::Project } else { LoadedItem::System(system.clone()) };
             if session.recovery().is_deadly(&order) {
                 // Lisp has died of it, and status tells.
                 all = false;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{CommandError, Exit, PROGRAM, Serve, Shell};
 use crate::doors::mcp::{Again, ServeError, serve_again, take_streams};
 use crate::engine::{ProcessStart, adopt_descriptor, execute_again, reap_children};
-use crate::recovery::{Handover, LoadedThing};
+use crate::recovery::{Handover, LoadedItem};
 use crate::steelbank::Moving;
 use crate::tools::{Permissions, Session, Tools};
 
@@ -88,20 +88,20 @@ impl Serve {
         }
         let loads = handover.map(|handover| handover.loads.as_slice()).unwrap_or_default();
         let systems = loads.iter().map_while(|load| match load {
-            LoadedThing::System(name) => Some(name.clone()),
-            LoadedThing::Project | LoadedThing::File(_) => None,
+            LoadedItem::System(name) => Some(name.clone()),
+            LoadedItem::Project | LoadedItem::File(_) => None,
         });
         systems.collect()
     }
 }
 
 /// Whether `load` is that of one of `systems`.
-fn is_system_of(load: &LoadedThing, systems: &[String]) -> bool {
-    matches!(load, LoadedThing::System(name) if systems.contains(name))
+fn is_system_of(load: &LoadedItem, systems: &[String]) -> bool {
+    matches!(load, LoadedItem::System(name) if systems.contains(name))
 }
 
 /// Opens the index of the text, and loads what is to be loaded. Answers say that the image is moving until `moving` is dropped.
-fn prepare(shell: &Shell, session: &Session, loads: &[LoadedThing], moving: Option<Moving>) {
+fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Option<Moving>) {
     // Whoever asks hears why, if there is no text to be searched.
     let _ = session.text();
     match shell.options.project.load(session, &shell.output) {
