@@ -139,6 +139,51 @@ fn the_crates_below_stand_alone() {
     }
 }
 
+/// Names that several types have on purpose, each with the reason. Where there is none, a type says by its name which it is.
+const HOMONYMS: &[(&str, &str)] =
+    &[("Arguments", "what a tool takes: private to the tool's file, which is built like every other tool's")];
+
+/// The name of the type that a line of a module defines, or nothing: items inside functions are nobody else's.
+fn defined_type(line: &str) -> Option<&str> {
+    let is_public = line.trim_start().starts_with("pub");
+    if line.starts_with(' ') && !is_public {
+        return None;
+    }
+    let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    let keyword = words.find(|word| !["pub", "crate", "super", "self", "in", "unsafe"].contains(word))?;
+    ["struct", "enum", "union", "trait", "type"]
+        .contains(&keyword)
+        .then(|| words.next())?
+        .filter(|name| name.starts_with(char::is_uppercase))
+}
+
+/// A reader who meets a type's name never has to ask which one is meant.
+#[test]
+fn no_two_types_have_one_name() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for folder in ["src", "crates", "sys"] {
+        for (path, text) in sources(folder) {
+            for name in code(&text).filter_map(defined_type) {
+                places.entry(name.to_owned()).or_default().push(path.clone());
+            }
+        }
+    }
+    assert!(places.len() > 500, "only {} types were found", places.len());
+    places.retain(|_, files| files.len() > 1);
+    let found: Vec<&str> = places.keys().map(String::as_str).collect();
+    let justified: Vec<&str> = HOMONYMS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(found, justified, "{places:#?}");
+}
+
+#[test]
+fn types_are_found_where_modules_define_them() {
+    assert_eq!(defined_type("pub(in super::super) struct Key<'a> {"), Some("Key"));
+    assert_eq!(defined_type("type Start = dyn Fn();"), Some("Start"));
+    assert_eq!(defined_type("    pub enum Inner {"), Some("Inner"));
+    assert_eq!(defined_type("    struct Local;"), None);
+    assert_eq!(defined_type("pub fn structure() {"), None);
+}
+
 #[test]
 fn unsafe_code_is_in_the_engine_and_in_sys_alone() {
     for (path, text) in sources("src") {

@@ -25,7 +25,7 @@ use crate::project::{FileVersion, Now, Project};
 use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, SidecarState, Standing};
 use crate::source::sbcl::{SbclSources, SourceFile};
 use crate::source::tap::operators::Defined;
-use crate::source::tap::roles::SyntaxRole as TextRole;
+use crate::source::tap::roles::SyntaxRole;
 use steelbank_reader::Range;
 use steelbank_xref::{Index, Kind, Package};
 
@@ -199,9 +199,9 @@ struct TextFacts {
 impl TextFacts {
     fn note(&mut self, occurrence: &Occurrence) {
         match occurrence.role {
-            TextRole::Definition | TextRole::Named => self.definitions += 1,
-            TextRole::Structure => self.structures += 1,
-            TextRole::Slot => self.slots += 1,
+            SyntaxRole::Definition | SyntaxRole::Named => self.definitions += 1,
+            SyntaxRole::Structure => self.structures += 1,
+            SyntaxRole::Slot => self.slots += 1,
             _ if occurrence.local => self.locals += 1,
             _ => {}
         }
@@ -514,31 +514,33 @@ fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> 
     // A local function stays one in a template; of variables the macro decides what they become.
     let bound_in_template = occurrence.bound && !occurrence.variable;
     match occurrence.role {
-        TextRole::Definition | TextRole::Structure | TextRole::LoopKeyword => None,
-        TextRole::Export => sure(UseType::Export),
-        TextRole::Import => sure(UseType::Import),
-        TextRole::Class => sure(UseType::Class),
-        TextRole::Type => sure(UseType::Type),
-        TextRole::Slot => sure(UseType::Slot),
+        SyntaxRole::Definition | SyntaxRole::Structure | SyntaxRole::LoopKeyword => None,
+        SyntaxRole::Export => sure(UseType::Export),
+        SyntaxRole::Import => sure(UseType::Import),
+        SyntaxRole::Class => sure(UseType::Class),
+        SyntaxRole::Type => sure(UseType::Type),
+        SyntaxRole::Slot => sure(UseType::Slot),
         // A list of data may be code, in which it is a local variable.
-        TextRole::Quoted => Some((UseType::Quoted, occurrence.standing == Standing::Name || !facts.shadowed)),
-        TextRole::Block if occurrence.local => None,
-        TextRole::Block => sure(UseType::Block),
-        TextRole::ReadTime => sure(UseType::ReadTime),
-        TextRole::Template if bound_in_template => None,
+        SyntaxRole::Quoted => {
+            Some((UseType::Quoted, occurrence.standing == Standing::Name || !facts.shadowed))
+        }
+        SyntaxRole::Block if occurrence.local => None,
+        SyntaxRole::Block => sure(UseType::Block),
+        SyntaxRole::ReadTime => sure(UseType::ReadTime),
+        SyntaxRole::Template if bound_in_template => None,
         // What a macro makes of it may be a local variable as well.
-        TextRole::Template => {
+        SyntaxRole::Template => {
             let clear = matches!(occurrence.standing, Standing::Operator | Standing::Name);
             Some((UseType::Template, clear || !facts.shadowed))
         }
         _ if occurrence.local => None,
-        TextRole::Named => sure(UseType::Mention),
-        TextRole::Function => sure(UseType::Function),
-        TextRole::Declaration => sure(UseType::Declaration),
+        SyntaxRole::Named => sure(UseType::Mention),
+        SyntaxRole::Function => sure(UseType::Function),
+        SyntaxRole::Declaration => sure(UseType::Declaration),
         // A local variable of code that the compiler dropped, or a parameter of a generic function.
-        TextRole::Binding if !facts.variable => None,
-        TextRole::Binding => sure(UseType::Bind),
-        TextRole::Operator | TextRole::Argument => match occurrence.standing {
+        SyntaxRole::Binding if !facts.variable => None,
+        SyntaxRole::Binding => sure(UseType::Bind),
+        SyntaxRole::Operator | SyntaxRole::Argument => match occurrence.standing {
             Standing::Called if facts.macro_ => sure(UseType::Macro),
             Standing::Called => sure(UseType::Call),
             // A local variable of code that the compiler dropped; else a constant that it folded, or a symbol macro.

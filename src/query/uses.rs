@@ -6,7 +6,7 @@ use std::path::Path;
 use super::designator::FunctionName;
 use crate::project::FileVersion;
 use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, Sought, XrefRecord};
-use crate::source::tap::roles::SyntaxRole as TextRole;
+use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::UseKind;
 use steelbank_reader::Range;
 use steelbank_xref::{FunctionKind, Index, Kind, NameRole, Symbol};
@@ -196,7 +196,7 @@ fn numbered(recorded: &RecordedUse) -> Option<XrefRecord> {
 fn specializer(file: &PositionedFile, occurrences: &[Occurrence], recorded: &RecordedUse) -> Vec<Placement> {
     let named = occurrences
         .iter()
-        .find(|found| Some(found.form) == recorded.form && found.role == TextRole::Class)
+        .find(|found| Some(found.form) == recorded.form && found.role == SyntaxRole::Class)
         .map(|found| found.range);
     // A method that a macro makes.
     let expander = recorded.form.and_then(|form| file.form_expander(form));

@@ -9,13 +9,13 @@ use parking_lot::Mutex;
 
 use super::positions::universal_write_date;
 use steelbank_reader::lines::{LineColumn, LineIndex, characters, decode};
-use steelbank_xref::places::{PlaceTable as Table, form_start};
+use steelbank_xref::places::{PlaceTable, form_start};
 
 /// Where the sources are that SBCL was built from, if they are at hand.
 #[derive(Debug, Clone, Default)]
 pub struct SbclSources {
     root: Option<PathBuf>,
-    table: Option<Table>,
+    table: Option<PlaceTable>,
     places: Arc<Mutex<PlacesByFile>>,
 }
 
@@ -74,7 +74,7 @@ impl SbclSources {
     /// The same sources, with the table of the places of the core's functions. Without the sources, it is of no use: a place is
     /// for looking at.
     #[must_use]
-    pub fn with_places(mut self, table: Option<Table>) -> Self {
+    pub fn with_places(mut self, table: Option<PlaceTable>) -> Self {
         self.table = table.filter(|_| self.root.is_some());
         self
     }
@@ -156,7 +156,7 @@ mod tests {
         let folder = Path::new(steelbank_image::FOLDER);
         let index: Arc<[u8]> = fs::read(folder.join("steelbank.xref")).unwrap().into();
         let index = steelbank_xref::Index::open(index).unwrap();
-        let table = Table::open(Vec::leak(fs::read(folder.join("steelbank.places")).unwrap())).unwrap();
+        let table = PlaceTable::open(Vec::leak(fs::read(folder.join("steelbank.places")).unwrap())).unwrap();
         let sources = SbclSources::new(Some(steelbank_image::SBCL.into()));
         let mut read = sources.places();
         let mut found = 0;

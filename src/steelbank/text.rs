@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use steelbank_reader::lines::LineColumn;
-use steelbank_text::{Freshness, IndexControl as TextControl, Pattern, TextError, TextIndex};
+use steelbank_text::{Freshness, IndexControl, Pattern, TextError, TextIndex};
 
 use super::Steelbank;
 use crate::query::Error;
-use crate::query::code_find_references::CodeFindReferencesError as NoReferences;
+use crate::query::code_find_references::CodeFindReferencesError;
 use crate::query::control::Control;
 use crate::query::find_references::{self, References, find_references};
 use crate::query::index_project::{self, IndexStatus, Indexed, check_index_status, index_project};
@@ -24,7 +24,7 @@ impl Steelbank {
             return Ok(index);
         }
         let settings = self.project().settings();
-        let root = self.project().root().ok_or(Error::References(NoReferences::NoProject))?;
+        let root = self.project().root().ok_or(Error::References(CodeFindReferencesError::NoProject))?;
         let cache = settings.map(|settings| settings.cache.clone()).unwrap_or_default();
         let index = TextIndex::open(root, &cache, Freshness::Automatic)?;
         Ok(self.inner.text.get_or_init(|| index))
@@ -70,7 +70,7 @@ impl Steelbank {
     fn on_text<T, E>(
         &self,
         control: &Control,
-        work: impl FnOnce(&TextIndex, &TextControl<'_>) -> Result<T, E>,
+        work: impl FnOnce(&TextIndex, &IndexControl<'_>) -> Result<T, E>,
     ) -> Result<T, Error>
     where
         Error: From<E>,
@@ -78,7 +78,7 @@ impl Steelbank {
         let cancellation = control.cancellation();
         let deadline = crate::engine::deadline_after(control.allowed());
         let cancelled = || cancellation.is_cancelled() || std::time::Instant::now() >= deadline;
-        let control = TextControl { cancelled: &cancelled, progress: &|_| {} };
+        let control = IndexControl { cancelled: &cancelled, progress: &|_| {} };
         Ok(work(self.text_index()?, &control)?)
     }
 

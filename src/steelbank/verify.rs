@@ -13,7 +13,7 @@ use crate::engine::deadline_after;
 use crate::project::TextState;
 use crate::project::write::{self, Replacement};
 use crate::query::Error;
-use crate::query::code_find_references::{self, CodeFindReferencesError as References};
+use crate::query::code_find_references::{self, CodeFindReferencesError};
 use crate::query::control::Control;
 use crate::query::designator::Designator;
 use crate::query::evaluate::EvaluateRequest;
@@ -389,7 +389,9 @@ fn left_of(planned: Result<RenamePlan, Error>) -> Result<Vec<String>, Error> {
 /// What was found; nothing, if there is no such symbol.
 fn or_none(found: Result<Vec<String>, Error>) -> Result<Vec<String>, Error> {
     match found {
-        Err(Error::References(References::NoSymbol { .. } | References::NoPackage { .. })) => Ok(Vec::new()),
+        Err(Error::References(
+            CodeFindReferencesError::NoSymbol { .. } | CodeFindReferencesError::NoPackage { .. },
+        )) => Ok(Vec::new()),
         found => found,
     }
 }

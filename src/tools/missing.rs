@@ -10,7 +10,7 @@ use super::arguments::NameAndPackage;
 use super::call::{CallOutcome, Failure, ToolAnswer};
 use crate::Steelbank;
 use crate::query::apropos::AproposError;
-use crate::query::code_find_references::CodeFindReferencesError as References;
+use crate::query::code_find_references::CodeFindReferencesError;
 use crate::query::control::{ALLOWED, Control};
 use crate::query::lookup::{Asked, Lookup, LookupStatus, find_package};
 use crate::query::nearest;
@@ -155,10 +155,10 @@ impl Missing {
 /// The answer to a question that failed because what it is about is not there; other errors stay what they are.
 pub(super) fn of_error(bank: &Steelbank, error: Error, outcome: CallOutcome) -> Result<ToolAnswer, Failure> {
     let (asked, status, unseen) = match error {
-        Error::References(References::NoSymbol { name, package, unseen }) => {
+        Error::References(CodeFindReferencesError::NoSymbol { name, package, unseen }) => {
             (Asked { name, package }, LookupStatus::NoSymbol, unseen)
         }
-        Error::References(References::NoPackage { name, package, unseen }) => {
+        Error::References(CodeFindReferencesError::NoPackage { name, package, unseen }) => {
             (Asked { name, package }, LookupStatus::NoPackage, unseen)
         }
         Error::Apropos(AproposError::Package { package }) => {

@@ -30,7 +30,7 @@ struct Arguments {
     /// `diff`: only tests that reach what `git diff HEAD` says has changed.
     #[serde(default)]
     #[schemars(with = "String", extend("enum" = ["diff"]))]
-    only_affected_by: Option<Change>,
+    only_affected_by: Option<TestChange>,
     /// Run them in a copy of the image that is thrown away.
     #[serde(default)]
     scratch: bool,
@@ -45,7 +45,7 @@ struct Arguments {
 /// What may have changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Change {
+enum TestChange {
     /// The working tree.
     Diff,
 }

@@ -12,7 +12,7 @@ use super::structures::Structures;
 use super::{Planner, TextTokens, TokensOfFile};
 use crate::project::FileVersion;
 use crate::query::Error;
-use crate::query::code_find_references::{CodeFindReferencesRequest as References, code_find_references};
+use crate::query::code_find_references::{CodeFindReferencesRequest, code_find_references};
 use crate::query::designator::FunctionName;
 use crate::query::find_definition::ImageDefinition;
 use crate::query::uses::SymbolUses;
@@ -160,7 +160,11 @@ impl<'a> Planner<'a> {
     fn uses_made_of(&mut self, symbol: Symbol) -> Result<(), Error> {
         let (index, project) = (self.sources.index, self.sources.project);
         let name = index.symbol_text(symbol);
-        let asked = References { limit: usize::MAX, project_only: true, ..References::new(name.as_str()) };
+        let asked = CodeFindReferencesRequest {
+            limit: usize::MAX,
+            project_only: true,
+            ..CodeFindReferencesRequest::new(name.as_str())
+        };
         let found = code_find_references(index, project, self.sources.sbcl, &asked)?;
         let makers = makers_of_uses(&found);
         if !makers.is_empty() {

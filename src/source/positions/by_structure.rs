@@ -3,13 +3,13 @@
 
 use std::collections::HashSet;
 
-use steelbank_reader::{Form, LispText, TopLevelForm as TopLevelText};
+use steelbank_reader::{Form, LispText, TopLevelForm};
 
 use super::{Evidence, Expander, Placement, PositionedFile, Sought, UseKind, XrefRecord};
 
 /// What the structural reader knows of a recorded use.
 struct RecordedForm<'a> {
-    top: &'a TopLevelText,
+    top: &'a TopLevelForm,
     /// The sub-form with the recorded number.
     form: Option<&'a Form>,
     /// Whether the numbers are SBCL's for certain.

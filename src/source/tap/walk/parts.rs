@@ -1,13 +1,13 @@
 //! The elements of a form whose operator is in the table, each by its part.
 
-use super::super::operators::{FormPart, Operator as Known, OperatorKind, Shape};
+use super::super::operators::{FormPart, Operator, OperatorKind, Shape};
 use super::super::roles::SyntaxRole;
 use super::super::sidecar::{Abbreviation, EventKind};
 use super::{Binding, DEEPEST, FormWalk, Lambda, LocalOperator, Mode, SLOT, Space, Standing};
 
 impl FormWalk<'_> {
     /// A form whose operator is in the table.
-    pub(super) fn known(&mut self, list: usize, known: &'static Known, mode: Mode) {
+    pub(super) fn known(&mut self, list: usize, known: &'static Operator, mode: Mode) {
         let depth = self.env.len();
         let mut pending = Vec::new();
         if known.kind == OperatorKind::Function {
