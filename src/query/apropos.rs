@@ -1,5 +1,7 @@
 //! apropos: the symbols whose names match, and what each of them is.
 
+mod no_match;
+
 use super::LispKind;
 use regex::{Regex, RegexBuilder};
 use schemars::JsonSchema;
@@ -11,6 +13,7 @@ use super::control::Control;
 use super::describe_symbol::SourcePlace;
 use super::lookup::find_package;
 use super::question::Question;
+pub use no_match::{NoMatch, Widening, Wider};
 use steelbank_xref::{Access, Index, Package, Symbol};
 
 /// How a name matches.
@@ -44,6 +47,9 @@ pub struct AproposRequest {
     /// How many to give at most.
     pub limit: usize,
 }
+
+/// What the package before a pattern is called.
+const PREFIX: &str = "the prefix";
 
 /// The kinds of things that a symbol can name.
 pub const KINDS: [&str; 14] = [
@@ -101,6 +107,9 @@ pub struct AproposAnswer {
     /// Those that were asked for.
     #[serde(default)]
     pub symbols: Vec<Summary>,
+    /// What may have been meant, if nothing matches.
+    #[serde(skip)]
+    pub nothing: Option<NoMatch>,
 }
 
 /// A symbol in a few words.
@@ -183,14 +192,56 @@ impl Question for AproposRequest {
         if let Some(kind) = self.kinds.iter().find(|kind| !KINDS.contains(&kind.as_str())) {
             return Err(AproposError::Kind { kind: kind.clone() }.into());
         }
+        let mut answer = self.search(context, control)?;
+        if answer.total == 0 {
+            answer.nothing = Some(no_match::no_match(self, context, control)?);
+        }
+        let mut places = context.places();
+        for symbol in &mut answer.symbols {
+            symbol.place = places.first(&mut symbol.sources);
+        }
+        Ok(answer)
+    }
+}
+
+impl AproposRequest {
+    /// The package that the pattern begins with, and the rest.
+    fn parts(&self) -> (Option<&str>, &str) {
+        match (self.matching, self.pattern.split_once(':')) {
+            (Matching::Substring | Matching::Words, Some((package, rest))) if !package.is_empty() => {
+                (Some(package), rest.trim_start_matches(':'))
+            }
+            _ => (None, self.pattern.as_str()),
+        }
+    }
+
+    /// The arguments that leave out symbols whose names match.
+    fn filters(&self) -> Vec<&'static str> {
+        let given = [
+            ("external", self.external),
+            ("kinds", !self.kinds.is_empty()),
+            ("packages", !self.packages.is_empty()),
+            (PREFIX, self.packages.is_empty() && self.parts().0.is_some()),
+        ];
+        given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
+    }
+
+    /// What matches and names something, without places.
+    fn search(&self, context: &QueryContext<'_>, control: &Control) -> Result<AproposAnswer, Error> {
         let index = &context.index;
-        let (prefix, pattern) = match self.matching {
-            Matching::Regex => (None, self.pattern.as_str()),
-            _ => match self.pattern.split_once(':') {
-                Some((package, rest)) if !package.is_empty() => (Some(package), rest.trim_start_matches(':')),
-                _ => (None, self.pattern.as_str()),
-            },
-        };
+        let mut arguments = vec![self.kinds.join(","), self.offset.to_string(), self.limit.to_string()];
+        for symbol in self.symbols(context)? {
+            let home = index.symbol_package(symbol).map(|home| index.package_name(home).into_owned());
+            arguments.extend(home);
+            arguments.push(index.symbol_name(symbol).into_owned());
+        }
+        context.ask("apropos", arguments, control)
+    }
+
+    /// The symbols whose names match, whatever they name, in the answer's order.
+    fn symbols(&self, context: &QueryContext<'_>) -> Result<Vec<Symbol>, Error> {
+        let index = &context.index;
+        let (prefix, pattern) = self.parts();
         let matcher = Matcher::new(pattern, self.matching)?;
         let mut packages = Vec::new();
         for name in prefix.into_iter().chain(self.packages.iter().map(String::as_str)) {
@@ -218,18 +269,7 @@ impl Question for AproposRequest {
         });
         // What is used after a load stands in the tables of before and after it.
         found.dedup_by(|a, b| a.2 == b.2);
-        let mut arguments = vec![self.kinds.join(","), self.offset.to_string(), self.limit.to_string()];
-        for (.., symbol) in found {
-            let home = index.symbol_package(symbol).map(|home| index.package_name(home).into_owned());
-            arguments.extend(home);
-            arguments.push(index.symbol_name(symbol).into_owned());
-        }
-        let mut answer: AproposAnswer = context.ask("apropos", arguments, control)?;
-        let mut places = context.places();
-        for symbol in &mut answer.symbols {
-            symbol.place = places.first(&mut symbol.sources);
-        }
-        Ok(answer)
+        Ok(found.into_iter().map(|(.., symbol)| symbol).collect())
     }
 }
 

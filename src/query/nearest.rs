@@ -85,6 +85,38 @@ pub(crate) fn names(index: &Index, name: &str, package: Option<Package>) -> Vec<
     found.into_iter().take(MOST).map(|(_, _, text)| text).collect()
 }
 
+/// Names in which each word of `pattern` is a part, or nearly is a word: the user's and what packages export, nearest first.
+pub(crate) fn names_by_words(index: &Index, pattern: &str) -> Vec<String> {
+    let split = |text: &str| -> Vec<String> {
+        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        words.map(|word| word.chars().map(upcase).collect()).collect()
+    };
+    let wanted = split(pattern);
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    let mut found: BTreeSet<(usize, bool, usize, String)> = BTreeSet::new();
+    for symbol in index.symbols() {
+        let (name, Some(home)) = (index.symbol_name(symbol), index.symbol_package(symbol)) else { continue };
+        let (upper, words): (String, _) = (name.chars().map(upcase).collect(), split(&name));
+        let distance = |word: &String| match upper.contains(word.as_str()) {
+            true => Some(0),
+            false => {
+                let distances = words.iter().map(|other| strsim::osa_distance(word, other));
+                distances.min().filter(|distance| *distance <= tolerance(word))
+            }
+        };
+        let distances: Option<Vec<usize>> = wanted.iter().map(distance).collect();
+        let users = is_users(&index.package_name(home));
+        if let Some(distances) = distances
+            && let Some(text) = written(index, symbol, home, &name, None, users)
+        {
+            found.insert((distances.iter().sum(), !users, words.len(), text));
+        }
+    }
+    found.into_iter().take(MOST).map(|(.., text)| text).collect()
+}
+
 /// How `symbol` is written so that it is found: without a prefix where `package` has it; none if it is nobody's but
 /// SBCL's own.
 fn written(

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::missing::{MaybeFound, of_error};
+use super::missing::{MaybeFound, Missing, of_error};
 use super::page::{Page, Paging};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::apropos::{AproposRequest, Matching, Summary};
@@ -72,10 +72,8 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     given.paging.within(answer.total)?;
     let (symbols, page) = given.paging.fit(answer.symbols, answer.total, offset);
     if page.total == 0 {
-        let text = format!("No symbol matches {}.", super::quoted(&pattern));
-        let nothing =
-            MaybeFound { found: false, answer: Some(ListedSymbols { symbols, page }), missing: None };
-        return ToolAnswer::new(text, &nothing, CallOutcome::NotFound);
+        return Missing::pattern(&pattern, answer.nothing.unwrap_or_default())
+            .beside(ListedSymbols { symbols, page });
     }
     let mut text = String::new();
     for symbol in &symbols {

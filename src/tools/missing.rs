@@ -8,15 +8,16 @@ use serde::Serialize;
 
 use super::arguments::NameAndPackage;
 use super::call::{CallOutcome, Failure, ToolAnswer};
+use super::words::quoted;
 use crate::Steelbank;
-use crate::query::apropos::AproposError;
+use crate::query::apropos::{AproposError, NoMatch, Widening};
 use crate::query::code_find_references::CodeFindReferencesError;
 use crate::query::control::{ALLOWED, Control};
 use crate::query::lookup::{Asked, Lookup, LookupStatus, find_package};
-use crate::query::nearest;
 #[cfg(feature = "text")]
 use crate::query::outline::OutlineError;
 use crate::query::{Error, FileError};
+use crate::query::{counted, nearest};
 use crate::render::text;
 use steelbank_xref::Index;
 
@@ -119,6 +120,36 @@ impl Missing {
         }
     }
 
+    /// No symbol matches `pattern`.
+    pub(super) fn pattern(pattern: &str, nothing: NoMatch) -> Self {
+        let wider = nothing.wider.iter().map(|wider| {
+            let found = counted(wider.matches, "symbol matches", "symbols match");
+            let how = match &wider.change {
+                Widening::Without(filters) => format!("Without {}", filters.join(" and ")),
+                Widening::Words => "With matching words".to_owned(),
+            };
+            format!("{how}, {found}: {}{}", wider.first, if wider.matches > 1 { ", …" } else { "" })
+        });
+        let mut remedies: Vec<String> = wider.collect();
+        if remedies.is_empty() && nothing.nameless > 0 {
+            remedies.push(format!(
+                "{}, but {} nothing that is defined: a slot, a local variable or a keyword. find_references finds its text.",
+                counted(nothing.nameless, "symbol matches", "symbols match"),
+                if nothing.nameless == 1 { "names" } else { "name" },
+            ));
+        }
+        if remedies.is_empty() && nothing.near.is_empty() {
+            remedies.push("Give a shorter part of the name, or load the system that defines it.".to_owned());
+        }
+        Self {
+            message: format!("No symbol matches {}", quoted(&cut(pattern))),
+            suggestions: nothing.near,
+            note: Some(nothing.unseen).filter(|note| !note.is_empty()),
+            remedies,
+            advises: true,
+        }
+    }
+
     /// The contract's sentence, and what is ours below it.
     pub(super) fn text(&self) -> String {
         let mut text = self.message.clone();
@@ -129,10 +160,8 @@ impl Missing {
         if let Some(note) = &self.note {
             let _ = write!(text, "\n\nNote: {note}");
         }
-        if let [remedy] = self.remedies.as_slice()
-            && self.advises
-        {
-            let _ = write!(text, "\n\n{remedy}");
+        if self.advises && !self.remedies.is_empty() {
+            let _ = write!(text, "\n\n{}", self.remedies.join("\n"));
         }
         text
     }

@@ -17,8 +17,8 @@ use crate::fixtures::lisp_libraries;
 use crate::project::{folder, load};
 use crate::renames::copy;
 use crate::tools_agree::{
-    apropos_agrees, apropos_is_exact_first, expansions_agree, outlines_agree_with_the_text, packages_agree,
-    places_are_of_the_project,
+    apropos_agrees, apropos_is_exact_first, apropos_tells_how_to_widen, expansions_agree,
+    outlines_agree_with_the_text, packages_agree, places_are_of_the_project,
 };
 use steelbank::query::load_system::LoadStatus;
 
@@ -152,6 +152,7 @@ fn cl_ppcre() {
     let world = World::of("cl-ppcre", &["cl-ppcre", "alexandria", "yason"]);
     apropos_agrees(&world);
     apropos_is_exact_first(&world);
+    apropos_tells_how_to_widen(&world);
     packages_agree(&world);
     expansions_agree(&world);
     places_are_of_the_project(&world);

@@ -3,6 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
+use steelbank::tools::CallOutcome;
 
 use crate::tools::{World, strings};
 
@@ -179,8 +180,72 @@ pub(crate) fn apropos_is_exact_first(world: &World) {
     );
     let missing = world.answer("apropos", json!({ "pattern": "x", "packages": ["NOWHERE"] })).unwrap();
     assert_eq!(missing.text, "Package NOWHERE not found");
-    let nothing = world.answer("apropos", json!({ "pattern": "no-such-name-anywhere" })).unwrap();
-    assert_eq!(nothing.text, "No symbol matches \"no-such-name-anywhere\".");
+}
+
+/// A search that finds nothing says what is near, and how many a wider one finds: as many as that one says.
+pub(crate) fn apropos_tells_how_to_widen(world: &World) {
+    let ask = |arguments: &Value| {
+        let answer = world.answer("apropos", arguments.clone()).unwrap();
+        let said = answer.structured.into_value();
+        assert_eq!((answer.outcome, &said["found"]), (CallOutcome::NotFound, &json!(false)), "{said}");
+        assert_eq!((&said["symbols"], &said["total"]), (&json!([]), &json!(0)), "{said}");
+        let pattern = arguments["pattern"].to_string();
+        assert_eq!(said["message"], format!("No symbol matches {pattern}"));
+        for line in said["try"].as_array().into_iter().flatten() {
+            assert!(answer.text.contains(line.as_str().unwrap()), "{}", answer.text);
+        }
+        said
+    };
+    for (arguments, without) in [
+        (json!({ "pattern": "scan", "external": true, "kinds": ["class"] }), vec!["kinds"]),
+        (json!({ "pattern": "scan", "kinds": ["condition"] }), vec!["kinds"]),
+        (
+            json!({ "pattern": "newline", "external": true, "packages": ["cl-ppcre"] }),
+            vec!["external", "packages"],
+        ),
+        (json!({ "pattern": "yason:scan" }), vec!["the prefix"]),
+        (
+            json!({ "pattern": "scanner", "packages": ["yason"], "kinds": ["type"] }),
+            vec!["kinds and packages"],
+        ),
+    ] {
+        let said = ask(&arguments);
+        let wider: Vec<&str> =
+            said["try"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+        assert_eq!(wider.len(), without.len(), "{said}");
+        for (line, filters) in wider.iter().zip(without) {
+            let mut other = arguments.clone();
+            for filter in filters.split(" and ") {
+                other.as_object_mut().unwrap().remove(filter);
+                if ["packages", "the prefix"].contains(&filter) {
+                    let pattern = arguments["pattern"].as_str().unwrap();
+                    other["pattern"] = json!(pattern.rsplit(':').next().unwrap());
+                }
+            }
+            let all = world.ask("apropos", other);
+            let (total, first) =
+                (all["total"].as_u64().unwrap(), all["symbols"][0]["name"].as_str().unwrap());
+            let counted = if total == 1 { "1 symbol matches" } else { &format!("{total} symbols match") };
+            let more = if total == 1 { "" } else { ", …" };
+            assert_eq!(*line, format!("Without {filters}, {counted}: {first}{more}"), "{said}");
+        }
+    }
+    let words = ask(&json!({ "pattern": "scanner create" }));
+    assert!(words["try"][0].as_str().unwrap().starts_with("With matching words, "), "{words}");
+    assert_eq!(
+        ask(&json!({ "pattern": "regxe-replace-all" }))["suggestions"],
+        json!(["cl-ppcre:regex-replace-all"])
+    );
+    // A word of the name.
+    let near = ask(&json!({ "pattern": "scaner" }));
+    assert!(near["suggestions"].to_string().contains("scanner"), "{near}");
+    assert_eq!(near["try"], Value::Null, "{near}");
+    let nothing = ask(&json!({ "pattern": "no-such-name-anywhere" }));
+    assert_eq!(nothing["suggestions"], Value::Null, "{nothing}");
+    assert!(nothing["try"][0].as_str().unwrap().contains("load the system"), "{nothing}");
+    // By hand: a local variable of cl-ppcre's scanner.lisp and of nothing else.
+    let local = ask(&json!({ "pattern": "cl-ppcre:advance-fn-definition" }));
+    assert!(local["try"][0].as_str().unwrap().contains("names nothing that is defined"), "{local}");
 }
 
 pub(crate) fn packages_agree(world: &World) {

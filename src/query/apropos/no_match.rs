@@ -1,0 +1,118 @@
+//! What may have been meant by a pattern that nothing matches: names that are near, and how many would match in a wider search.
+
+use super::{AproposAnswer, AproposRequest, Matching, origin};
+use crate::query::Error;
+use crate::query::code_find_references::missing;
+use crate::query::context::QueryContext;
+use crate::query::control::Control;
+use crate::query::lookup::{Asked, DEFAULT_PACKAGE, find_package};
+use crate::query::nearest;
+use steelbank_xref::Symbol;
+
+/// What may have been meant.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct NoMatch {
+    /// Names that are nearly the pattern, or have words that nearly are its words, as one writes them.
+    pub near: Vec<String>,
+    /// Wider searches in which something matches.
+    pub wider: Vec<Wider>,
+    /// How many symbols of the user's match, but name nothing.
+    pub nameless: usize,
+    /// Where the name stands in text that is not loaded, in a sentence; or nothing.
+    pub unseen: String,
+}
+
+/// A wider search.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Wider {
+    /// What is other in it.
+    pub change: Widening,
+    /// How many symbols it finds.
+    pub matches: usize,
+    /// The first of them, as it is printed.
+    pub first: String,
+}
+
+/// What makes a search wider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Widening {
+    /// These arguments are left out, or the prefix of the pattern.
+    Without(Vec<&'static str>),
+    /// The pattern is matched word by word.
+    Words,
+}
+
+/// What may have been meant by `request`, which nothing answers to.
+pub(super) fn no_match(
+    request: &AproposRequest,
+    context: &QueryContext<'_>,
+    control: &Control,
+) -> Result<NoMatch, Error> {
+    let (prefix, pattern) = request.parts();
+    let mut nothing = NoMatch::default();
+    let filters = request.filters();
+    let single = filters.iter().map(|filter| vec![*filter]);
+    let all = (filters.len() > 1).then(|| filters.clone());
+    for without in single.chain(all) {
+        // All of them are left out where none alone is enough.
+        if without.len() > 1 && !nothing.wider.is_empty() {
+            break;
+        }
+        nothing.wider.extend(widened(request, Widening::Without(without), context, control)?);
+    }
+    if request.matching == Matching::Substring && pattern.contains(char::is_whitespace) {
+        nothing.wider.extend(widened(request, Widening::Words, context, control)?);
+    }
+    let plain = pattern.trim_start_matches('^').trim_end_matches('$');
+    let nameable =
+        request.matching != Matching::Regex || !plain.contains(|c: char| "\\.[](){}|?".contains(c));
+    if nameable {
+        let words: Vec<String> = plain.split_whitespace().map(str::to_uppercase).collect();
+        if nothing.wider.is_empty() {
+            nothing.near = nearest::names(&context.index, &words.join("-"), None);
+        }
+        if nothing.wider.is_empty() && nothing.near.is_empty() {
+            nothing.near = nearest::names_by_words(&context.index, plain);
+        }
+        let package = prefix.or(request.packages.first().map(String::as_str)).unwrap_or(DEFAULT_PACKAGE);
+        let asked = Asked { name: words.join("-"), package: package.to_uppercase() };
+        let package = find_package(&context.index, package);
+        nothing.unseen = missing(&context.index, context.project, &asked, package).trim().to_owned();
+    }
+    let index = &context.index;
+    let is_users =
+        |symbol: &Symbol| index.symbol_package(*symbol).is_some_and(|home| origin(index, home) == 0);
+    nothing.nameless = request.symbols(context)?.iter().filter(|symbol| is_users(symbol)).count();
+    Ok(nothing)
+}
+
+/// What the wider search finds, if it finds something.
+fn widened(
+    request: &AproposRequest,
+    change: Widening,
+    context: &QueryContext<'_>,
+    control: &Control,
+) -> Result<Option<Wider>, Error> {
+    let mut wider = AproposRequest { offset: 0, limit: 1, ..request.clone() };
+    match &change {
+        Widening::Words => wider.matching = Matching::Words,
+        Widening::Without(filters) => {
+            for filter in filters {
+                match *filter {
+                    "external" => wider.external = false,
+                    "kinds" => wider.kinds.clear(),
+                    _ => {
+                        wider.packages.clear();
+                        wider.pattern = request.parts().1.to_owned();
+                    }
+                }
+            }
+        }
+    }
+    let found: AproposAnswer = wider.search(context, control)?;
+    let first = found.symbols.into_iter().next().map(|symbol| symbol.name);
+    Ok(first.map(|first| Wider { change, matches: found.total, first }))
+}
