@@ -1,9 +1,9 @@
-;;;; apropos: what the symbols of given names are. The host finds the names.
+;;;; apropos: describes symbols in a few words each. The host finds their names.
 
 (in-package :steelbank)
 
 (defun symbol-kinds (symbol)
-  "What SYMBOL names, as a list of keywords; NIL if it names nothing. A keyword names nothing but itself."
+  "The kinds of thing that SYMBOL names, as a list of keywords; NIL if it names nothing, as a keyword does."
   (let ((setf `(setf ,symbol))
         (class (find-class symbol nil)))
     (flet ((present (&rest kinds) (remove nil kinds)))
@@ -30,7 +30,7 @@
        (when (alien-type-name-p symbol) :alien-type)))))
 
 (defun principal-sources (symbol kind)
-  "Where SYMBOL is defined as KIND, one of what SYMBOL-KINDS returns, as objects."
+  "The definition sources of SYMBOL as KIND, which SYMBOL-KINDS returned, as objects."
   (flet ((sources (name kind) (source-object name kind)))
     (cond ((eq kind :setf)
            (or (and (fboundp `(setf ,symbol))
@@ -39,7 +39,7 @@
           (t (sources symbol kind)))))
 
 (defun summary-json (symbol kinds)
-  "SYMBOL, which names KINDS, in a few words, as an object."
+  "The summary of SYMBOL, which names KINDS, as an object."
   (let ((operator (and (fboundp symbol)
                        (multiple-value-bind (lambda-list known) (known-lambda-list symbol)
                          (and known (lambda-list-text lambda-list))))))

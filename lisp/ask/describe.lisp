@@ -53,7 +53,7 @@ empty. Defaults can be of any size, or circular: what is too long is left out."
   (if (null form) "NIL" (lambda-list-text form 60)))
 
 (defun source-object (name kind)
-  "Where NAME is defined as a thing of KIND (as sb-introspect calls it): a list of JSON objects, the best known first.
+  "The definition sources of NAME as a KIND of sb-introspect's: a list of JSON objects, the best known first.
 A position is SBCL's own: octets before the top-level form and the white space in front of it."
   (let ((sources (around-user-code (sb-introspect:find-definition-sources-by-name name kind))))
     (loop for source in sources
@@ -77,7 +77,8 @@ A position is SBCL's own: octets before the top-level form and the white space i
       (sb-ext:native-namestring pathname)))
 
 (defun documentation-text (thing kind)
-  "The documentation string of THING as KIND, or NIL. Methods on DOCUMENTATION are anybody's, so errors count as none."
+  "The documentation string of THING as KIND, or NIL. Methods on DOCUMENTATION are user code, so an
+error counts as no documentation."
   (let ((text (around-user-code (documentation thing kind))))
     (and (stringp text) text)))
 
@@ -323,7 +324,7 @@ A position is SBCL's own: octets before the top-level form and the white space i
                              collect (name-text key))))
 
 (defparameter *value-limit* 10000
-  "How many characters of a value are printed.")
+  "The most characters of a value that an answer prints.")
 
 (defun print-value (symbol)
   "The printed value of SYMBOL, with the print limits of the describe-symbol contract, cut at *VALUE-LIMIT* characters;

@@ -1,4 +1,4 @@
-;;;; impact: what hangs together with a class, and which files are compiled again when one changes.
+;;;; impact: the subclasses of a class, and the files that are compiled again when one changes.
 
 (in-package :steelbank)
 

@@ -1,9 +1,9 @@
-;;;; macroexpand: what the compiler makes of a form. Expanding runs the code of the macros.
+;;;; macroexpand: expands a form as the compiler does, which runs the code of the macros.
 
 (in-package :steelbank)
 
 (defparameter *expansion-limit* 30000
-  "How many characters of an expansion are printed.")
+  "The most characters of an expansion that an answer prints.")
 
 (defun printed-form (form package limit)
   "FORM pretty-printed as it would be written in PACKAGE, at most LIMIT characters of it, and whether it was cut."
@@ -18,10 +18,10 @@
       (values (output-text stream) cut))))
 
 (defparameter *steps-shown* 100
-  "How many steps of an expansion are told.")
+  "The most steps of an expansion that an answer lists.")
 
 (defun only-form (text)
-  "The one form that TEXT is. What is wrong with it is told by line and column, without the stream that it is read from."
+  "Read TEXT, which must be exactly one form, and return it. An error names line and column, not the stream."
   (with-input-from-string (stream text)
     (flet ((fail (what)
              (let* ((read (subseq text 0 (min (file-position stream) (length text))))

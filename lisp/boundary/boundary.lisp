@@ -54,7 +54,7 @@
     (call-host "steelbank_host_answer" sb-sys:system-area-pointer sap sb-alien:size-t length)))
 
 (defun progress (text)
-  "Give the host a piece of news, a JSON text, from the running call."
+  "Give the host a progress report, a JSON text, of the running call."
   (with-octets (sap length text)
     (call-host "steelbank_host_progress" sb-sys:system-area-pointer sap sb-alien:size-t length)))
 
@@ -170,7 +170,7 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
         (cons +fault+ (fault-json :error (princ-to-string (make-condition 'left-by-exit)))))))
 
 (defvar *empty-input* (make-instance 'empty-input)
-  "What a call reads from.")
+  "The standard input of calls: a stream at its end.")
 
 (defun run-call (call operation arguments count)
   "The body of the entry point: run OPERATION as CALL, and give the host its output and its answer. Returns a status."
@@ -190,9 +190,9 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
       (answer text)
       status)))
 
-(sb-ext:define-load-time-global *last-words*
+(sb-ext:define-load-time-global *out-of-memory-answer*
     (text-octets (fault-json :storage-exhausted "There was no room left to say what went wrong."))
-  "The answer that needs no memory.")
+  "The answer for an exhausted heap, made beforehand because making it would need memory.")
 
 
 (sb-ext:define-load-time-global *lisp-modes* 0
@@ -223,7 +223,7 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
            (handler-bind ((serious-condition (lambda (condition)
                                                (declare (ignore condition))
                                                (when (zerop *call*)
-                                                 (answer *last-words*)
+                                                 (answer *out-of-memory-answer*)
                                                  (return-from entry +fault+)))))
              (run-call call operation arguments count)))
     (setf (floating-point-modes) *host-modes*)))
@@ -300,7 +300,7 @@ interrupts, so that code that terminates every other thread does not end this on
       t)))
 
 (defvar *background-output* nil
-  "Where threads print that are no call's.")
+  "The output stream of threads that run no call.")
 
 (defun prepare-streams ()
   "Point the global streams away from the descriptors: what a thread of its own prints is reported, not lost."

@@ -1,4 +1,4 @@
-;;;; What can go wrong in code that the image runs, and how it is kept from taking the process along.
+;;;; Faults of code that the image runs: keeps each one inside its call, so that the process survives.
 
 (in-package :steelbank)
 
@@ -36,13 +36,13 @@
 (defvar *lane* nil
   "The lane of this thread, if it is one.")
 
-(defparameter *ways-out*
+(defparameter *exit-functions*
   `(sb-ext:exit sb-ext:quit ,+leave-process+ sb-ext:save-lisp-and-die)
   "The functions through which Lisp code ends its process.")
 
 (defun refuse-exits ()
-  "Make every one of *WAYS-OUT* signal EXIT-REFUSED. Foreign exit functions are covered by REFUSE-FOREIGN-EXITS."
-  (dolist (name *ways-out*)
+  "Make every one of *EXIT-FUNCTIONS* signal EXIT-REFUSED. Foreign exit functions are covered by REFUSE-FOREIGN-EXITS."
+  (dolist (name *exit-functions*)
     (let ((name name))
       (encapsulate name 'steelbank
                           (lambda (function &rest arguments)
@@ -50,10 +50,10 @@
                             (error 'exit-refused :operator name))))))
 
 (define-alien-callable steelbank-refuse-exit sb-alien:void ()
-  "What foreign calls of exit reach."
+  "Signal EXIT-REFUSED. Linked in place of C's exit functions."
   (error 'exit-refused :operator "a foreign exit function"))
 
-(defparameter *foreign-ways-out*
+(defparameter *foreign-exit-functions*
   '(("exit" . steelbank-refuse-exit) ("_exit" . steelbank-refuse-exit) ("_Exit" . steelbank-refuse-exit)
     ("quick_exit" . steelbank-refuse-exit)
     ;; These two mean that something is broken: the shim ends Lisp, not the process.
@@ -61,11 +61,11 @@
   "What Lisp finds under the names of libc's and the runtime's ways out: a callable, or a function of the shim.")
 
 (sb-ext:define-load-time-global *foreign-substitutes* '()
-  "What Lisp finds under the names of other foreign functions, as *FOREIGN-WAYS-OUT* has it.")
+  "What Lisp finds under the names of other foreign functions, as *FOREIGN-EXIT-FUNCTIONS* has it.")
 
 (defun foreign-substitute (function name)
   "The address of the foreign function NAME as FUNCTION finds it, or of what stands in for it."
-  (let ((substitute (cdr (or (assoc name *foreign-ways-out* :test #'string=)
+  (let ((substitute (cdr (or (assoc name *foreign-exit-functions* :test #'string=)
                              (assoc name *foreign-substitutes* :test #'string=)))))
     (etypecase substitute
       (null (funcall function name))
@@ -79,7 +79,7 @@
 (defun refuse-foreign-exits ()
   "Redirect the linkage of the foreign ways out, for code that is linked already and for code to come."
   (encapsulate +find-foreign-function+ 'steelbank #'foreign-substitute)
-  (relink-foreign-functions (mapcar #'car *foreign-ways-out*)))
+  (relink-foreign-functions (mapcar #'car *foreign-exit-functions*)))
 
 (defun describe-condition (condition)
   "A sentence for CONDITION. Its report is the user's code and may fail itself."
@@ -121,8 +121,7 @@
     (t :error)))
 
 (defvar *note-fault* nil
-  "A function of the condition that is about to end what this thread does, called while the stack still stands; NIL:
-nobody wants to know.")
+  "A function that is called with the condition that is about to end this thread's work, before the stack is unwound; or NIL.")
 
 (defun end-work (condition)
   "End what this thread does for the host with CONDITION."
@@ -209,7 +208,7 @@ a full collection, that thread is the likely cause, and gets a HEAP-SHARE-EXHAUS
         (lane-call lane) call))
 
 (defvar *leave-call* (lambda () (throw 'interrupted nil))
-  "How the running call is left when the host interrupts it.")
+  "The function that leaves the running call when the host interrupts it.")
 
 (defun may-unwind ()
   "True if the code that was interrupted may be left: foreign code may hold a lock, such as that of malloc."

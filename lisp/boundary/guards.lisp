@@ -1,38 +1,38 @@
-;;;; Errors that are not passed on: those of the user's code, of his files, and mistakes of ours that must not take the place of what
-;;;; he did. Nothing else in the Lisp half drops an error; lisp/tests/guards.lisp holds that.
+;;;; Drops errors in three cases: in the user's code, in the user's files, and in our own reporting of a failure, which must not
+;;;; hide that failure. Nothing else in the Lisp half drops an error; lisp/tests/guards.lisp holds that.
 
 (in-package :steelbank)
 
 (defmacro around-user-code (&body body)
-  "What BODY returns, or NIL if it signals an error. For calls of what may be the user's: a report, a print method, a stream's
+  "The values of BODY, or NIL if it signals an error. For calls of code that may be the user's: a report, a print method, a stream's
 methods, a condition's slots, the methods of ASDF's components, of metaobjects."
   `(handler-case (progn ,@body)
      (error () nil)))
 
 (deftype unusable-file ()
-  "What SBCL signals if a file is not there or may not be touched, or if a name is none of a file."
+  "The errors of SBCL's for a file that is missing or forbidden, and for a name that no file can have."
   '(or file-error stream-error parse-error))
 
 (defmacro when-file-permits (&body body)
-  "What BODY returns, or NIL if a file that it looks at, or the file's name, is of no use."
+  "The values of BODY, or NIL if a file that it reads is missing or forbidden, or has a name that no file can have."
   `(handler-case (progn ,@body)
      (unusable-file () nil)))
 
-(defvar *mistakes-told* '()
-  "The mistakes of ours that were told to the host, newest first.")
+(defvar *own-errors-reported* '()
+  "Our own errors that were reported to the host, newest first.")
 
-(defun tell-mistake (what condition)
-  "Tell the host, once, that CONDITION kept us from WHAT."
+(defun report-own-error (what condition)
+  "Report to the host, once, that CONDITION, an error of ours, kept us from WHAT."
   (let ((sentence (format nil "A mistake of ours while ~A: ~A" what (describe-condition condition))))
-    (unless (or (member sentence *mistakes-told* :test #'string=)
-                (> (length *mistakes-told*) 100))
-      (push sentence *mistakes-told*)
+    (unless (or (member sentence *own-errors-reported* :test #'string=)
+                (> (length *own-errors-reported*) 100))
+      (push sentence *own-errors-reported*)
       (report sentence))))
 
-(defmacro telling-mistakes ((what) &body body)
-  "What BODY returns, or NIL if it signals an error, which the host is told. For what is told about a failure of the user's code: a
-mistake in that must not take the failure's place. WHAT completes \"a mistake while\"."
+(defmacro reporting-own-errors ((what) &body body)
+  "The values of BODY, or NIL if it signals an error, which is reported to the host. For code that describes a failure of the
+user's code: an error of ours there must not hide that failure. WHAT completes \"a mistake while\"."
   `(handler-case (progn ,@body)
      (error (condition)
-       (tell-mistake ,what condition)
+       (report-own-error ,what condition)
        nil)))

@@ -9,7 +9,7 @@
 (deftype cells () '(simple-array (unsigned-byte 32) (*)))
 
 (defconstant +none+ #xFFFFFFFF
-  "What a cell holds when there is nothing to say.")
+  "The value of an empty cell.")
 
 (defstruct (table (:constructor %make-table (width cells)))
   "Rows of WIDTH numbers, appended one row at a time."

@@ -17,7 +17,7 @@
 (defvar *baseline* nil
   "The baseline of this image, or NIL while every export is complete.")
 
-;;; What is ours is in nobody's answer
+;;; Our own packages, which no answer shows
 
 (defparameter *own-packages* '("STEELBANK" "STEELBANK-NOTHING" "STEELBANK-BUILD")
   "The names of the packages that exports leave out, with all code whose name has a symbol of theirs.")

@@ -44,7 +44,7 @@
                   (t :other))
             *function-kinds*))
 
-;;; Freshness: is a function that the image still holds the one that its name means today?
+;;; Freshness: whether a function that the image still holds is the current definition of its name
 
 (defun underlying-function (function)
   "The simple function behind FUNCTION, through closures and encapsulations. NIL for a generic function."
@@ -106,7 +106,7 @@
     table))
 
 (defstruct (freshness (:constructor make-freshness ()))
-  "What one export has found out about current definitions."
+  "What one export has found out about current definitions, so that each is looked up once."
   (methods (make-hash-table :test 'equal) :read-only t)
   (bound nil)
   (sources (make-hash-table :test 'equal) :read-only t))

@@ -1,4 +1,4 @@
-;;;; What the compiler, the reader and running code say during a load, with places.
+;;;; Diagnostics of a load: what the compiler, the reader and running code signal, with places.
 
 (in-package :steelbank)
 
@@ -15,7 +15,7 @@
     (encapsulated-condition (input-error (encapsulated-condition condition)))))
 
 (defun severity (condition)
-  "The severity of CONDITION as a keyword, or NIL when nobody wants to read it."
+  "The severity of CONDITION as a keyword, or NIL when it is not worth showing."
   (typecase condition
     ;; ASDF's summaries say no more than what they sum up.
     ((or sb-ext:compiler-note uninteresting-redefinition
@@ -38,12 +38,12 @@
        (input-error condition)))
 
 (defun no-input-p (condition)
-  "True when CONDITION says that code wanted to read what somebody types."
+  "True when CONDITION says that code tried to read from standard input."
   (and (typep condition 'end-of-file)
        (typep (stream-error-stream condition) '(or empty-input (and two-way-stream (not file-stream))))))
 
 (defun condition-text (condition)
-  "What CONDITION says, as one string of bounded length."
+  "The report of CONDITION, as one string of bounded length."
   (let* ((*print-length* 20) (*print-level* 6) (*print-pretty* nil) (*print-circle* t)
          (inner (innermost-condition condition))
          (text (cond ((source-end-p condition)
@@ -201,7 +201,7 @@ functions that no file has defined so far."
   "Add CONDITION to the diagnostics of this load, once. The place that it belongs to."
   (let ((session *load-session*))
     (when (and severity session)
-      (let* ((place (telling-mistakes ("looking for the place of a diagnostic")
+      (let* ((place (reporting-own-errors ("looking for the place of a diagnostic")
                       (diagnostic-place condition)))
              (text (condition-text condition))
              (key (list severity text place)))
@@ -214,7 +214,7 @@ functions that no file has defined so far."
         place))))
 
 (defun keep-diagnostics (session)
-  "Put what was said of each file that was compiled in SESSION into its fasl's record."
+  "Store the diagnostics of each file that SESSION compiled in the record of its fasl."
   (loop for file being the hash-keys of (load-session-fasls session) using (hash-value fasl)
         for said = (remove-if-not (lambda (diagnostic) (equal (getf diagnostic :path) file))
                                   (reverse (load-session-compiler-said session)))
@@ -224,7 +224,7 @@ functions that no file has defined so far."
              (write-record fasl record)))
 
 (defun note-kept-diagnostics (session record)
-  "Tell in SESSION what was said when the fasl of RECORD was compiled, unless it was said just now."
+  "Add to SESSION the diagnostics kept in RECORD, of its fasl's compilation, unless this load has compiled it."
   (dolist (diagnostic (fasl-record-diagnostics record))
     (destructuring-bind (&key severity message &allow-other-keys) diagnostic
       (let ((place (list :path (getf diagnostic :path) :line (getf diagnostic :line)

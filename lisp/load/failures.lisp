@@ -1,4 +1,4 @@
-;;;; What stops a load: its kind, the names that belong to it, and what it says to somebody who did not write ASDF.
+;;;; Failures: classifies the condition that stopped a load, and explains it to a reader who does not know ASDF's insides.
 
 (in-package :steelbank)
 
@@ -22,7 +22,7 @@
   (around-user-code (asdf:component-version (asdf:find-system (missing-name condition)))))
 
 (defun failure-names (condition)
-  "The kind of CONDITION and the names that belong to it, as a property list."
+  "The kind of CONDITION and the names that it mentions, as a property list."
   (typecase condition
     (asdf:missing-component
      (list :kind (cond ((typep condition 'asdf:missing-component-of-version) :version-mismatch)
@@ -74,7 +74,7 @@
                              :test #'equal)))))
 
 (defun failure-text (names condition)
-  "What CONDITION, with its NAMES, says to somebody who did not write ASDF."
+  "The explanation of CONDITION, with its NAMES, for a reader who does not know ASDF's insides."
   (destructuring-bind (&key kind name required-by path) names
     (cond ((eq kind :missing-dependency)
            (format nil "System ~A,~@[ which ~A depends on,~] is not known to ASDF." name required-by))

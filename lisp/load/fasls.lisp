@@ -113,7 +113,7 @@
   (coerce (sb-ext:string-to-octets string :external-format '(:utf-8 :replacement #\ufffd)) 'octets))
 
 (defun write-record (fasl record)
-  "Put RECORD beside FASL. A cache that cannot be written is told by those who need it."
+  "Put RECORD beside FASL. An unwritable cache is no error here: whoever needs it reports it."
   (let* ((source (fasl-record-source record))
          (body (utf-8 (with-standard-io-syntax
                         (prin1-to-string
@@ -147,7 +147,7 @@
     ((or file-error stream-error) () nil)))
 
 (defun discard-fasl (fasl)
-  "Remove FASL, whatever has taken its place, and its record."
+  "Remove FASL, or whatever stands at its path, and its record."
   (uiop:delete-file-if-exists (record-path fasl))
   (let ((found (probe-file fasl)))
     (cond ((null found))
@@ -289,7 +289,7 @@ Then ASDF makes it again, and what depends on it."
         (when stale
           (discard-fasl fasl))))))
 
-(defun change-unseen (path loaded)
+(defun unseen-change (path loaded)
   "Whether the file PATH, which was read when it was LOADED, a file version, is another now, and ASDF may not see it, because it is
 not newer: :CHANGED if so; :SAME if it holds what it held; NIL if ASDF sees, or there is no such file."
   (and (<= (or (when-file-permits (file-write-date path)) 0) (file-version-write-date loaded))
@@ -320,7 +320,7 @@ touched."
           unless (definition-as-read-p file loaded)
             ;; Before it is read: what is written meanwhile has another stamp.
             nconc (let ((stamp (settled-stamp file)))
-                    (ecase (change-unseen path loaded)
+                    (ecase (unseen-change path loaded)
                       (:changed (list path))
                       (:same (when (consp stamp)
                                (setf (gethash file *definitions-as-read*) (cons loaded stamp)))

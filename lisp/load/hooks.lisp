@@ -1,4 +1,4 @@
-;;;; What a load notes while ASDF, the compiler and the loader work: encapsulations, which act only within a load of ours.
+;;;; Encapsulations of ASDF, the compiler and the loader that record progress and versions. They act only within a load of ours.
 
 (in-package :steelbank)
 
@@ -8,7 +8,7 @@
   (funcall function form toplevel-form))
 
 (defun call-for-component (session component what function)
-  "Call FUNCTION, which compiles or loads COMPONENT, and tell before. The component's file."
+  "Report progress, then call FUNCTION, which compiles or loads COMPONENT. Returns the component's file."
   (check-load-session)
   (let ((file (source-file-of component))
         (*loading* (eq what :load)))

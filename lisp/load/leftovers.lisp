@@ -90,7 +90,7 @@ the VERSION of the file that was loaded then, and of a function the write date o
     (dolist (package (own-packages))
       (do-symbols (symbol package)
         (when (eq (symbol-package symbol) package)
-          (dolist (mark (telling-mistakes ("looking at a symbol's definitions")
+          (dolist (mark (reporting-own-errors ("looking at a symbol's definitions")
                           (symbol-marks symbol)))
             (when (and mark (gethash (mark-file mark) wanted))
               (setf (mark-version mark) (gethash (mark-file mark) *loaded-files*))

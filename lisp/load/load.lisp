@@ -1,4 +1,4 @@
-;;;; Loading a system or a file. A load ends in an outcome, whatever ends it.
+;;;; Loads a system or a file. A load always ends in an outcome.
 
 (in-package :steelbank)
 
@@ -23,17 +23,17 @@
     (trim-tap tap)))
 
 (defun cause (condition)
-  "What CONDITION, as which ASDF passes on what happened in a system definition, was made of."
+  "The condition that ASDF wrapped in CONDITION while it read a system definition."
   (if (typep condition 'asdf:load-system-definition-error)
       (cause (asdf/find-system:error-condition condition))
       condition))
 
 (defun note-failure (session condition)
-  "Remember in SESSION that CONDITION ends the load. The stack still stands, so it can be told where."
+  "Record in SESSION that CONDITION ends the load, and the place, while the stack is not unwound yet."
   (let* ((cause (cause condition))
          (place (unless (typep cause '(or uiop:compile-file-error asdf:compile-error asdf:system-definition-error))
                   (note-diagnostic cause (or (severity cause) :error)))))
-    (telling-mistakes ("telling the names without a definition")
+    (reporting-own-errors ("telling the names without a definition")
       (note-undefined-names))
     (unless (typep condition 'heap-share-exhausted)
       (setf (load-session-failure session) (failure condition place)))))
@@ -48,7 +48,7 @@
         condition)))
 
 (defun failed-outcome (session condition)
-  "The outcome of a load that CONDITION ended. What the load had filled of the heap is garbage by now."
+  "The outcome of a load that CONDITION ended. The memory that the load filled is garbage by now."
   (list :status :failed
         :failure (or (load-session-failure session)
                      (let ((*file* (load-session-file session))
@@ -179,20 +179,20 @@ property list; FUNCTION's effects before a failure remain."
                   :cautions (reverse (load-session-cautions session))))))
 
 (defun keep-features (session features)
-  "Put FEATURES back, with a word in SESSION, if *FEATURES* is no list with an end any more: nothing could be read."
+  "Put FEATURES back, and note it in SESSION, if *FEATURES* is no proper list any more: nothing could be read."
   (unless (proper-list-p *features*)
     (setf *features* features)
     (push "What was loaded left in *FEATURES* what is no proper list; it is again what it was before."
           (load-session-cautions session))))
 
 (defun forget-unread-systems ()
-  "Have ASDF forget the systems whose definitions were left in the middle: it would trip over them for ever."
+  "Have ASDF forget the systems whose definitions were read only partly: every later load would fail on them."
   (dolist (name (registered-names))
     (unless (typep (asdf:registered-system name) 'asdf:system)
       (asdf:clear-system name))))
 
 (defun note-kept-diagnostics-of-system (session system)
-  "Tell in SESSION what was said when the files of SYSTEM were compiled that this load did not compile."
+  "Add to SESSION the kept diagnostics of those files of SYSTEM that this load did not compile."
   (let ((compile (asdf:make-operation 'asdf:compile-op)))
     (dolist (component (system-files system))
       (let ((file (around-user-code (source-file-of component)))
@@ -242,7 +242,7 @@ property list; FUNCTION's effects before a failure remain."
   (:documentation "What is to be loaded is not there."))
 
 (defun check-loaded-files (system)
-  "An error if a file of SYSTEM that was loaded through us is gone: ASDF would say that all is well."
+  "Signal an error if a file of SYSTEM that was loaded through us is gone, which ASDF does not notice."
   (dolist (component (system-files system))
     (when (and (nth-value 1 (gethash (source-file-of component) *loaded-files*))
                (not (uiop:file-exists-p (asdf:component-pathname component))))

@@ -1,5 +1,5 @@
-;;;; Memory that Lisp code takes from the C library, as MAKE-ALIEN does, and keeps: a saved core has the pointers, and not what they
-;;;; point to. While an image is made that is to be saved, it is counted, by the systems that take it.
+;;;; Counts foreign memory by system while an image is made that is to be saved: a saved core has the pointers that MAKE-ALIEN and
+;;;; its kin return, and not the memory.
 
 (in-package :steelbank)
 
@@ -12,21 +12,21 @@
 no system's. Else NIL.")
 
 (defun count-foreign-memory ()
-  "From now on count the memory that Lisp code takes from the C library."
+  "Start counting the memory that Lisp code allocates from the C library."
   (setf *memory-owners* (make-array 1 :initial-element nil :adjustable t :fill-pointer t)
         *foreign-substitutes* (loop for name in *counted-functions*
                                     collect (cons name (concatenate 'string "steelbank_counted_" name))))
   (relink-foreign-functions *counted-functions*))
 
 (defun stop-counting-foreign-memory ()
-  "Count no more."
+  "Stop counting foreign memory."
   (when *memory-owners*
     (setf *memory-owners* nil
           *foreign-substitutes* '())
     (relink-foreign-functions *counted-functions*)))
 
 (defun own-foreign-memory (number)
-  "Count what is taken from now on under NUMBER."
+  "Attribute the foreign memory that is allocated from now on to the owner NUMBER."
   (sb-alien:alien-funcall
    (sb-alien:extern-alien "steelbank_own_memory" (function sb-alien:void (sb-alien:signed 64))) number))
 
@@ -34,7 +34,7 @@ no system's. Else NIL.")
   "The number under which memory is counted now.")
 
 (defun call-as-memory-owner (name function)
-  "Call FUNCTION, and count the memory that is taken meanwhile as the system NAME's."
+  "Call FUNCTION, and attribute the foreign memory that it allocates to the system NAME."
   (if (null *memory-owners*)
       (funcall function)
       (let ((before *memory-owner*)
@@ -45,7 +45,7 @@ no system's. Else NIL.")
           (own-foreign-memory (setf *memory-owner* before))))))
 
 (defun kept-foreign-memory ()
-  "Sentences about the systems that keep memory of the C library's."
+  "A sentence for each system that still holds foreign memory."
   (loop for name across (or *memory-owners* #())
         for number from 0
         for size = (sb-alien:alien-funcall

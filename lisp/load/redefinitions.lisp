@@ -1,5 +1,5 @@
-;;;; What a reload meets and a first load does not: packages whose definitions shrank, constants with other values,
-;;;; structures with other slots. A person would take the restart that goes on; so does a load, and says so.
+;;;; Redefinitions that only a reload meets: packages that lost exports, constants with new values, structures with new slots. A
+;;;; load takes the restart that continues, as a person would, and says so in its answer.
 
 (in-package :steelbank)
 
@@ -8,7 +8,7 @@
 :EXPORTS, :SHADOWS (names) and :USES (names of packages).")
 
 (defun note-caution (control &rest arguments)
-  "Tell in the answer of this load what CONTROL says of ARGUMENTS, once."
+  "Add the caution that CONTROL makes of ARGUMENTS to the answer of this load, once."
   (let ((session *load-session*)
         (text (with-plain-printing
                 (let ((*package* (find-package :keyword)))
@@ -19,7 +19,7 @@
 ;;; Packages
 
 (defun used-package-names (use)
-  "The names of the packages that USE, as of DEFPACKAGE, stands for."
+  "The names of the packages that USE, an option of DEFPACKAGE, designates."
   (loop for designator in (if (listp use) use '())
         for package = (find-package designator)
         when package
@@ -66,7 +66,7 @@ code added when it ran stays. When BEFORE is :UNKNOWN, all that is not GIVEN is 
       (note-caution "Package ~A does not shadow ~{~A~^, ~} any more." name no-shadows))))
 
 (defun keep-variance (condition)
-  "What is left at variance with a package's definition was added when code ran: it stays."
+  "Take the restart that keeps what a package has beyond its definition: code added it when it ran."
   (let ((restart (find-restart +keep-variance+ condition)))
     (when restart
       (invoke-restart restart))))
@@ -106,7 +106,7 @@ code added when it ran stays. When BEFORE is :UNKNOWN, all that is not GIVEN is 
             (setf (gethash name (load-session-constants session)) t))))))
 
 (defun note-new-structure (name)
-  "Tell that the structure NAME has other slots now."
+  "Note that the structure NAME has other slots now."
   (note-caution "The structure ~S has other slots now: its old instances, and code that is not compiled again, are of no ~
                  use any more."
                 name))
@@ -120,7 +120,7 @@ code added when it ran stays. When BEFORE is :UNKNOWN, all that is not GIVEN is 
     (continue condition)))
 
 (defun noted-compiler-defstruct (function dd &rest more)
-  "Around %COMPILER-DEFSTRUCT: that the compiler's idea of a structure changes is what was wanted."
+  "Around %COMPILER-DEFSTRUCT: accept a changed structure, which is what a reload is for."
   (if (and *load-session* (find-class (structure-name dd) nil))
       (handler-bind ((warning (lambda (condition)
                                 (note-new-structure (structure-name dd))

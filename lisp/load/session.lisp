@@ -3,7 +3,7 @@
 (in-package :steelbank)
 
 (defstruct load-session
-  "One load: what it did so far, whom it tells, and when it is to stop."
+  "The state of one load: what it did so far, its progress callback, and when it is to stop."
   (progress nil :type (or null function))
   (stop (constantly nil) :type function)
   (deadline nil :type (or null integer))
@@ -36,7 +36,7 @@
   (taps (make-hash-table :test 'equal) :type hash-table))
 
 (defun name-table (names)
-  "A table in which NAMES, strings, are."
+  "A hash table with NAMES, strings, as keys."
   (let ((table (make-hash-table :test 'equal)))
     (dolist (name names table)
       (setf (gethash name table) t))))
@@ -99,7 +99,7 @@
       (native-truename path))))
 
 (defun call-with-file (session file function)
-  "Call FUNCTION, which compiles or loads FILE, and know meanwhile that it does."
+  "Call FUNCTION, which compiles or loads FILE, with FILE as the current file."
   (let ((before (load-session-file session))
         (*file* file))
     (setf (load-session-file session) file)

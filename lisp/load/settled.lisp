@@ -1,4 +1,4 @@
-;;;; Systems that are loaded, and of which nothing has changed: a plan need not look at them.
+;;;; Settled systems: loaded, and unchanged since, so that ASDF's plan need not look at them.
 ;;;;
 ;;;; ASDF's plan looks at each file and each fasl of all that a system depends on, however indirectly. Where a plan has found that
 ;;;; nothing was left to do for a system, and no file of it or of what it depends on was touched since, the next one would find the
@@ -18,7 +18,7 @@ names of the systems that its actions depend on."
   "The settled systems by name, as the last plan that looked at each found it.")
 
 (defparameter *standard-searches* (copy-list asdf:*system-definition-search-functions*)
-  "How ASDF looks for systems if nobody has told it to do otherwise.")
+  "The default value of ASDF's system search functions.")
 
 ;;; Files as they are
 
@@ -28,7 +28,7 @@ names of the systems that its actions depend on."
   "STATX_BASIC_STATS.")
 
 (defun file-stamp (file)
-  "What tells the file of the native name FILE from what it was before, as a list: size, inode, device, and when it was changed and
+  "The stamp of FILE, a native name, by which a later look tells whether it was touched, as a list: size, inode, device, and when it was changed and
 written, the first of these in seconds since 1970. :ABSENT if there is no such file. NIL if it is not what is on disk."
   (unless (overlay file)
     (sb-alien:with-alien ((buffer (array (sb-alien:unsigned 8) 256)))
@@ -48,13 +48,13 @@ written, the first of these in seconds since 1970. :ABSENT if there is no such f
             :absent)))))
 
 (defun settled-stamp (file)
-  "The stamp of FILE, or NIL if somebody may write to it once more and leave the same."
+  "The stamp of FILE, or NIL if it is so recent that another write could leave the same stamp."
   (let ((stamp (file-stamp file)))
     (and (or (eq stamp :absent)
              (and stamp (< (max (first stamp) (third stamp)) (- (sb-ext:get-time-of-day) 2))))
          stamp)))
 
-;;; What a plan has found
+;;; Recording what a plan found
 
 (defun system-sources (system actions)
   "The native names of the files that ACTIONS, on SYSTEM and what is in it, read, and of the one that defines it; not of what they
@@ -125,7 +125,7 @@ they were read."
           (around-user-code (asdf:make-plan nil 'asdf:load-op system)))))
     (note-settled-systems (name-table '()))))
 
-;;; What the next plan is told
+;;; Telling the next plan
 
 (defun same-features-p (features)
   "True if *FEATURES* holds what FEATURES does."
@@ -140,7 +140,7 @@ nothing."
          (null (asdf:component-children system)))))
 
 (defun unchanged-systems ()
-  "The settled systems for which a plan would find what the one before found."
+  "The settled systems of which nothing was touched since."
   (let ((verdicts (make-hash-table :test 'equal))
         (features (make-hash-table :test 'eq)))
     (labels ((unchanged-p (settled)
@@ -168,11 +168,11 @@ nothing."
               collect (settled-system-system settled)))))
 
 (defun standard-search-p ()
-  "True if nobody has told ASDF to look for systems in another way than by its registry."
+  "True if ASDF looks for systems by its registry alone."
   (and (null asdf:*central-registry*)
        (equal asdf:*system-definition-search-functions* *standard-searches*)))
 
-(defun tell-what-is-settled (target told)
+(defun register-settled-systems (target told)
   "Tell ASDF's session, which begins, of the loaded systems that have not changed, and put their names into the table TOLD; not of
 TARGET, a name, which is asked for."
   (let ((load (asdf:make-operation 'asdf:load-op))
@@ -191,7 +191,7 @@ TARGET, a name, which is asked for."
               (asdf/session::set-asdf-cache-entry (list 'asdf:find-system name) (list system)))))))))
 
 (defun call-with-settled-systems (target told function)
-  "Call FUNCTION, which loads TARGET, in a session of ASDF's that knows what is settled. TOLD as of TELL-WHAT-IS-SETTLED."
+  "Call FUNCTION, which loads TARGET, in a session of ASDF's that knows what is settled. TOLD as of REGISTER-SETTLED-SYSTEMS."
   (asdf/session:with-asdf-session ()
     (let ((session (asdf/session:toplevel-asdf-session)))
       ;; As the first OPERATE of a session does, and it goes on in a new one then, which would know nothing.
@@ -199,5 +199,5 @@ TARGET, a name, which is asked for."
         (setf (asdf/session:asdf-upgraded-p session) t)
         (asdf:upgrade-asdf)))
     (asdf/session:with-asdf-session (:override t :override-cache t)
-      (tell-what-is-settled target told)
+      (register-settled-systems target told)
       (funcall function))))

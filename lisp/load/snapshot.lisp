@@ -1,15 +1,15 @@
-;;;; Snapshots: what an image was made of, what forbids saving it, and saving it as a core.
+;;;; Snapshots: records the inputs of an image, finds what forbids saving it, and saves it as a core.
 
 (in-package :steelbank)
 
-;;; What the image was made of
+;;; The inputs of the image
 
 (defvar *inputs* nil
   "While everything that is read is to be remembered: a table of native names of files, and of (:VARIABLE name) of the
 environment. Else NIL.")
 
 (defun noting-open (function path &rest arguments)
-  "Around OPEN: remember a file that is read, and one that is looked for and is not there."
+  "Around OPEN: record a file that is opened for reading, and one that is missing."
   (prog1 (apply function path arguments)
     (let ((inputs *inputs*))
       (when (and inputs
@@ -20,21 +20,21 @@ environment. Else NIL.")
             (setf (gethash file inputs) t)))))))
 
 (defun noting-getenv (function name)
-  "Around SB-EXT:POSIX-GETENV: remember what of the environment is asked for."
+  "Around SB-EXT:POSIX-GETENV: record the variable that is read."
   (let ((inputs *inputs*))
     (when (and inputs (stringp name))
       (setf (gethash (list :variable (coerce name 'simple-string)) inputs) t))
     (funcall function name)))
 
 (defun record-inputs ()
-  "From now on remember what is read of the disk and of the environment, and who takes foreign memory."
+  "Start recording the files and environment variables that are read, and who allocates foreign memory."
   (count-foreign-memory)
   (setf *inputs* (make-hash-table :test 'equal :synchronized t))
   (encapsulate 'open 'steelbank-inputs #'noting-open)
   (encapsulate 'sb-ext:posix-getenv 'steelbank-inputs #'noting-getenv))
 
 (defun stop-recording-inputs ()
-  "Remember no more. What was remembered: native names of files, and names of variables."
+  "Stop recording. Returns what was recorded: native names of files, and names of variables."
   (let ((inputs (shiftf *inputs* nil)))
     (unencapsulate 'open 'steelbank-inputs)
     (unencapsulate 'sb-ext:posix-getenv 'steelbank-inputs)
@@ -155,10 +155,10 @@ the rest is as if nobody had looked at it."
             "variables" (union variables '("CL_SOURCE_REGISTRY" "ASDF_OUTPUT_TRANSLATIONS") :test #'equal)
             "libraries" (foreign-library-names))))
 
-;;; What forbids saving
+;;; Obstacles to a save
 
 (defun foreign-threads ()
-  "Sentences about the threads that are none of ours."
+  "A sentence for each thread that is not ours."
   (loop for thread in (sb-thread:list-all-threads)
         unless (or (eq thread *supervisor*)
                    (find thread *lanes* :key #'lane-thread)
@@ -167,7 +167,7 @@ the rest is as if nobody had looked at it."
           collect (format nil "Thread ~A runs, and a snapshot has no threads." (describe-thread thread))))
 
 (defun open-streams ()
-  "Sentences about the files and devices that are open."
+  "A sentence for each open file and device."
   (loop for stream in (open-file-streams)
         collect (format nil "~A is open, and would not be in a snapshot."
                         (or (when-file-permits (let ((path (stream-pathname stream)))
@@ -175,7 +175,7 @@ the rest is as if nobody had looked at it."
                             (with-plain-printing (bounded-text (princ-to-string stream) 200))))))
 
 (defun failing-save-hooks ()
-  "Run the hooks of those who want to know of a save. Sentences about those that forbid it."
+  "Run the save hooks. Returns a sentence for each that signals an error, and so forbids the save."
   (loop for hook in sb-ext:*save-hooks*
         for said = (handler-case (progn (funcall hook) nil)
                      (serious-condition (condition)
@@ -224,7 +224,7 @@ Sentences about what is."
           (end-own-threads)
           (unencapsulate +after-collection+ 'steelbank)
           ;; MAIN refuses them again.
-          (dolist (name *ways-out*)
+          (dolist (name *exit-functions*)
             (unencapsulate name 'steelbank))
           (setf sb-ext:*invoke-debugger-hook* nil)
           (sb-ext:save-lisp-and-die (sb-ext:parse-native-namestring path) :toplevel #'main))

@@ -24,14 +24,14 @@
 
 (deftest a-mistake-is-told-once
     (let ((said '())
-          (steelbank::*mistakes-told* '()))
+          (steelbank::*own-errors-reported* '()))
       (steelbank::encapsulate 'steelbank::report 'test (lambda (function sentence)
                                                          (declare (ignore function))
                                                          (push sentence said)))
       (unwind-protect
-           (flet ((mistaken (what) (steelbank::telling-mistakes (what) (error "no ~A" what))))
+           (flet ((mistaken (what) (steelbank::reporting-own-errors (what) (error "no ~A" what))))
              (list (mistaken "looking") (mistaken "looking") (mistaken "thinking")
-                   (steelbank::telling-mistakes ("adding") (+ 1 1))
+                   (steelbank::reporting-own-errors ("adding") (+ 1 1))
                    (reverse said)))
         (steelbank::unencapsulate 'steelbank::report 'test)))
   (nil nil nil 2 ("A mistake of ours while looking: no looking" "A mistake of ours while thinking: no thinking")))

@@ -6,10 +6,10 @@
   "Counts texts that were evaluated.")
 
 (defparameter *warnings-shown* 50
-  "How many warnings of an evaluation are told.")
+  "The most warnings of an evaluation that an answer lists.")
 
 (defparameter *values-shown* 50
-  "How many values of a form are told.")
+  "The most values of a form that an answer lists.")
 
 (defun compiler-position ()
   "Top-level form and form number of what is being compiled, as a property list, or NIL."
@@ -25,7 +25,7 @@
     (when severity
       (let* ((frame (and (null position)
                          (first (with-form-frame
-                                 trial (telling-mistakes ("looking at the stack")
+                                 trial (reporting-own-errors ("looking at the stack")
                                          (user-frames (trial-code trial) :locals nil))))))
              (warning (object "severity" (word severity)
                               "message" (condition-text condition)
@@ -38,7 +38,7 @@
             (push warning (trial-warnings trial))))))))
 
 (defun muffle (condition)
-  "Have nobody else hear of CONDITION."
+  "Muffle CONDITION: no outer handler sees it."
   (let ((restart (find-restart 'muffle-warning condition)))
     (when restart
       (invoke-restart restart))))

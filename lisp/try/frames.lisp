@@ -3,19 +3,19 @@
 (in-package :steelbank)
 
 (defparameter *frames-shown* 30
-  "How many frames of the user's are told.")
+  "The most user frames that an answer lists.")
 
 (defparameter *frames-with-locals* 10
-  "Of how many frames the local variables are told.")
+  "The number of innermost frames whose local variables an answer lists.")
 
 (defparameter *locals-shown* 12
-  "How many local variables of a frame are told.")
+  "The most local variables of one frame that an answer lists.")
 
 (defparameter *frames-walked* 20000
-  "How far down the stack is looked at.")
+  "The most frames that are walked to find those of the user.")
 
 (defun own-folder ()
-  "What the sources of the Lisp half are called, up to the parts that differ."
+  "The common prefix of the names of the Lisp half's source files."
   (let ((name (debug-source-namestring (code-source (function-code #'run-call)))))
     (subseq name 0 (search "boundary/boundary" name :from-end t))))
 
@@ -32,14 +32,14 @@
            (search "/contrib/" name) (search "obj/asdf-cache" name))))
 
 (defun code-location-place (location)
-  "Where LOCATION is: a property list of :FORM and :NUMBER, as far as the compiler kept them."
+  "The place of LOCATION as a property list of :FORM and :NUMBER, as far as the compiler kept them."
   (let ((form (and location (location-toplevel-form location)))
         (number (and location (location-form-number location))))
     (and form number
          (list :form form :number number))))
 
 (defun keepable (value)
-  "VALUE, or what stands for it when it is on the stack and will not outlive it."
+  "VALUE, or a substitute for it when it is allocated on the stack and does not outlive the frame."
   (cond ((not (sb-ext:stack-allocated-p value)) value)
         ((and (consp value) (proper-list-p value)) (copy-list value))
         (t (format nil "(an object of type ~a on the stack)" (type-name-text value)))))
@@ -85,12 +85,12 @@ that is evaluated just now. LOCALS is a function that returns the variables' nam
                                collect (object "name" variable "handle" handle)))))))
 
 (defun routine-caller (frame own code)
-  "What called the assembly routine that was interrupted in FRAME, as an object, or NIL."
+  "The caller of the assembly routine that was interrupted in FRAME, as an object, or NIL."
   (multiple-value-bind (debug-fun location) (interrupted-caller frame)
     (and debug-fun
          (user-frame debug-fun location own code (constantly '())))))
 
-(defun told-frame (frame own code locals)
+(defun frame-object (frame own code locals)
   "FRAME as an object; see USER-FRAME."
   (let ((debug-fun (frame-function frame)))
     (if (typep debug-fun 'assembly-frame-function)
@@ -114,8 +114,8 @@ place one after the other only the innermost is told, and their number."
                      times 1))))
       (map-frames
        (lambda (frame)
-         (let ((told (telling-mistakes ("looking at a frame")
-                       (told-frame frame own code (and locals (< count *frames-with-locals*))))))
+         (let ((told (reporting-own-errors ("looking at a frame")
+                       (frame-object frame own code (and locals (< count *frames-with-locals*))))))
            (cond ((null told))
                  ((and frames (zerop more) (same-frame-p told (first frames)))
                   (incf times))

@@ -1,5 +1,5 @@
-;;;; What is different from one test framework to the other. Their symbols are looked up when they are needed: none of them
-;;;; need be there.
+;;;; One definition for each test framework. Their symbols are looked up when they are needed, since none of the frameworks
+;;;; need be loaded.
 
 (in-package :steelbank)
 
@@ -16,7 +16,7 @@
                      (list (make-framework :name ,name :package ,package :list ',list :run ',runner)))))))
 
 (defun report-text (condition)
-  "What CONDITION says; or itself, if it is a string."
+  "The report of CONDITION, or CONDITION itself if it is a string."
   (if (stringp condition) condition (describe-condition condition)))
 
 ;;; FiveAM

@@ -1,9 +1,9 @@
-;;;; Handles: names for objects that a host may ask about later. The table is bounded; who was not asked about for longest goes.
+;;;; Handles: names for objects that the host may ask about later. The table is bounded and drops the least recently used.
 
 (in-package :steelbank)
 
 (defparameter *most-handles* 400
-  "How many objects have handles at a time.")
+  "The most objects that have handles at a time.")
 
 (sb-ext:define-load-time-global *handles* (make-hash-table)
   "Numbers of handles to conses of the object and the clock when it was used last.")
@@ -42,7 +42,7 @@
         (values nil nil nil))))
 
 (defun forget-handles ()
-  "Forget all objects: the heap is full."
+  "Drop all handles, so that their objects can be collected when the heap is full."
   (clrhash *handles*))
 
 (pushnew 'forget-handles *memory-to-free*)

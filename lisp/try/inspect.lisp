@@ -11,7 +11,7 @@ of a number that returns a part's label, its value, and whether it has one."
   (part (constantly nil) :type function))
 
 (defparameter *list-length-limit* 1000000
-  "Up to how many elements of a list are counted.")
+  "The most elements of a list that are counted.")
 
 (defun named-parts (kind facts names-and-values)
   "The anatomy of something whose parts have names: NAMES-AND-VALUES has them in turn, with values as functions."
@@ -124,7 +124,7 @@ evaluated when its part is asked for."
                     (values nil (nth index (append closed methods)) t)))))
 
 (defun number-facts (number)
-  "What there is to tell of NUMBER."
+  "The facts about NUMBER that an inspection lists."
   (etypecase number
     (integer (facts "hexadecimal" (format nil "~x" number) "octal" (format nil "~o" number)
                     "binary" (and (< (integer-length number) 200) (format nil "~b" number))
@@ -137,7 +137,7 @@ evaluated when its part is asked for."
     (number '())))
 
 (defun stream-facts (stream)
-  "What there is to tell of STREAM."
+  "The facts about STREAM that an inspection lists."
   (facts "open" (if (around-user-code (open-stream-p stream)) "yes" "no")
          "direction" (format nil "~:[~;input~]~:[~; output~]"
                              (around-user-code (input-stream-p stream)) (around-user-code (output-stream-p stream)))
@@ -149,7 +149,7 @@ evaluated when its part is asked for."
                      (when-file-permits (sb-ext:native-namestring (stream-pathname stream))))))
 
 (defun anatomy (object)
-  "What OBJECT is made of."
+  "The anatomy of OBJECT: its kind, its facts and its parts."
   (typecase object
     (null (parts "symbol" ()))
     (cons (list-anatomy object))

@@ -12,11 +12,11 @@
           (setf policy (declaimed-policy specifier policy)))))))
 
 (defun note-severity (condition)
-  "What CONDITION is: :NOTE, :STYLE-WARNING, :WARNING, :ERROR or :READ-ERROR; NIL if nobody wants to read it."
+  "The severity of CONDITION: :NOTE, :STYLE-WARNING, :WARNING, :ERROR or :READ-ERROR; NIL if it is not worth showing."
   (if (typep condition 'sb-ext:compiler-note) :note (severity condition)))
 
 (defun note-text (condition)
-  "What CONDITION says, as the compiler would print it."
+  "The report of CONDITION as the compiler would print it."
   (bounded-text (let ((*print-pretty* t) (*print-right-margin* 100))
                   (handler-case (princ-to-string condition)
                     (serious-condition () (condition-text condition))))

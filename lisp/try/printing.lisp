@@ -1,10 +1,10 @@
-;;;; Values for people, printed within limits. Printing runs the user's methods: what they signal is told, what does not end
-;;;; the host ends, and asks again with PLAINLY.
+;;;; Values for people, printed within limits. Printing runs the user's methods: an error in one is part of the answer; one that
+;;;; does not return is interrupted by the host, which asks again with PLAINLY.
 
 (in-package :steelbank)
 
 (defun type-name-text (object)
-  "The name of the class of OBJECT: a method on CLASS-NAME is nobody's here."
+  "The name of the class of OBJECT: methods on CLASS-NAME are not called."
   (name-text (let ((class (class-of object)))
                (handler-case (class-name class)
                  (serious-condition () 'standard-object)))))
@@ -43,7 +43,7 @@ was cut; third, whether it could not be printed. With PLAINLY nobody's code runs
       (and (stringp object) (<= (length object) 200))))
 
 (defun value-object (object package limit &key handle plainly (length 1000))
-  "What is told of OBJECT: its text, and HANDLE unless it is as good as its text."
+  "The JSON object for OBJECT: its printed text, and HANDLE unless the text says all."
   (multiple-value-bind (text cut failed) (printed-value object package limit :plainly plainly :length length)
     (object "text" text
             "cut" (and cut :true)

@@ -1,4 +1,5 @@
-;;;; run-tests: what the frameworks know of tests, and one test run, whatever it does. frameworks.lisp has what differs.
+;;;; run-tests: lists the tests that the loaded frameworks know, and runs one test, however it ends. frameworks.lisp has a
+;;;; definition for each framework.
 
 (in-package :steelbank)
 
@@ -27,13 +28,13 @@ empty if the framework does not tell it."
   (find name *frameworks* :key #'framework-name :test #'string=))
 
 (defun its (package name)
-  "The symbol called NAME of PACKAGE, which is a framework's. Nothing is interned."
+  "The symbol NAME of PACKAGE, a framework's package. Interns nothing."
   (or (let ((package (find-package package)))
         (and package (find-symbol name package)))
       (error "The test framework has no ~a::~a: it is of another version than the one that is known here." package name)))
 
 (defun call-its (package name &rest arguments)
-  "What the function called NAME of PACKAGE returns of ARGUMENTS."
+  "The result of calling the function NAME of PACKAGE, a framework's, with ARGUMENTS."
   (apply (its package name) arguments))
 
 (defun its-slot (object name)
@@ -49,7 +50,7 @@ empty if the framework does not tell it."
   (typep object (its package name)))
 
 (defun assertion-text (value package limit)
-  "VALUE as it is told of an assertion."
+  "The printed text of VALUE, an expected or actual value of an assertion."
   (if (stringp value)
       (bounded-text (prin1-to-string value) limit)
       (values (printed-value value package limit :length 50 :level 8))))
@@ -64,7 +65,7 @@ empty if the framework does not tell it."
           "message" (and (assertion-message assertion) (bounded-text (assertion-message assertion) 600))))
 
 (defun test-status (outcome assertions)
-  "What became of a test with OUTCOME, of its trial, and ASSERTIONS."
+  "The status of a test whose trial had OUTCOME and which made ASSERTIONS."
   (flet ((any (status) (find status assertions :key #'assertion-status)))
     (cond ((eq (getf outcome :status) :stopped) :timed-out)
           ((getf outcome :condition) :error)
@@ -74,7 +75,7 @@ empty if the framework does not tell it."
           (t :passed))))
 
 (defun call-as-test (function package)
-  "Call FUNCTION, which returns assertions, as a trial. What the host is told of it."
+  "Call FUNCTION, which returns assertions, as a trial. Returns the test's JSON object."
   (let* ((trial (make-trial))
          (start (get-internal-real-time))
          (outcome (handler-bind ((warning (lambda (condition)

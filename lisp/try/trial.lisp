@@ -1,10 +1,10 @@
-;;;; A trial: code that is run to see what it does. It ends in an outcome, whatever ends it, and while its stack still stands
-;;;; it is noted where it was.
+;;;; A trial: code that is run to see what it does. It always ends in an outcome, and its frames, local variables and restarts
+;;;; are recorded before the stack is unwound.
 
 (in-package :steelbank)
 
 (defstruct trial
-  "What is known of code that is being run."
+  "The state of one trial: what is known of the code that it runs."
   ;; The number of its text, by which its own frames are told from others.
   (code 0 :type unsigned-byte)
   ;; The restarts that were there before.
@@ -44,13 +44,13 @@
               (list (object "name" "top-level form" "code" :true "form" (trial-form trial) "number" 0)))))
 
 (defun note-stack (trial condition)
-  "Remember in TRIAL where it is, and what could be done about CONDITION; NIL: the host stops it."
+  "Record in TRIAL the stack and the restarts for CONDITION, which is NIL when the host stops the trial."
   ;; Near the end of the stack or of the heap nothing but the places is asked for.
   (let ((short (typep condition 'storage-condition)))
     (when (trial-stream trial)
       (setf (trial-read-to trial) (file-position (trial-stream trial))))
     (multiple-value-bind (frames more)
-        (telling-mistakes ("looking at the stack")
+        (reporting-own-errors ("looking at the stack")
           (user-frames (trial-code trial) :locals (not short)))
       (setf (trial-stack trial)
             (list :frames (with-form-frame trial frames)
@@ -65,7 +65,7 @@
   (throw 'end-of-trial '(:status :stopped)))
 
 (defun failed-trial (condition)
-  "The outcome of a trial that CONDITION ended. What it had filled of the heap is garbage by now."
+  "The outcome of a trial that CONDITION ended. The memory that it filled is garbage by now."
   (let ((condition (true-reason condition)))
     (when (typep condition 'storage-condition)
       (forget-handles)
@@ -101,7 +101,7 @@
         (failed-trial (make-condition 'left-by-exit)))))
 
 (defun stack-json (trial)
-  "What was noted of the stack of TRIAL, as keys and values of an object."
+  "The recorded stack of TRIAL, as keys and values of a JSON object."
   (destructuring-bind (&key frames more restarts) (trial-stack trial)
     (list "frames" frames
           "frames_left_out" (and more (plusp more) more)

@@ -1,6 +1,6 @@
-//! Sidecars: what the tap in `lisp/tap.lisp` recorded of one file while SBCL compiled or loaded it.
+//! Sidecars: what the tap in `lisp/tap/` recorded of one file while SBCL compiled or loaded it.
 //!
-//! The format is described at the top of `lisp/tap.lisp`.
+//! The format is described at the top of `lisp/tap/sidecar.lisp`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,181 @@
+;;;; The tap on the reader: what it reports of a top-level form, with the form numbers that the compiler gives.
+
+(in-package :steelbank)
+
+(defun make-tap-observer (tap)
+  "The observer that records in TAP what the reader reports."
+  (declare (type tap tap))
+  (lambda (start end object)
+    (declare (optimize speed))
+    ;; Suppressed text is not code; :RESET tells of a reader macro without a value, whose inner events
+    ;; are harmless because they stand in no list.
+    (unless (or *read-suppress* (not (typep start 'fixnum)))
+      (let ((count (tap-count tap)))
+        (declare (type fixnum start end))
+        (when (= count (length (tap-objects tap)))
+          (flet ((grow (vector)
+                   (declare (type (simple-array fixnum (*)) vector))
+                   (replace (make-array (* 2 count) :element-type 'fixnum) vector)))
+            (setf (tap-starts tap) (grow (tap-starts tap))
+                  (tap-ends tap) (grow (tap-ends tap))
+                  (tap-objects tap) (replace (make-array (* 2 count)) (tap-objects tap)))))
+        (setf (aref (tap-starts tap) count) start
+              (aref (tap-ends tap) count) end
+              (aref (tap-objects tap) count) object
+              (tap-count tap) (the fixnum (1+ count)))))))
+
+(defun align-children (object children objects places)
+  "Give each of CHILDREN (indices of events, in order of position) its place plus 1 in OBJECT, in PLACES."
+  (declare (type list children) (type simple-vector objects) (type (simple-array fixnum (*)) places)
+           (optimize speed))
+  (let ((place 0))
+    (declare (type fixnum place))
+    (flet ((element (element)
+             ;; An element without an event was made by a reader macro; a child that is no element was
+             ;; read and dropped, like the test of #+.
+             (incf place)
+             (loop for tail on children
+                   for child of-type fixnum = (car tail)
+                   when (eql (svref objects child) element)
+                     do (setf (aref places child) place
+                              children (cdr tail))
+                        (return))))
+      (typecase object
+        (cons (loop with slow = object
+                    for step of-type fixnum from 1
+                    while children
+                    do (cond ((consp object) (element (pop object)))
+                             (t (element object) (return)))
+                       ;; A constant may be circular: `#1=(nil . #1#)`.
+                       (when (evenp step)
+                         (pop slow))
+                    until (eq object slow)))
+        (simple-vector (loop for element across object
+                             while children do (element element)))
+        (t (when (comma-p object)
+             (element (comma-form object))))))))
+
+(defun tap-places (tap places wrappers)
+  "Fill PLACES with each event's place in its parent, and WRAPPERS with the number of direct children,
+or -1 for an event whose object was reported before (#+, #n= and the like)."
+  (declare (type tap tap) (type (simple-array fixnum (*)) places wrappers) (optimize speed))
+  (let ((starts (tap-starts tap)) (objects (tap-objects tap)) (stack '()))
+    (dotimes (event (tap-count tap))
+      (let ((start (aref starts event)) (object (svref objects event)) (children '()) (same nil))
+        (loop while (and stack (>= (aref starts (the fixnum (car stack))) start))
+              do (let ((child (pop stack)))
+                   (when (eq (svref objects (the fixnum child)) object)
+                     (setf same child))
+                   (push child children)))
+        (cond (same
+               (setf (aref wrappers event) -1)
+               (push same stack))
+              (t
+               (when children
+                 (setf (aref wrappers event) (length (the list children)))
+                 (align-children object children objects places))
+               (push event stack)))))))
+
+(defun original-form-number (object)
+  "The number that the compiler gave OBJECT within the current top-level form, or NIL."
+  (let ((path (source-path object)))
+    (when path
+      (source-path-form-number path))))
+
+(defun operator-number (object)
+  "The sidecar's code for the operator of OBJECT, as the format in tap/sidecar.lisp lists them."
+  (cond ((comma-p object) 4)
+        ((atom object) 0)
+        (t (case (car object)
+             (quote 1)
+             (function 2)
+             (t (if (eq (car object) +quasiquote+) 3 0))))))
+
+(defun package-definition-p (form)
+  "True when FORM defines a package, so that its strings name symbols."
+  (and (consp form)
+       (symbolp (car form))
+       (member (symbol-name (car form)) '("DEFPACKAGE" "DEFINE-PACKAGE") :test #'string=)))
+
+(defun tap-toplevel-form (tap form number)
+  "Write the events of FORM, top-level form NUMBER, and forget them."
+  (declare (type tap tap) (type fixnum number))
+  (let* ((count (tap-count tap))
+         (starts (tap-starts tap))
+         (ends (tap-ends tap))
+         (objects (tap-objects tap))
+         (places (make-array count :element-type 'fixnum :initial-element 0))
+         (children (make-array count :element-type 'fixnum :initial-element 0))
+         (kinds (make-array count :element-type 'fixnum :initial-element -1))
+         (numbers (make-array count :element-type 'fixnum :initial-element 0))
+         (strings (package-definition-p form))
+         (largest -1)
+         (kept 0))
+    (declare (type fixnum largest kept))
+    (tap-places tap places children)
+    (dotimes (event count)
+      (unless (minusp (aref children event))
+        (let ((object (svref objects event)))
+          (typecase object
+            (cons
+             ;; The compiler also notes paths for tails, with the number of whatever comes next.
+             (let ((number (and (or (plusp (aref places event)) (eq object form))
+                                (original-form-number object))))
+               (cond (number
+                      (setf (aref kinds event) 0
+                            (aref numbers event) number
+                            largest (max largest number)))
+                     (t (setf (aref kinds event) 1)))))
+            (null (when (= (- (aref ends event) (aref starts event)) 3)
+                    (setf (aref kinds event) 2
+                          (aref numbers event) (tap-name tap object))))
+            (symbol (setf (aref kinds event) 2
+                          (aref numbers event) (tap-name tap object)))
+            (t (cond ((and strings (stringp object))
+                      (setf (aref kinds event) 3
+                            (aref numbers event) (tap-name tap object)))
+                     ((plusp (aref children event))
+                      (setf (aref kinds event) 4))))))
+        (unless (minusp (aref kinds event))
+          (incf kept))))
+    (tap-unsigned tap number)
+    (tap-unsigned tap kept)
+    (let ((positions (make-array (1+ largest) :element-type '(signed-byte 32) :initial-element -1)))
+      (dotimes (event count)
+        (let ((kind (aref kinds event)) (start (aref starts event)))
+          (unless (minusp kind)
+            (tap-octet tap (logior kind (ash (operator-number (svref objects event)) 4)))
+            (tap-signed tap (- start (tap-last-start tap)))
+            (setf (tap-last-start tap) start)
+            (tap-unsigned tap (- (aref ends event) start))
+            (tap-unsigned tap (aref places event))
+            (case kind
+              (0 (let ((number (aref numbers event)))
+                   (tap-unsigned tap number)
+                   (when (minusp (aref positions number))
+                     (setf (aref positions number) start))))
+              ((2 3) (tap-unsigned tap (aref numbers event)))))))
+      (loop while (<= (fill-pointer (tap-positions tap)) number)
+            do (vector-push-extend nil (tap-positions tap)))
+      (setf (aref (tap-positions tap) number) positions))
+    (incf (tap-form-count tap))
+    (fill objects 0 :end count)
+    (setf (tap-count tap) 0)))
+
+;;; Positions while compiling, for diagnostics
+
+(defun tap-line-and-column (tap position)
+  "Line and column, both from 1 and in characters, of POSITION in the file of TAP."
+  (declare (type tap tap) (type (integer 0) position))
+  (stream-line-and-column (tap-stream tap) position))
+
+(defun tap-position (tap toplevel-form form-number)
+  "The position of sub-form FORM-NUMBER of TOPLEVEL-FORM; second, whether it is that very form and not the
+nearest one before it. NIL when TAP knows nothing of the top-level form."
+  (declare (type tap tap) (type (integer 0) toplevel-form form-number))
+  (let ((positions (and (< toplevel-form (fill-pointer (tap-positions tap)))
+                        (aref (tap-positions tap) toplevel-form))))
+    (when positions
+      (loop for number from (min form-number (1- (length positions))) downto 0
+            unless (minusp (aref positions number))
+              do (return (values (aref positions number) (= number form-number)))))))

@@ -1,0 +1,34 @@
+;;;; Files as octets: read, hashed, and replaced whole.
+
+(in-package :steelbank)
+
+(defun fnv-1a (octets &optional (end (length octets)))
+  "The FNV-1a hash of OCTETS before END, 64 bits."
+  (declare (type octets octets) (type (integer 0 #.array-dimension-limit) end) (optimize speed))
+  (let ((hash #xcbf29ce484222325))
+    (declare (type (unsigned-byte 64) hash))
+    (dotimes (index end hash)
+      (setf hash (ldb (byte 64 0) (* (logxor hash (aref octets index)) #x100000001b3))))))
+
+(defun file-octets (path)
+  "The octets of the file PATH."
+  (with-open-file (stream path :element-type '(unsigned-byte 8))
+    (let ((octets (make-array (file-length stream) :element-type '(unsigned-byte 8))))
+      (read-sequence octets stream)
+      octets)))
+
+(defun replace-file (path octets)
+  "Replace the file PATH by one with OCTETS, atomically. A folder of that name is removed."
+  (declare (type pathname path) (type octets octets))
+  (let ((temporary (sb-ext:parse-native-namestring
+                    (format nil "~A.~36R" (sb-ext:native-namestring path)
+                            (random (expt 2 64) (make-random-state t)))))
+        (folder (uiop:ensure-directory-pathname path)))
+    (ensure-directories-exist path)
+    (when (uiop:directory-exists-p folder)
+      (uiop:delete-directory-tree folder :validate t))
+    (with-open-file (stream temporary :direction :output :element-type '(unsigned-byte 8)
+                                      :if-exists :supersede)
+      (write-sequence octets stream))
+    (rename-file temporary path)
+    path))

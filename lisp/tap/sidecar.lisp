@@ -1,0 +1,150 @@
+;;;; The sidecar: the record of one file as octets, and where it is kept.
+;;;;
+;;;; The sidecar, version 3. u = unsigned LEB128; s = zigzag in LEB128; text = u octet count, UTF-8 octets.
+;;;;   "SBTAP" octet 0, octet version
+;;;;   octet         1 when the whole file was read, 0 when reading stopped early
+;;;;   8 octets      FNV-1a 64 of the file's octets, little-endian
+;;;;   u             size of the file in octets
+;;;;   u             write date (universal time), as in a definition source and the debug source
+;;;;   text          native truename
+;;;;   text          external format's name, upcased ("UTF-8")
+;;;;   u, s...       newlines: count, then position of each #\Newline minus that of the one before (from 0)
+;;;;   u, entries    symbols: count, then each: octet 0 interned (3 and a function's name by now, 4 and a macro's or
+;;;;                                         special operator's, 5 and a symbol macro's), text package, text name
+;;;;                                         or octet 1 uninterned, text name; or octet 2 string, text
+;;;;   u, forms      top-level forms: count, then each:
+;;;;     u             top-level form number
+;;;;     u             event count; then each event, children before their parent:
+;;;;       octet         kind, as below, + 16 * operator: 1 (quote x), 2 (function x), 3 a backquoted form,
+;;;;                     4 a comma, 0 anything else; however these were written
+;;;;       s             start minus the start of the event before (from 0 for a file's first)
+;;;;       u             length
+;;;;       u             place in the parent plus 1: 1 = the operator; 0 = no element of the enclosing object
+;;;;       u             kind 0: form number; kinds 2 and 3: index of the symbol or string; else absent
+;;;;   u, uses       top-level uses: count, then each: octet kind (0 binds 1 calls 2 sets 3 references
+;;;;                 4 macroexpands), u 2 * symbol index (+ 1 for (setf symbol)), u top-level form, u form number
+;;;;   u, locals     names bound locally: count, then each: u top-level form, u 2 * symbol index (+ 1 for a
+;;;;                 function, else a variable)
+;;;;   8 octets      FNV-1a 64 of all octets before, little-endian
+;;;; Event kinds: 0 a form with a number; 1 a list without one (quoted data); 2 a symbol; 3 a string in a
+;;;; package definition; 4 another object that contains events (a vector, a comma, #. and the like).
+;;;; Positions and lengths count characters as decoded; a byte order mark counts as one.
+
+(in-package :steelbank)
+
+(defconstant +sidecar-version+ 3
+  "The version of the format described at the top of this file.")
+
+(defun external-format-name (stream)
+  "The name of the external format of STREAM, upcased."
+  (let ((format (stream-external-format stream)))
+    (symbol-name (if (consp format) (car format) format))))
+
+(defun implementation-symbol-p (symbol)
+  "True when SYMBOL is one of SBCL's own and not a standard one: what macros of the system expand into."
+  (let ((package (symbol-package symbol)))
+    (or (null package)
+        (and (system-package-p package)
+             (not (eq package (find-package :common-lisp)))))))
+
+(defun tap-sidecar (tap path complete)
+  "The sidecar of TAP, read from PATH; COMPLETE when it was read to its end."
+  (declare (type tap tap) (type pathname path))
+  (let* ((head (%make-tap :names (tap-names tap) :name-list (tap-name-list tap)))
+         (stream (tap-stream tap))
+         (octets (file-octets path))
+         (hash (fnv-1a octets))
+         (uses (loop with seen = (make-hash-table :test 'equal)
+                     for use in (reverse (tap-uses tap))
+                     for (kind name toplevel number) = use
+                     for setf = (and (consp name) (eq (car name) 'setf) (consp (cdr name)))
+                     for symbol = (if setf (cadr name) name)
+                     unless (or (gethash use seen) (not (symbolp symbol)) (implementation-symbol-p symbol))
+                       collect (list kind (+ (* 2 (tap-name head symbol)) (if setf 1 0)) toplevel number)
+                     do (setf (gethash use seen) t)))
+         (events (subseq (tap-buffer tap) 0 (tap-fill tap))))
+    (setf (tap-content-hash tap) hash)
+    (map nil (lambda (char) (tap-octet head (char-code char))) "SBTAP")
+    (tap-octet head 0)
+    (tap-octet head +sidecar-version+)
+    (tap-octet head (if complete 1 0))
+    (tap-word head hash)
+    (tap-unsigned head (length octets))
+    (tap-unsigned head (file-info-write-date (tap-file-info tap)))
+    (tap-text head (sb-ext:native-namestring (truename path)))
+    (tap-text head (external-format-name stream))
+    (let ((newlines (newline-positions stream)) (previous 0))
+      (tap-unsigned head (length newlines))
+      (loop for newline across newlines
+            do (tap-signed head (- newline previous))
+               (setf previous newline)))
+    (tap-unsigned head (length (tap-name-list head)))
+    (dolist (name (reverse (tap-name-list head)))
+      (cond ((stringp name)
+             (tap-octet head 2)
+             (tap-text head name))
+            ((symbol-package name)
+             (tap-octet head (case (operator-kind name)
+                               (:function 3)
+                               ((:macro :special-form) 4)
+                               (t (if (eq (variable-kind name) :macro) 5 0))))
+             (tap-text head (package-name (symbol-package name)))
+             (tap-text head (symbol-name name)))
+            (t
+             (tap-octet head 1)
+             (tap-text head (symbol-name name)))))
+    (tap-unsigned head (tap-form-count tap))
+    (loop for octet across (the octets events) do (tap-octet head octet))
+    (tap-unsigned head (length uses))
+    (loop for (kind name toplevel number) in uses
+          do (tap-octet head kind)
+             (tap-unsigned head name)
+             (tap-unsigned head toplevel)
+             (tap-unsigned head number))
+    (tap-unsigned head (hash-table-count (tap-locals tap)))
+    (loop for local being the hash-keys of (tap-locals tap)
+          do (tap-unsigned head (ash local -32))
+             (tap-unsigned head (ldb (byte 32 0) local)))
+    (tap-word head (fnv-1a (tap-buffer head) (tap-fill head)))
+    (subseq (tap-buffer head) 0 (tap-fill head))))
+
+(defun sidecar-name (truename write-date)
+  "The file name of the sidecar of TRUENAME as it was at WRITE-DATE."
+  (declare (type pathname truename) (type (integer 0) write-date))
+  (let ((octets (coerce (sb-ext:string-to-octets (sb-ext:native-namestring truename) :external-format :utf-8)
+                        'octets)))
+    (format nil "~(~16,'0X~)-~D.tap" (fnv-1a octets) write-date)))
+
+(defun sidecar-state (path)
+  "The state of the sidecar at PATH: :COMPLETE or :INCOMPLETE, and the hash of the file's content; NIL when it is not
+there, damaged, or of another version."
+  (let* ((octets (handler-case (file-octets path)
+                   ((or file-error stream-error) () nil)))
+         (end (- (length octets) 8)))
+    (flet ((word (start)
+             (loop for index below 8
+                   sum (ash (aref octets (+ start index)) (* 8 index)))))
+      (when (and (> end 16)
+                 (= (aref octets 6) +sidecar-version+)
+                 (= (word end) (fnv-1a octets end)))
+        (values (if (= (aref octets 7) 1) :complete :incomplete)
+                (word 8))))))
+
+(defun better-sidecar-p (path sidecar)
+  "True when the sidecar at PATH is complete and SIDECAR, of the same content, is not."
+  (declare (type octets sidecar))
+  (and (/= (aref sidecar 7) 1)
+       (multiple-value-bind (state hash) (sidecar-state path)
+         (and (eq state :complete)
+              (= hash (loop for index below 8
+                            sum (ash (aref sidecar (+ 8 index)) (* 8 index))))))))
+
+(defun write-sidecar (tap sidecar directory)
+  "Write SIDECAR, of TAP, into DIRECTORY atomically, unless a better one is there."
+  (declare (type tap tap) (type octets sidecar) (type pathname directory))
+  (let* ((name (sidecar-name (truename (tap-stream tap))
+                             (file-info-write-date (tap-file-info tap))))
+         (path (merge-pathnames (sb-ext:parse-native-namestring name) directory)))
+    (unless (better-sidecar-p path sidecar)
+      (replace-file path sidecar))
+    path))
