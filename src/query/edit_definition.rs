@@ -1,12 +1,12 @@
 //! edit-definition: one top-level form of a file gives way to another text. Nothing is compiled or loaded by it.
 
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::lookup::find_package;
+use super::unified::unified;
 use crate::project::Project;
 use crate::project::write::{self, FileError};
 use crate::source::tap::sidecar::fnv_1a;
@@ -151,7 +151,7 @@ pub fn edit_definition(
     let text = write::encoded(&edit.text, &old).map_err(EditError::Refused)?;
     let (start, end) = (edit.span.start as usize, edit.span.end as usize);
     let new = [&old[..start], &text, &old[end..]].concat();
-    let diff = unified(&shown, &old, &new, start, end, text.len());
+    let diff = unified(&shown, &old, &new);
     write::replace(&path, &old, &new).map_err(EditError::Refused)?;
     let first = start + text.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     Ok(EditAnswer {
@@ -241,42 +241,4 @@ fn check_symbols(
         }
     }
     Ok(())
-}
-
-/// The change of the bytes from `start` to `end` of `old`, which became `length` bytes, as one hunk.
-fn unified(path: &str, old: &[u8], new: &[u8], start: usize, end: usize, length: usize) -> String {
-    const CONTEXT: u32 = 2;
-    let decoded = |text: &[u8]| String::from_utf8_lossy(text).trim_end_matches(['\r', '\n']).to_owned();
-    let (old_lines, new_lines) = (LineIndex::new(old), LineIndex::new(new));
-    // Whole lines, from the first that differs to the last.
-    let last = |text: &[u8], lines: &LineIndex, at: usize| {
-        let full = at > 0 && text.get(at - 1) == Some(&b'\n');
-        lines.line(at as u32).saturating_sub(u32::from(full))
-    };
-    let first = old_lines.line(start as u32);
-    let (old_last, new_last) = (last(old, &old_lines, end), last(new, &new_lines, start + length));
-    let from = first.saturating_sub(CONTEXT).max(1);
-    let count = |text: &[u8], lines: &LineIndex| {
-        lines.count() as u32 - u32::from(text.ends_with(b"\n") || text.is_empty())
-    };
-    let old_to = (old_last + CONTEXT).min(count(old, &old_lines));
-    let new_to = new_last + (old_to - old_last.min(old_to));
-    let mut diff = format!(
-        "--- {path}\n+++ {path}\n@@ -{from},{} +{from},{} @@\n",
-        (old_to + 1).saturating_sub(from),
-        (new_to + 1).saturating_sub(from)
-    );
-    let mut put = |mark: char, text: &[u8], lines: &LineIndex, from: u32, to: u32| {
-        for line in from..=to {
-            // Writing to a string cannot fail.
-            let _ = writeln!(diff, "{mark}{}", decoded(lines.bytes(text, line)));
-        }
-    };
-    if first > from {
-        put(' ', old, &old_lines, from, first - 1);
-    }
-    put('-', old, &old_lines, first, old_last);
-    put('+', new, &new_lines, first, new_last);
-    put(' ', old, &old_lines, old_last + 1, old_to);
-    diff
 }

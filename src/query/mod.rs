@@ -45,6 +45,7 @@ pub mod run_tests;
 mod step;
 pub mod text;
 pub mod trial;
+mod unified;
 mod use_counts;
 mod uses;
 mod via;

@@ -53,7 +53,7 @@ fn edits() {
     );
     assert_eq!(read(&path), TEXT.replace("  x) ;", "  (list x)) ;"), "comments, line ends and mark stay");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
-    let diff = "--- ed.lisp\n+++ ed.lisp\n@@ -3,6 +3,6 @@\n \n ;; Tells.\n-(defun area (x)\n-  x) ; end\n+(defun area (x)\n+  (list x)) ; end\n \n (defmethod m ((x integer)) 1)\n";
+    let diff = "--- ed.lisp\n+++ ed.lisp\n@@ -4,5 +4,5 @@\n ;; Tells.\r\n (defun area (x)\r\n-  x) ; end\r\n+  (list x)) ; end\r\n \r\n (defmethod m ((x integer)) 1)\r\n";
     assert_eq!(answer.diff, diff);
 
     load(&bank, "ed");
@@ -103,6 +103,72 @@ fn edits() {
     for folder in [root, outside] {
         fs::remove_dir_all(folder).unwrap();
     }
+}
+
+/// The diff that an edit answers makes the new text of the old one by git's reading, and has no more lines than git's.
+#[test]
+fn diffs_of_edits_are_right_and_as_short_as_gits() {
+    in_own_process("edits::diffs_of_edits_are_right_and_as_short_as_gits", diffs);
+}
+
+fn diffs() {
+    let root = folder("diffs");
+    let bank = project(&root, &root.join("cache"));
+    let plain =
+        "(in-package :cl-user)\n\n;; One.\n(defun one (x)\n  (list x\n        x))\n\n(defvar *two* 2)\n";
+    let crlf = plain.replace('\n', "\r\n");
+    let texts = [
+        ("plain", plain.to_owned()),
+        ("open", plain.trim_end().to_owned()),
+        ("crlf", crlf.clone()),
+        ("marked", format!("\u{feff}{plain}")),
+        ("all", format!("\u{feff}{}", crlf.trim_end())),
+        ("single", "(defun one (x) x)".to_owned()),
+    ];
+    let git = |folder: &Path, arguments: &[&str]| {
+        let output = std::process::Command::new("git").args(arguments).current_dir(folder).output().unwrap();
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (was, is) = (root.join("was"), root.join("is.lisp"));
+    fs::create_dir(&was).unwrap();
+    let mut checked = 0;
+    for (name, text) in texts {
+        for (operation, form) in [
+            (EditOperation::Replace, "(defun one (x)\n  (list x\n        (1+ x)))"),
+            (EditOperation::Replace, "(defun one (x y)\n  (list x y))"),
+            (EditOperation::InsertBefore, "(defun zero ()\n  0)"),
+            (EditOperation::InsertAfter, "(defun zero ()\n  0)"),
+            (EditOperation::Delete, ""),
+        ] {
+            for definition in ["one", "*two*"] {
+                if name == "single" && (definition != "one" || operation == EditOperation::Delete) {
+                    continue;
+                }
+                fs::write(&is, &text).unwrap();
+                fs::write(was.join("is.lisp"), &text).unwrap();
+                let answer = bank.edit_definition(&EditRequest::new("is.lisp", definition, operation, form));
+                let diff = answer.unwrap_or_else(|error| panic!("{name} {operation:?}: {error}")).diff;
+                let counted = |mark: char, head: &str| {
+                    diff.lines().filter(|line| line.starts_with(mark) && !line.starts_with(head)).count()
+                };
+                let changed = (counted('+', "+++"), counted('-', "---"));
+                let (counts, _) = git(&root, &["diff", "--no-index", "--numstat", "was/is.lisp", "is.lisp"]);
+                let gits: Vec<usize> =
+                    counts.split_whitespace().take(2).map(|count| count.parse().unwrap()).collect();
+                assert_eq!(changed, (gits[0], gits[1]), "{name} {definition} {operation:?}:\n{diff}");
+                fs::write(root.join("patch"), &diff).unwrap();
+                let (_, said) = git(&was, &["apply", "-p0", "--whitespace=nowarn", "../patch"]);
+                assert_eq!(
+                    read(&was.join("is.lisp")),
+                    read(&is),
+                    "{name} {definition} {operation:?}: {said}\n{diff}"
+                );
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 50, "{checked}");
+    fs::remove_dir_all(root).unwrap();
 }
 
 fn structure(session: &Session, root: &Path) {
