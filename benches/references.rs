@@ -43,7 +43,7 @@ fn main() {
     }
     println!(
         "{} files are loaded; the index has {} records\n",
-        bank.project().loaded().len(),
+        bank.loaded_files().len(),
         bank.index().record_count()
     );
     divan::main();

@@ -278,7 +278,7 @@ fn stages(bencher: Bencher<'_, '_>, stage: &str) {
     static BANK: OnceLock<Steelbank> = OnceLock::new();
     let bank = BANK.get_or_init(|| Steelbank::builder().start().unwrap());
     bank.lisp().wait_until_ready().unwrap();
-    bank.project().watch();
+    bank.watch();
     let session = Session::new(bank.clone());
     let tool = session.tools().get("who-references").unwrap();
     let Value::Object(given) = arguments("cl:*print-base*") else { return };

@@ -72,7 +72,7 @@ impl ProjectSettings {
 
 /// A project and the positions in its files. Shared between questions; cheap to ask.
 #[derive(Debug, Default)]
-pub struct Project {
+pub(crate) struct Project {
     settings: Option<ProjectSettings>,
     /// Whether Lisp knows of the project.
     pub(crate) opened: Mutex<bool>,
@@ -108,13 +108,13 @@ pub(crate) struct Contents {
 /// A system that ASDF knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ImageSystem {
+pub(crate) struct ImageSystem {
     /// The file that defines it.
-    pub asd: PathBuf,
+    pub(crate) asd: PathBuf,
     /// Whether it is loaded.
-    pub loaded: bool,
+    pub(crate) loaded: bool,
     /// Its Lisp files, if it is the project's.
-    pub files: Option<Vec<PathBuf>>,
+    pub(crate) files: Option<Vec<PathBuf>>,
 }
 
 /// A file as it was when it was loaded or compiled.
@@ -254,7 +254,7 @@ pub(crate) fn native(root: Option<&Path>, given: &Path) -> PathBuf {
 
 impl Project {
     /// The project of `settings`, or none.
-    pub fn new(settings: Option<ProjectSettings>) -> Project {
+    pub(crate) fn new(settings: Option<ProjectSettings>) -> Project {
         steelbank_watch::tell_of_descriptors(crate::engine::keep_from_children);
         let settings = settings.map(|settings| ProjectSettings {
             root: settings.root.map(|root| std::fs::canonicalize(&root).unwrap_or(root)),
@@ -264,18 +264,22 @@ impl Project {
     }
 
     /// How the project was given.
-    pub fn settings(&self) -> Option<&ProjectSettings> {
+    pub(crate) fn settings(&self) -> Option<&ProjectSettings> {
         self.settings.as_ref()
     }
 
     /// The project's root directory, canonical.
-    pub fn root(&self) -> Option<&Path> {
+    pub(crate) fn root(&self) -> Option<&Path> {
         self.settings.as_ref()?.root.as_deref()
     }
 
     /// Remembers the files that are loaded, each with the write date (universal time) that it had then. `anew` tells
     /// which of them were compiled or loaded since this was last called: they are read again.
-    pub fn note_loaded(&self, files: impl IntoIterator<Item = (PathBuf, u64)>, anew: impl Fn(&Path) -> bool) {
+    pub(crate) fn note_loaded(
+        &self,
+        files: impl IntoIterator<Item = (PathBuf, u64)>,
+        anew: impl Fn(&Path) -> bool,
+    ) {
         let (mut loaded, mut names) = (self.loaded.write(), self.names.lock());
         let mut positions = self.positions.lock();
         self.loads.fetch_add(1, Ordering::AcqRel);
@@ -302,7 +306,7 @@ impl Project {
     }
 
     /// The systems that ASDF knows, by name.
-    pub fn image_systems(&self) -> BTreeMap<String, ImageSystem> {
+    pub(crate) fn image_systems(&self) -> BTreeMap<String, ImageSystem> {
         self.image.read().systems.clone()
     }
 
@@ -343,7 +347,7 @@ impl Project {
 
     /// Whether the file at `path` was loaded, and is not what was loaded any more: gone, or of other contents. Its date
     /// alone does not count.
-    pub fn has_changed(&self, path: &Path) -> bool {
+    pub(crate) fn has_changed(&self, path: &Path) -> bool {
         let Some(then) = self.image.read().contents.get(path).copied() else { return false };
         let overlay = self.overlays.read().get(path).cloned();
         let path = overlay.as_deref().unwrap_or(path);
@@ -353,18 +357,18 @@ impl Project {
     }
 
     /// The files that were loaded, with the write dates that they had then.
-    pub fn loaded(&self) -> Vec<(PathBuf, u64)> {
+    pub(crate) fn loaded(&self) -> Vec<(PathBuf, u64)> {
         self.loaded.read().iter().map(|(path, &written)| (path.clone(), written)).collect()
     }
 
     /// Whether the version of `path` that was written at `written` is the one that was loaded last, as far as is known:
     /// what an earlier version defined may still be in the image.
-    pub fn is_current(&self, path: &Path, written: u64) -> bool {
+    pub(crate) fn is_current(&self, path: &Path, written: u64) -> bool {
         self.loaded.read().get(path).is_none_or(|&loaded| loaded == written)
     }
 
     /// The write date that the file at `path` had when it was loaded.
-    pub fn loaded_date(&self, path: &Path) -> Option<u64> {
+    pub(crate) fn loaded_date(&self, path: &Path) -> Option<u64> {
         self.loaded.read().get(path).copied()
     }
 
@@ -391,7 +395,7 @@ impl Project {
     }
 
     /// The loaded files of which [`Project::naming`] does not know every name, and what their sidecars are.
-    pub fn record_gaps(&self) -> Vec<(PathBuf, SidecarState)> {
+    pub(crate) fn record_gaps(&self) -> Vec<(PathBuf, SidecarState)> {
         self.read_new_files();
         self.names.lock().gaps.iter().map(|(path, &state)| (path.clone(), state)).collect()
     }
@@ -436,7 +440,7 @@ impl Project {
     }
 
     /// `path` relative to the root if it is below it, as answers show it.
-    pub fn shown(&self, path: &Path) -> String {
+    pub(crate) fn shown(&self, path: &Path) -> String {
         let shown = self.root().and_then(|root| path.strip_prefix(root).ok()).unwrap_or(path);
         match shown.as_os_str().is_empty() {
             true => ".".to_owned(),
@@ -445,12 +449,12 @@ impl Project {
     }
 
     /// Where the file is that `given` names, relative to the project's root.
-    pub fn native(&self, given: impl AsRef<Path>) -> PathBuf {
+    pub(crate) fn native(&self, given: impl AsRef<Path>) -> PathBuf {
         native(self.root(), given.as_ref())
     }
 
     /// The same, as the file system knows it.
-    pub fn real(&self, given: impl AsRef<Path>) -> PathBuf {
+    pub(crate) fn real(&self, given: impl AsRef<Path>) -> PathBuf {
         let native = self.native(given);
         native.canonicalize().unwrap_or(native)
     }
@@ -459,7 +463,7 @@ impl Project {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub fn positions(&self, path: &Path, write_date: u64) -> std::io::Result<Arc<PositionedFile>> {
+    pub(crate) fn positions(&self, path: &Path, write_date: u64) -> std::io::Result<Arc<PositionedFile>> {
         let overlay = self.overlays.read().get(path).cloned();
         let stamp = FileStamp::of(&std::fs::metadata(overlay.as_deref().unwrap_or(path))?);
         let version = FileVersion { path: path.to_path_buf(), write_date };

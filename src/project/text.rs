@@ -12,24 +12,24 @@ use steelbank_reader::{Marker, Range};
 /// A package as a form in a text defines it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct PackageText {
+pub(crate) struct PackageText {
     /// Its name, then its nicknames.
-    pub names: Vec<String>,
+    pub(crate) names: Vec<String>,
     /// The packages that it uses.
-    pub uses: Vec<String>,
+    pub(crate) uses: Vec<String>,
     /// The names that it imports, each with the package that it comes from.
-    pub imports: Vec<(String, String)>,
+    pub(crate) imports: Vec<(String, String)>,
     /// The names that it shadows.
-    pub shadows: Vec<String>,
+    pub(crate) shadows: Vec<String>,
     /// Its local nicknames, each with the package that it means.
-    pub local_nicknames: Vec<(String, String)>,
+    pub(crate) local_nicknames: Vec<(String, String)>,
     /// Whether the form has clauses that only evaluation explains.
-    pub is_open: bool,
+    pub(crate) is_open: bool,
 }
 
 /// What kind of text a name stands in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TextContext {
+pub(crate) enum TextContext {
     /// It is a symbol in a form.
     Code,
     /// It designates a name in the definition of the package: one of its own, or one that it imports from `from`.
@@ -52,32 +52,32 @@ pub enum TextContext {
 /// One place where a name stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct TextToken {
+pub(crate) struct TextToken {
     /// All of the token, package prefix included, in bytes of the decoded text.
-    pub span: Range,
+    pub(crate) span: Range,
     /// Where the name itself starts.
-    pub name_start: u32,
+    pub(crate) name_start: u32,
     /// What stands before the name.
-    pub marker: Marker,
+    pub(crate) marker: Marker,
     /// The package prefix.
-    pub prefix: Option<Arc<str>>,
+    pub(crate) prefix: Option<Arc<str>>,
     /// The package that is current there, as far as the text tells.
-    pub package: Option<Arc<str>>,
+    pub(crate) package: Option<Arc<str>>,
     /// What it stands in.
-    pub context: TextContext,
+    pub(crate) context: TextContext,
     /// False where a feature expression leaves it out.
-    pub active: bool,
+    pub(crate) active: bool,
     /// Whether it is what a form `(def… name)` defines.
-    pub defines: bool,
+    pub(crate) defines: bool,
     /// Whether it is the operator of a list, or stands after `#'`.
-    pub calls: bool,
+    pub(crate) calls: bool,
     /// Whether it is quoted by itself, or a class that a method specializes on: no local variable.
-    pub names: bool,
+    pub(crate) names: bool,
 }
 
 /// Where the names of one text stand.
 #[derive(Debug, Default)]
-pub struct FileTokens {
+pub(crate) struct FileTokens {
     names: HashMap<Box<str>, Vec<TextToken>>,
     packages: Vec<PackageText>,
     size: usize,
@@ -85,27 +85,27 @@ pub struct FileTokens {
 
 impl FileTokens {
     /// Reads `text`, the decoded text of a file.
-    pub fn read(text: &[u8]) -> FileTokens {
+    pub(crate) fn read(text: &[u8]) -> FileTokens {
         scan::scan(text)
     }
 
     /// Where `name` stands, in order.
-    pub fn named(&self, name: &str) -> &[TextToken] {
+    pub(crate) fn named(&self, name: &str) -> &[TextToken] {
         self.names.get(name).map_or(&[], Vec::as_slice)
     }
 
     /// The names that stand anywhere.
-    pub fn names(&self) -> impl Iterator<Item = (&str, &[TextToken])> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &[TextToken])> {
         self.names.iter().map(|(name, tokens)| (&**name, tokens.as_slice()))
     }
 
     /// The packages that the text defines.
-    pub fn packages(&self) -> &[PackageText] {
+    pub(crate) fn packages(&self) -> &[PackageText] {
         &self.packages
     }
 
     /// About how much memory this takes, in bytes.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.size
     }
 }

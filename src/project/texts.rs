@@ -40,28 +40,28 @@ pub enum TextState {
 /// A file with text that the image does not have.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct UnseenText {
+pub(crate) struct UnseenText {
     /// Its path.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// How the image relates to it. Of one that is [`TextState::LeftOut`] only the tokens are unseen of which
     /// [`TextToken::in_seen_file`] says so.
-    pub standing: TextState,
+    pub(crate) standing: TextState,
     /// Where its names stand.
-    pub tokens: Arc<FileTokens>,
+    pub(crate) tokens: Arc<FileTokens>,
     /// The decoded text.
-    pub text: Arc<str>,
+    pub(crate) text: Arc<str>,
 }
 
 /// The files that may name something, and what could not be searched.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct UnseenTexts {
+pub(crate) struct UnseenTexts {
     /// The files, by path.
-    pub files: Vec<UnseenText>,
+    pub(crate) files: Vec<UnseenText>,
     /// Files that could not be read, or are too large.
-    pub unreadable: Vec<PathBuf>,
+    pub(crate) unreadable: Vec<PathBuf>,
     /// Whether the project has more files than are searched.
-    pub cut: bool,
+    pub(crate) cut: bool,
 }
 
 /// The largest file that is searched, in bytes.
@@ -245,7 +245,7 @@ impl TextToken {
 
 /// Which of a file's text is to be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub(crate) enum Look {
     /// What the image does not have.
     Unseen,
     /// All of it.
@@ -255,12 +255,12 @@ pub enum Look {
 impl Project {
     /// Watches the project's tree from now on, so that a question need not look at every file to know what changed. Where it
     /// cannot be watched, questions do look. Worth it for who asks often: the kernel takes some 10 ms to end a watch.
-    pub fn watch(&self) {
+    pub(crate) fn watch(&self) {
         self.texts.lock().live.watch();
     }
 
     /// Whether the file at `path` is the project's own: below the root, and no dependency that was put there.
-    pub fn contains(&self, path: &Path) -> bool {
+    pub(crate) fn contains(&self, path: &Path) -> bool {
         self.own().contains(path)
     }
 
@@ -280,17 +280,17 @@ impl Project {
     }
 
     /// The project's own files that may be Lisp, sorted.
-    pub fn own_files(&self) -> Vec<PathBuf> {
+    pub(crate) fn own_files(&self) -> Vec<PathBuf> {
         self.own().walk.files.clone()
     }
 
     /// Remembers files of systems that were asked for: those that did not come to be loaded are searched too.
-    pub fn note_asked(&self, files: impl IntoIterator<Item = PathBuf>) {
+    pub(crate) fn note_asked(&self, files: impl IntoIterator<Item = PathBuf>) {
         self.texts.lock().asked.extend(files);
     }
 
     /// The files with text that names `name`, in the project or, unless `own_only`, in systems that were asked for.
-    pub fn texts_naming(&self, name: &str, look: Look, own_only: bool) -> UnseenTexts {
+    pub(crate) fn texts_naming(&self, name: &str, look: Look, own_only: bool) -> UnseenTexts {
         self.texts_naming_at(&self.now(), name, look, own_only)
     }
 
@@ -334,12 +334,12 @@ impl Project {
     }
 
     /// The packages that files define whose text the image does not have as it stands.
-    pub fn unseen_packages(&self) -> Arc<[PackageText]> {
+    pub(crate) fn unseen_packages(&self) -> Arc<[PackageText]> {
         self.look().standings.packages()
     }
 
     /// The project's own files that are not loaded, or changed since, with how the image relates to them.
-    pub fn unseen_files(&self) -> Vec<(PathBuf, TextState)> {
+    pub(crate) fn unseen_files(&self) -> Vec<(PathBuf, TextState)> {
         let texts = self.look();
         let unseen = texts.standings.entries.iter().filter_map(|(path, entry)| {
             let standing = entry.standing.filter(|standing| *standing != TextState::LeftOut)?;

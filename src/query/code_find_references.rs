@@ -46,7 +46,7 @@ impl Question for CodeFindReferencesRequest {
 ///
 /// # Errors
 /// When the symbol or package does not exist, or there is no project to limit the answer to.
-pub fn code_find_references(
+pub(crate) fn code_find_references(
     index: &Index,
     project: &Project,
     sbcl: &SbclSources,

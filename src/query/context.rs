@@ -23,9 +23,9 @@ pub struct QueryContext<'a> {
     /// The index as it is now.
     pub index: Index,
     /// The project, and the files that were loaded.
-    pub project: &'a Project,
+    pub(crate) project: &'a Project,
     /// SBCL's own sources.
-    pub sbcl: &'a SbclSources,
+    pub(crate) sbcl: &'a SbclSources,
     /// The index of the project's text, if there is one.
     #[cfg(feature = "text")]
     pub text: Option<&'a steelbank_text::TextIndex>,
@@ -33,7 +33,7 @@ pub struct QueryContext<'a> {
 
 impl std::fmt::Debug for QueryContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Context").field("lisp", &self.lisp).finish_non_exhaustive()
+        f.debug_struct("QueryContext").field("lisp", &self.lisp).finish_non_exhaustive()
     }
 }
 
@@ -51,7 +51,7 @@ impl QueryContext<'_> {
         Ok(self.ask_on(Lane::Query, name, arguments, control)?.0)
     }
 
-    /// Like [`Context::ask`] on a lane that is named, with what the call wrote.
+    /// Like [`QueryContext::ask`] on a lane that is named, with what the call wrote.
     ///
     /// # Errors
     /// As there.

@@ -119,7 +119,7 @@ impl From<FileError> for EditError {
 /// # Errors
 /// There is no such file or definition, or several; the text is not exactly one form in that package; the file is not what
 /// it was. Nothing was changed then.
-pub fn edit_definition(
+pub(crate) fn edit_definition(
     index: &Index,
     project: &Project,
     request: &EditRequest,

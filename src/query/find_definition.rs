@@ -163,7 +163,7 @@ impl Resolved {
 ///
 /// # Errors
 /// If there is none, or the name cannot be read.
-pub fn resolve(
+pub(crate) fn resolve(
     index: &Index,
     project: &Project,
     name: &str,
@@ -225,7 +225,7 @@ impl Question for FindDefinitionRequest {
 }
 
 /// Where a symbol is defined, given what the image says.
-pub fn find_definition(
+pub(crate) fn find_definition(
     project: &Project,
     resolved: &Resolved,
     image: &ImageDefinitions,

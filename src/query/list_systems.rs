@@ -64,7 +64,11 @@ struct SystemFacts {
 ///
 /// # Errors
 /// There is no project, or the question was called off.
-pub fn list_systems(project: &Project, components: bool, control: &Control) -> Result<SystemsAnswer, Error> {
+pub(crate) fn list_systems(
+    project: &Project,
+    components: bool,
+    control: &Control,
+) -> Result<SystemsAnswer, Error> {
     let root = project.root().ok_or(code_find_references::CodeFindReferencesError::NoProject)?;
     let cancellation = control.cancellation();
     let found = definition_files(root, &|| cancellation.is_cancelled()).ok_or(LispError::Cancelled)?;

@@ -473,8 +473,31 @@ impl Steelbank {
         self.inner.index.read().clone()
     }
 
+    /// The project's root folder, canonical; none without a project.
+    pub fn root(&self) -> Option<&Path> {
+        self.project().root()
+    }
+
+    /// The source files that were loaded, each with the write date (universal time, in seconds) that it had then.
+    pub fn loaded_files(&self) -> Vec<(PathBuf, u64)> {
+        self.project().loaded()
+    }
+
+    /// Watches the project's files from the next question on, so that a question looks only at what has changed. For programs
+    /// that ask many questions: without it, each question looks at every file.
+    pub fn watch(&self) {
+        self.project().watch();
+    }
+
+    /// Forgets the positions that were read from sidecars. For tests that damage those.
+    #[doc(hidden)]
+    pub fn forget_positions(&self) {
+        let loaded = self.project().loaded();
+        self.project().note_loaded(loaded, |_| true);
+    }
+
     /// The project, and what is known of its files.
-    pub fn project(&self) -> &Project {
+    pub(crate) fn project(&self) -> &Project {
         &self.inner.project
     }
 

@@ -555,8 +555,7 @@ fn records() {
         let taps = below(&root.join("cache/taps"), ".tap");
         assert!(taps.len() >= 2, "{taps:?}");
         taps.iter().for_each(|tap| damage(tap));
-        let loaded = bank.project().loaded();
-        bank.project().note_loaded(loaded, |_| true);
+        bank.forget_positions();
         let told = bank.code_find_references(&request).unwrap();
         assert!(told.cautions.iter().any(|caution| caution.contains("rec-b.lisp")), "{told:?}");
         evaluate(&bank, "(asdf:clear-system \"rec\")");

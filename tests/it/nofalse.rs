@@ -86,7 +86,7 @@ fn states() {
         systems.iter().map(|system| system.name.as_str()).collect::<Vec<_>>(),
         ["fail1", "fail1/tests"]
     );
-    bank.project().watch();
+    bank.watch();
     never_loaded(&bank);
     half_loaded(&bank);
     mended(&bank, &root);

@@ -138,7 +138,7 @@ fn two_roads() {
     let features = bank.evaluate("(format nil \"~{~A~^ ~}\" *features*)", Duration::from_secs(5)).unwrap();
     let features = Features::new(features.values[0].trim_matches('"').split(' '));
     let mut tally = Tally::default();
-    for (path, date) in bank.project().loaded() {
+    for (path, date) in bank.loaded_files() {
         let truename = path.canonicalize().unwrap();
         let sidecar = Sidecar::read(&cache.join("taps").join(sidecar_name(&truename, date))).unwrap();
         tally.compare(&path, &sidecar, &features);

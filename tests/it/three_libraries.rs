@@ -252,7 +252,7 @@ fn systems_agree(world: &World) {
 /// What SBCL's reader has read to its end is balanced, but for cl-interpol's own syntax; with a parenthesis less it is not.
 fn structure_agrees(world: &World) {
     let (mut files, mut broken) = (0, 0);
-    for (path, _) in world.bank.project().loaded() {
+    for (path, _) in world.bank.loaded_files() {
         let Ok(below) = path.strip_prefix(&world.root) else { continue };
         let answer = world.ask("check-structure", json!({ "path": below.display().to_string() }));
         assert!(answer["balanced"] == true || answer["own_syntax"].is_object(), "{answer}");

@@ -24,7 +24,7 @@ pub(crate) fn outlines_agree_with_the_text(world: &World, package: &str) {
     let of_package = world.ask("outline", json!({ "package": package, "limit": 10 }));
     assert!(of_package["total"].as_u64().unwrap() > 30, "{of_package}");
     let mut texts = Vec::new();
-    for (path, _) in world.bank.project().loaded() {
+    for (path, _) in world.bank.loaded_files() {
         if path.starts_with(&world.root) {
             let text = fs::read_to_string(&path).unwrap();
             texts.push((path.strip_prefix(&world.root).unwrap().display().to_string(), text));

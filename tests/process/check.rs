@@ -61,7 +61,7 @@ fn texts_that_are_not_written_are_checked_and_nothing_changes() {
         let folder = Folder::new("check");
         let bank = project(&folder.0);
         let control = Control::new(LONG);
-        let root = bank.project().root().unwrap().to_path_buf();
+        let root = bank.root().unwrap().to_path_buf();
         assert!(bank.load_system("shop", false, &control, None).unwrap().failure.is_none());
         // The load's names are in the cache when a question about them is answered.
         bank.who_calls("shop::total", "CL-USER").unwrap();

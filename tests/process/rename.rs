@@ -237,7 +237,7 @@ fn wrong(bank: &Steelbank) {
 
 /// A program that looks names up by parts is found out by its tests alone.
 fn tests_tell(bank: &Steelbank) {
-    let root = bank.project().root().unwrap().to_owned();
+    let root = bank.root().unwrap().to_owned();
     let test = fs::read_to_string(root.join("test.lisp")).unwrap();
     let parts =
         test.replace("(find-symbol \"SIZED\" :rn)", "(find-symbol (format nil \"~AED\" \"SIZ\") :rn)");

@@ -78,7 +78,7 @@ fn texts(root: &Path, plan: &RenamePlan) -> Vec<(PathBuf, Vec<u8>)> {
 /// Renames each of `names` alone as the tool does: plan, verify, apply; and takes it back.
 pub(crate) fn rename_each(bank: &Steelbank, names: &[String]) -> Outcomes {
     let known = ProjectSymbols::new(&bank.index());
-    let root = bank.project().root().unwrap().to_owned();
+    let root = bank.root().unwrap().to_owned();
     let mut outcomes = Outcomes::default();
     for name in names {
         let request = RenameRequest::new(name.as_str(), new_name(name));
@@ -129,7 +129,7 @@ pub(crate) struct Wrong {
 /// one more, at a token of the same file that the plan leaves as it is.
 pub(crate) fn make_wrong(bank: &Steelbank, names: &[String], count: usize, random: &mut Random) -> Wrong {
     let known = ProjectSymbols::new(&bank.index());
-    let root = bank.project().root().unwrap().to_owned();
+    let root = bank.root().unwrap().to_owned();
     let mut wrong = Wrong::default();
     for _ in 0..20 * count {
         let made = wrong.less + wrong.more;

@@ -211,7 +211,7 @@ impl Shell {
             }
             let bank = builder.launch()?;
             if watch {
-                bank.project().watch();
+                bank.watch();
             }
             Ok(bank)
         };
