@@ -135,7 +135,7 @@ impl JobQueue {
         self.alarm.look_by(Instant::now());
     }
 
-    /// Begins to serve the lane on this thread. Returns what [`Queue::next`] wants to know.
+    /// Begins to serve the lane on this thread. Returns what [`JobQueue::next`] wants to know.
     pub(super) fn enter(&self, lane: Lane) -> u64 {
         self.lane(lane).with(|state| {
             state.thread = LaneThread::Serving;

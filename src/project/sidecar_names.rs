@@ -1,6 +1,6 @@
 //! The names in sidecars as the cache keeps them beside these, so that a load from the cache reads no sidecar for a first question.
 //!
-//! On disk: a JSON text, a list of [`Entry`]. What it says of a sidecar holds while that file's stamp is the same. A file that cannot
+//! On disk: a JSON text, a list of [`NamesOfSidecar`]. What it says of a sidecar holds while that file's stamp is the same. A file that cannot
 //! be read is as good as none: the sidecars are read, and it is written anew.
 
 use std::collections::{BTreeMap, HashSet};

@@ -254,7 +254,7 @@ pub type SymbolResolver<'a> = &'a dyn Fn(&Path, u32, u32) -> Option<String>;
 ///
 /// # Errors
 ///
-/// See [`Error`]. Finding nothing is an answer.
+/// See [`FindReferencesError`]. Finding nothing is an answer.
 pub fn find_references(
     index: &TextIndex,
     request: &FindReferencesRequest,

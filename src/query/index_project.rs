@@ -104,7 +104,7 @@ const SHOWN: usize = 20;
 ///
 /// # Errors
 ///
-/// See [`Error`].
+/// See [`IndexProjectError`].
 pub fn index_project(
     index: &TextIndex,
     request: &IndexProjectRequest,

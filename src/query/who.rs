@@ -18,9 +18,9 @@ use std::path::Path;
 use steelbank_reader::lines::LineColumn;
 use steelbank_xref::{Access, Index, Kind};
 
-mod users;
+mod referrers;
 
-pub use users::{Iter, RecordedPlace, Referrers, User};
+pub use referrers::{Iter, RecordedPlace, Referrers, User};
 
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The questions about the image that need nothing but a [`Context`].
+//! The questions about the image that need nothing but a [`QueryContext`].
 
 use std::time::Duration;
 

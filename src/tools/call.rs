@@ -123,7 +123,7 @@ impl ToolAnswer {
     /// The answer `structured`, whose text is the same as JSON, and `shown` at a terminal.
     ///
     /// # Errors
-    /// As [`Answer::new`].
+    /// As [`ToolAnswer::new`].
     pub fn json<T: Serialize>(structured: &T, shown: String, outcome: CallOutcome) -> Result<Self, Failure> {
         let mut answer = Self::new(String::new(), structured, outcome)?;
         answer.text = answer.structured.json().to_owned();

@@ -112,14 +112,14 @@ columns! {
     NameColumn {
         /// Its principal symbol.
         Symbol,
-        /// How it is made from that symbol: a number of [`crate::Role`].
+        /// How it is made from that symbol: a number of [`crate::NameRole`].
         Role,
         /// Its printed form, unless it is that symbol.
         Text,
     }
     /// A used name, as it is baked: grouped by principal symbol.
     BakedNameColumn {
-        /// How it is made from its symbol: a number of [`crate::Role`].
+        /// How it is made from its symbol: a number of [`crate::NameRole`].
         Role,
         /// Its printed form, unless it is that symbol.
         Text,

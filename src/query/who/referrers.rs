@@ -160,7 +160,7 @@ impl Serialize for Referrers {
     }
 }
 
-/// Reads the functions of [`Users`] one by one.
+/// Reads the functions of [`Referrers`] one by one.
 #[derive(Debug, Clone)]
 pub struct Iter<'a> {
     users: &'a Referrers,
@@ -211,7 +211,7 @@ pub struct RecordedPlace<'a> {
     pub form_number: Option<u32>,
     /// When the file had been written that the code was compiled from, as a universal time.
     pub file_written: Option<u64>,
-    /// The line and column, if [`Places`](super::Places) asks for them and they are found.
+    /// The line and column, if [`PlaceDetail`](super::PlaceDetail) asks for them and they are found.
     #[serde(flatten)]
     pub position: Option<Position>,
 }
