@@ -18,7 +18,7 @@ impl Death {
     }
 
     /// Keeps the exit status and the reason, of which status and text belong together. False if another thread was first:
-    /// only the first is to wake the undertaker. Stores only: the thread may hold any lock, and may be in a signal handler.
+    /// only the first is to wake the exit monitor. Stores only: the thread may hold any lock, and may be in a signal handler.
     pub(super) fn tell(&self, status: c_int, reason: *const c_char) -> bool {
         if self.told.swap(true, Ordering::SeqCst) {
             return false;

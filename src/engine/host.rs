@@ -37,7 +37,7 @@ pub(super) trait Host: Sync {
 
 static HOST: OnceLock<&'static dyn Host> = OnceLock::new();
 static DEATH: Death = Death::new();
-static UNDERTAKER: OnceLock<Semaphore> = OnceLock::new();
+static EXIT_MONITOR: OnceLock<Semaphore> = OnceLock::new();
 
 /// The system's semaphore: it can be posted in a signal handler, and no code that closes descriptors closes it.
 struct Semaphore(Box<UnsafeCell<libc::sem_t>>);
@@ -102,11 +102,11 @@ pub(super) fn set_progress(progress: Option<ProgressListener>) {
 /// Gives the shim this module's functions, and starts the thread that tells of Lisp's death.
 pub(super) fn install(runtime: &Runtime, host: &'static dyn Host) -> io::Result<()> {
     // A start that failed may have made it.
-    if UNDERTAKER.get().is_none() {
-        let _ = UNDERTAKER.set(Semaphore::new()?);
+    if EXIT_MONITOR.get().is_none() {
+        let _ = EXIT_MONITOR.set(Semaphore::new()?);
     }
-    signals::spawn("sbcl-undertaker", move || {
-        let Some(told) = UNDERTAKER.get() else { return };
+    signals::spawn("sbcl-exit-monitor", move || {
+        let Some(told) = EXIT_MONITOR.get() else { return };
         told.wait();
         let (status, reason) = DEATH.get();
         let reason = if reason.is_null() {
@@ -137,7 +137,7 @@ pub(super) fn install(runtime: &Runtime, host: &'static dyn Host) -> io::Result<
     Ok(())
 }
 
-/// Tells the undertaker. `reason` must be static.
+/// Tells the exit monitor. `reason` must be static.
 pub(super) fn announce_death(status: c_int, reason: &'static str) {
     // The callers' literals have no NUL of their own: leak a copy that has one.
     if let Ok(reason) = std::ffi::CString::new(reason) {
@@ -148,9 +148,9 @@ pub(super) fn announce_death(status: c_int, reason: &'static str) {
 /// Stores and writes only: the thread may hold any lock, and may be in a signal handler.
 extern "C" fn died(status: c_int, reason: *const c_char) {
     if DEATH.tell(status, reason)
-        && let Some(undertaker) = UNDERTAKER.get()
+        && let Some(exit_monitor) = EXIT_MONITOR.get()
     {
-        undertaker.post();
+        exit_monitor.post();
     }
 }
 

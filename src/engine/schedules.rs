@@ -66,7 +66,7 @@ fn a_death_reaches_every_job() {
             });
             let death = LispError::Dead { reason: "killed".to_owned() };
             let reason = death.clone();
-            let undertaker = thread::spawn(move || {
+            let exit_monitor = thread::spawn(move || {
                 for ledger in queue.close(&reason) {
                     ledger.fail(reason.clone()).give();
                 }
@@ -76,7 +76,7 @@ fn a_death_reaches_every_job() {
                 assert_eq!(ticket.wait(), Err(death.clone()));
             }
             assert_eq!(late.join().unwrap(), Err(death));
-            undertaker.join().unwrap();
+            exit_monitor.join().unwrap();
             server.join().unwrap();
         },
         SCHEDULES,
@@ -245,7 +245,7 @@ fn a_death_is_told_once_and_as_the_first_told_it() {
             for teller in tellers {
                 teller.join().unwrap();
             }
-            assert!(woken.recv().is_err(), "nobody else wakes the undertaker");
+            assert!(woken.recv().is_err(), "nobody else wakes the exit monitor");
             assert_eq!(death.get().0, first);
         },
         SCHEDULES,

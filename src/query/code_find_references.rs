@@ -22,7 +22,9 @@ use super::text::{SoughtSymbol, TextUse, TextUses, text_uses};
 use super::uses::{PlacedUse, RecordedUse, SymbolUses};
 use super::via::{ExpansionOrigin, Origins};
 use crate::project::{FileVersion, Now, Project};
-use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, SidecarState, Standing};
+use crate::source::positions::{
+    Evidence, Occurrence, Placement, PositionedFile, SidecarState, SyntacticContext,
+};
 use crate::source::sbcl::{SbclSources, SourceFile};
 use crate::source::tap::operators::Defined;
 use crate::source::tap::roles::SyntaxRole;
@@ -522,7 +524,7 @@ fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> 
         SyntaxRole::Slot => sure(UseType::Slot),
         // A list of data may be code, in which it is a local variable.
         SyntaxRole::Quoted => {
-            Some((UseType::Quoted, occurrence.standing == Standing::Name || !facts.shadowed))
+            Some((UseType::Quoted, occurrence.standing == SyntacticContext::Name || !facts.shadowed))
         }
         SyntaxRole::Block if occurrence.local => None,
         SyntaxRole::Block => sure(UseType::Block),
@@ -530,7 +532,7 @@ fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> 
         SyntaxRole::Template if bound_in_template => None,
         // What a macro makes of it may be a local variable as well.
         SyntaxRole::Template => {
-            let clear = matches!(occurrence.standing, Standing::Operator | Standing::Name);
+            let clear = matches!(occurrence.standing, SyntacticContext::Operator | SyntacticContext::Name);
             Some((UseType::Template, clear || !facts.shadowed))
         }
         _ if occurrence.local => None,
@@ -541,21 +543,27 @@ fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> 
         SyntaxRole::Binding if !facts.variable => None,
         SyntaxRole::Binding => sure(UseType::Bind),
         SyntaxRole::Operator | SyntaxRole::Argument => match occurrence.standing {
-            Standing::Called if facts.macro_ => sure(UseType::Macro),
-            Standing::Called => sure(UseType::Call),
+            SyntacticContext::Called if facts.macro_ => sure(UseType::Macro),
+            SyntacticContext::Called => sure(UseType::Call),
             // A local variable of code that the compiler dropped; else a constant that it folded, or a symbol macro.
-            Standing::Variable if !facts.variable && (occurrence.bound || occurrence.has_variable) => None,
-            Standing::Variable => sure(UseType::Reference),
+            SyntacticContext::Variable
+                if !facts.variable && (occurrence.bound || occurrence.has_variable) =>
+            {
+                None
+            }
+            SyntacticContext::Variable => sure(UseType::Reference),
             // In the arguments of a macro: a call unless the macro makes a variable of it, which somebody would read.
-            Standing::Operator if facts.macro_ => Some((UseType::Macro, occurrence.never_variable)),
-            Standing::Operator if facts.function => Some((UseType::Call, occurrence.never_variable)),
-            Standing::Operator => Some((UseType::Mention, occurrence.never_variable)),
-            Standing::Head if facts.macro_ => Some((UseType::Macro, false)),
-            Standing::Head if facts.function => Some((UseType::Call, false)),
-            Standing::Head => Some((UseType::Mention, false)),
-            Standing::Argument if occurrence.bound && !facts.variable => None,
-            Standing::Argument if !facts.variable => Some((UseType::Mention, false)),
-            Standing::Argument | Standing::Name | Standing::Open => Some((UseType::Mention, !facts.shadowed)),
+            SyntacticContext::Operator if facts.macro_ => Some((UseType::Macro, occurrence.never_variable)),
+            SyntacticContext::Operator if facts.function => Some((UseType::Call, occurrence.never_variable)),
+            SyntacticContext::Operator => Some((UseType::Mention, occurrence.never_variable)),
+            SyntacticContext::Head if facts.macro_ => Some((UseType::Macro, false)),
+            SyntacticContext::Head if facts.function => Some((UseType::Call, false)),
+            SyntacticContext::Head => Some((UseType::Mention, false)),
+            SyntacticContext::Argument if occurrence.bound && !facts.variable => None,
+            SyntacticContext::Argument if !facts.variable => Some((UseType::Mention, false)),
+            SyntacticContext::Argument | SyntacticContext::Name | SyntacticContext::Open => {
+                Some((UseType::Mention, !facts.shadowed))
+            }
         },
     }
 }

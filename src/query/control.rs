@@ -76,7 +76,7 @@ impl Control {
 
     /// The same question, called off by `cancellation`.
     #[must_use]
-    pub fn called_off_by(mut self, cancellation: Cancellation) -> Self {
+    pub fn with_cancellation(mut self, cancellation: Cancellation) -> Self {
         self.cancellation = cancellation;
         self
     }

@@ -21,7 +21,7 @@ use super::read_json;
 use super::uses::SymbolUses;
 use crate::engine::{Lane, Operation};
 use crate::project::{FileVersion, Project};
-use crate::source::positions::{Occurrence, PositionedFile, Sought, universal_write_date};
+use crate::source::positions::{Occurrence, PositionedFile, SearchTarget, universal_write_date};
 use crate::source::tap::operators::Defined;
 use crate::source::tap::roles::SyntaxRole;
 use steelbank_reader::Range;
@@ -42,10 +42,10 @@ impl ImageDefinitions {
     /// Lisp cannot answer, or the question was called off.
     pub(crate) fn ask(
         context: &QueryContext<'_>,
-        sought: &Sought,
+        sought: &SearchTarget,
         control: &Control,
     ) -> Result<Self, super::Error> {
-        let Sought { name, package } = sought.clone();
+        let SearchTarget { name, package } = sought.clone();
         let ticket = context.lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
             on_lisp.call(Operation::FindDefinitions, &[&name, &package])
         });
@@ -134,7 +134,7 @@ pub struct Resolved {
     /// As it is printed, inside a list if one was asked for.
     text: String,
     /// What the image must be asked: its name and home package.
-    pub sought: Sought,
+    pub sought: SearchTarget,
     function_name: FunctionName,
 }
 
@@ -324,7 +324,7 @@ fn defines(role: SyntaxRole) -> bool {
 
 fn placed(
     project: &Project,
-    sought: &Sought,
+    sought: &SearchTarget,
     definition: &ImageDefinition,
     source: &ImageSource,
 ) -> (FoundDefinition, Option<u32>) {

@@ -48,7 +48,7 @@ use super::text::{Likelihood, SoughtSymbol, TokenResolver};
 use super::uses::SymbolUses;
 use super::via::{ExpansionOrigin, Origins};
 use crate::project::{FileVersion, Look, Project, TextContext, TextState};
-use crate::source::positions::{PackageAndName, PositionedFile, Sought, SymbolToken};
+use crate::source::positions::{PackageAndName, PositionedFile, SearchTarget, SymbolToken};
 use crate::source::sbcl::SbclSources;
 use crate::source::tap::roles::SyntaxRole;
 use steelbank_xref::{Index, Symbol};
@@ -464,7 +464,7 @@ impl<'a> Planner<'a> {
             .collect();
         if !made.is_empty() && own.iter().any(stands) {
             let structures = structures::Structures::of(project);
-            let Sought { package, name } = self.uses.sought().clone();
+            let SearchTarget { package, name } = self.uses.sought().clone();
             for (file, form) in made {
                 // Without a prefix, it is the slot's own symbol.
                 let own = |slot: &PackageAndName| *slot == (package.clone(), name.clone());

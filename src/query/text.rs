@@ -13,7 +13,7 @@ use super::lookup::Asked;
 use super::uses::SymbolUses;
 pub use crate::project::TextState;
 use crate::project::{Look, Now, PackageText, Project, TextContext, TextToken, UnseenText};
-use crate::source::positions::Sought;
+use crate::source::positions::SearchTarget;
 
 /// One line in which the name stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -145,7 +145,7 @@ impl SoughtSymbol {
 
     /// The symbol of `uses`.
     pub(super) fn of(uses: &SymbolUses<'_>) -> SoughtSymbol {
-        let Sought { package, name } = uses.sought().clone();
+        let SearchTarget { package, name } = uses.sought().clone();
         SoughtSymbol { name, package, symbol: Some(uses.symbol()) }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::designator::FunctionName;
 use crate::project::FileVersion;
-use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, Sought, XrefRecord};
+use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, SearchTarget, XrefRecord};
 use crate::source::tap::roles::SyntaxRole;
 use crate::source::tap::sidecar::UseKind;
 use steelbank_reader::Range;
@@ -16,7 +16,7 @@ pub(super) struct SymbolUses<'a> {
     index: &'a Index,
     symbol: Symbol,
     function_name: FunctionName,
-    sought: Sought,
+    sought: SearchTarget,
 }
 
 /// A use as the index has it.
@@ -54,7 +54,7 @@ impl<'a> SymbolUses<'a> {
     /// The uses of `symbol`, or of the function with a name made from it.
     pub(super) fn new(index: &'a Index, symbol: Symbol, function_name: FunctionName) -> Self {
         let package = index.symbol_package(symbol);
-        let sought = Sought {
+        let sought = SearchTarget {
             package: package.map(|package| index.package_name(package).into_owned()).unwrap_or_default(),
             name: index.symbol_name(symbol).into_owned(),
         };
@@ -65,7 +65,7 @@ impl<'a> SymbolUses<'a> {
         self.symbol
     }
 
-    pub(super) fn sought(&self) -> &Sought {
+    pub(super) fn sought(&self) -> &SearchTarget {
         &self.sought
     }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use crate::project::{FileVersion, Project};
-use crate::source::positions::{Expander, Sought};
+use crate::source::positions::{Expander, SearchTarget};
 use crate::source::tap::roles::SyntaxRole;
 
 /// Where the symbol comes from that a macro's expansion uses.
@@ -35,7 +35,7 @@ impl<'a> Origins<'a> {
     /// known. `parts`: the names in the form that are parts of the symbol's.
     pub(super) fn of(
         &mut self,
-        sought: &Sought,
+        sought: &SearchTarget,
         means: &dyn Fn(&str) -> bool,
         expander: &Expander,
         parts: Vec<String>,
@@ -58,11 +58,11 @@ impl<'a> Origins<'a> {
     /// Where `sought` stands in the definition of `expander`, or of what that names; None if it has no definition here.
     fn stands(
         &self,
-        sought: &Sought,
+        sought: &SearchTarget,
         means: &dyn Fn(&str) -> bool,
         expander: &Expander,
     ) -> Option<Option<String>> {
-        let first = Sought { package: expander.package.clone(), name: expander.name.clone() };
+        let first = SearchTarget { package: expander.package.clone(), name: expander.name.clone() };
         let mut seen = BTreeSet::from([(first.package.clone(), first.name.clone())]);
         let mut queue = VecDeque::from([first]);
         let mut defined = false;
@@ -86,7 +86,10 @@ impl<'a> Origins<'a> {
                         let own =
                             !matches!(package, "COMMON-LISP" | "KEYWORD") && !package.starts_with("SB-");
                         if own && seen.len() < MOST && seen.insert((package.to_owned(), name.to_owned())) {
-                            queue.push_back(Sought { package: package.to_owned(), name: name.to_owned() });
+                            queue.push_back(SearchTarget {
+                                package: package.to_owned(),
+                                name: name.to_owned(),
+                            });
                         }
                     }
                 }

@@ -48,7 +48,7 @@ impl Steelbank {
         };
         let left = |tool: &str| -> (String, Control) {
             let left = control.allowed().saturating_sub(begun.elapsed());
-            (tool.to_owned(), Control::new(left).called_off_by(control.cancellation()))
+            (tool.to_owned(), Control::new(left).with_cancellation(control.cancellation()))
         };
         for system in &systems {
             let (tool, control) = left("load-system");

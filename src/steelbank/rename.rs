@@ -11,7 +11,7 @@ use crate::query::find_definition::ImageDefinitions;
 use crate::query::rename::{
     Applied, Hunk, ProjectSymbols, RenameError, RenamePlan, RenameRequest, Sources, Undone, diff, rename_plan,
 };
-use crate::source::positions::Sought;
+use crate::source::positions::SearchTarget;
 use crate::source::tap::sidecar::fnv_1a;
 
 impl Steelbank {
@@ -36,7 +36,7 @@ impl Steelbank {
         let index = self.index();
         let context = self.context();
         let definitions = |name: &str, home: &str| {
-            let sought = Sought { package: home.to_owned(), name: name.to_owned() };
+            let sought = SearchTarget { package: home.to_owned(), name: name.to_owned() };
             ImageDefinitions::ask(&context, &sought, control)
         };
         let sources = Sources {

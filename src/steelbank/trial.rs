@@ -147,7 +147,7 @@ impl Steelbank {
         let begun = Instant::now();
         let left = || {
             let left = control.allowed().saturating_sub(begun.elapsed());
-            (Control::new(left).called_off_by(control.cancellation()), left.as_secs().max(1))
+            (Control::new(left).with_cancellation(control.cancellation()), left.as_secs().max(1))
         };
         let mut scratch = self.scratch(Vec::new(), control)?;
         for system in self.loaded_systems() {

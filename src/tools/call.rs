@@ -73,7 +73,7 @@ impl Call {
 
     /// A question of this call's that may take `allowed`; it is called off with the call.
     pub fn control(&self, allowed: Duration) -> Control {
-        Control::new(allowed).called_off_by(self.cancellation())
+        Control::new(allowed).with_cancellation(self.cancellation())
     }
 
     /// Tells how far the call is.

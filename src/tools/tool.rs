@@ -72,7 +72,7 @@ struct Schemas {
 }
 
 /// What answers about the image say while a load changes it.
-const MOVING: &str = "A system is being loaded just now: what it defines may still be missing here. Ask again when the load has ended.";
+const LOADING_NOTE: &str = "A system is being loaded just now: what it defines may still be missing here. Ask again when the load has ended.";
 
 impl Tool {
     /// A tool that takes `A`, described by its schema, and promises an answer of `O`'s schema.
@@ -233,7 +233,7 @@ impl Tool {
                 }
                 answer.notes.extend(session.recovery().take_note());
                 if moving {
-                    answer.notes.push(MOVING.to_owned());
+                    answer.notes.push(LOADING_NOTE.to_owned());
                     if let Value::Object(structured) = &mut *answer.structured {
                         structured.insert("loading".to_owned(), Value::Bool(true));
                     }
@@ -241,7 +241,7 @@ impl Tool {
                 Ok(answer)
             }
             Err(Failure::Arguments(why)) if moving => {
-                Err(Failure::Arguments(format!("{} {MOVING}", cut(why, MOST_ERROR))))
+                Err(Failure::Arguments(format!("{} {LOADING_NOTE}", cut(why, MOST_ERROR))))
             }
             Err(Failure::Arguments(why)) => Err(Failure::Arguments(cut(why, MOST_ERROR))),
             Err(Failure::Engine(why)) => {

@@ -1,6 +1,6 @@
 //! Texts that were read for previews, kept for the next question.
 
-use crate::limits::HUGE;
+use crate::limits::MAX_FILE_BYTES;
 use crate::store::codec::checksum;
 use crate::store::manifest::FileEntry;
 use crate::tree::Tree;
@@ -57,7 +57,7 @@ impl TextCache {
                 return Some(Arc::clone(&kept.text));
             }
         }
-        let read = tree.read(&file.path, HUGE).ok()?;
+        let read = tree.read(&file.path, MAX_FILE_BYTES).ok()?;
         let same =
             read.stamp.signature == file.signature && (!file.recent || checksum(&read.text) == file.hash);
         if !same {

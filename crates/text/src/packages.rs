@@ -4,7 +4,7 @@ use crate::analysis;
 use crate::cache::TextWithLines;
 use crate::language::Language;
 use crate::pattern::Qualified;
-use crate::retry::Retry;
+use crate::retry::SearchInterrupted;
 use crate::scan::lisp as scan_lisp;
 use crate::store::snapshot::{GONE, TextSnapshot};
 use std::collections::BTreeSet;
@@ -15,8 +15,8 @@ use steelbank_reader::{Datum, Dialect, FormId, LispText, Marker, TokenKind};
 pub(crate) fn names(
     snapshot: &TextSnapshot,
     name: &str,
-    text: &mut dyn FnMut(usize) -> Result<Option<Arc<TextWithLines>>, Retry>,
-) -> Result<Vec<String>, Retry> {
+    text: &mut dyn FnMut(usize) -> Result<Option<Arc<TextWithLines>>, SearchInterrupted>,
+) -> Result<Vec<String>, SearchInterrupted> {
     let mut names = BTreeSet::from([name.to_owned()]);
     let Some(language) = Language::named("commonlisp") else { return Ok(names.into_iter().collect()) };
     let key = analysis::key(language, name.as_bytes());

@@ -5,7 +5,7 @@ use crate::store::pages::PageError;
 
 /// Why a search must be tried again, or not.
 #[derive(Debug)]
-pub(crate) enum Retry {
+pub(crate) enum SearchInterrupted {
     /// The index is damaged or cannot be read.
     Page(PageError),
     /// A file is not as the index says.
@@ -14,14 +14,14 @@ pub(crate) enum Retry {
     Stop(TextError),
 }
 
-impl From<PageError> for Retry {
+impl From<PageError> for SearchInterrupted {
     fn from(error: PageError) -> Self {
-        Retry::Page(error)
+        SearchInterrupted::Page(error)
     }
 }
 
-impl From<TextError> for Retry {
+impl From<TextError> for SearchInterrupted {
     fn from(error: TextError) -> Self {
-        Retry::Stop(error)
+        SearchInterrupted::Stop(error)
     }
 }

@@ -11,7 +11,7 @@ use crate::kind::DefinitionKind;
 use crate::language::Language;
 use crate::packages;
 use crate::pattern::{Pattern, PatternMeaning, Qualified};
-use crate::retry::Retry;
+use crate::retry::SearchInterrupted;
 use crate::scan::TextRole;
 use crate::store::manifest::FileEntry;
 use crate::store::pages::PageError;
@@ -122,10 +122,10 @@ impl TextIndex {
             };
             match searcher.answer() {
                 Ok(answer) => return Ok(answer),
-                Err(Retry::Stop(error)) => return Err(error),
-                Err(Retry::Page(error)) if attempts == 0 => return Err(self.explain(error)),
-                Err(Retry::Page(error)) => self.distrust(matches!(error, PageError::Damaged)),
-                Err(Retry::Changed) => self.distrust(false),
+                Err(SearchInterrupted::Stop(error)) => return Err(error),
+                Err(SearchInterrupted::Page(error)) if attempts == 0 => return Err(self.explain(error)),
+                Err(SearchInterrupted::Page(error)) => self.distrust(matches!(error, PageError::Damaged)),
+                Err(SearchInterrupted::Changed) => self.distrust(false),
             }
         }
     }
@@ -160,7 +160,7 @@ struct Searcher<'a> {
 type Identifiers = HashMap<(Vec<u8>, Qualified), Vec<Language>>;
 
 impl Searcher<'_> {
-    fn answer(&mut self) -> Result<SearchAnswer, Retry> {
+    fn answer(&mut self) -> Result<SearchAnswer, SearchInterrupted> {
         let mut identifiers = Identifiers::new();
         let mut literal = Vec::new();
         let wanted = |language: &Language| self.search.language.is_none_or(|only| only == *language);
@@ -217,14 +217,17 @@ impl Searcher<'_> {
         (languages.contains(&entry.language) && self.search.globs.select(&entry.path)).then_some(place)
     }
 
-    fn text(&mut self, file: usize) -> Result<Option<std::sync::Arc<crate::cache::TextWithLines>>, Retry> {
+    fn text(
+        &mut self,
+        file: usize,
+    ) -> Result<Option<std::sync::Arc<crate::cache::TextWithLines>>, SearchInterrupted> {
         match self.cache.get(self.index.tree(), &self.snapshot.manifest().files[file]) {
             Some(text) => Ok(Some(text)),
             None if self.lenient => {
                 self.fresh = false;
                 Ok(None)
             }
-            None => Err(Retry::Changed),
+            None => Err(SearchInterrupted::Changed),
         }
     }
 
@@ -236,7 +239,7 @@ impl Searcher<'_> {
         languages: &[Language],
         matches: &mut Vec<Matches>,
         definitions: &mut Vec<(usize, LispTextDefinition)>,
-    ) -> Result<(), Retry> {
+    ) -> Result<(), SearchInterrupted> {
         let snapshot = self.snapshot;
         for (segment, places) in snapshot.segments() {
             let Some(entry) = segment.lookup(key)? else {
@@ -295,7 +298,7 @@ impl Searcher<'_> {
         key: &[u8],
         languages: &[Language],
         definitions: &mut Vec<(usize, LispTextDefinition)>,
-    ) -> Result<(), Retry> {
+    ) -> Result<(), SearchInterrupted> {
         let rust: Vec<_> = languages.iter().copied().filter(|each| each.name() == "rust").collect();
         let Some(bare) = key.strip_suffix(b"!").filter(|_| !rust.is_empty()) else { return Ok(()) };
         let Some(entry) = segment.lookup(bare)? else { return Ok(()) };
@@ -308,7 +311,11 @@ impl Searcher<'_> {
         Ok(())
     }
 
-    fn literal(&mut self, languages: &[Language], matches: &mut Vec<Matches>) -> Result<(), Retry> {
+    fn literal(
+        &mut self,
+        languages: &[Language],
+        matches: &mut Vec<Matches>,
+    ) -> Result<(), SearchInterrupted> {
         let needle = self.search.pattern.text().as_bytes();
         let mut trigrams: Vec<_> = needle.windows(3).filter_map(trigram).collect();
         trigrams.sort_unstable();
@@ -345,7 +352,7 @@ impl Searcher<'_> {
     }
 
     /// The occurrences that were asked for, of all.
-    fn page(&mut self, matches: Vec<Matches>) -> Result<Vec<TextMatch>, Retry> {
+    fn page(&mut self, matches: Vec<Matches>) -> Result<Vec<TextMatch>, SearchInterrupted> {
         let mut found = Vec::new();
         let mut skip = self.search.offset;
         for each in matches {
@@ -427,7 +434,7 @@ impl Searcher<'_> {
         &mut self,
         file: usize,
         definition: &LispTextDefinition,
-    ) -> Result<Option<DefinitionMatch>, Retry> {
+    ) -> Result<Option<DefinitionMatch>, SearchInterrupted> {
         let Some(text) = self.text(file)? else { return Ok(None) };
         let at = |offset| text.lines.position(&text.bytes, offset);
         let name = at(definition.name.start);

@@ -4,7 +4,7 @@ use crate::analysis::Analysis;
 use crate::control::{IndexControl, IndexProgress};
 use crate::error::TextError;
 use crate::language::Language;
-use crate::limits::HUGE;
+use crate::limits::MAX_FILE_BYTES;
 use crate::parallel::parallel;
 use crate::store::codec::checksum;
 use crate::store::manifest::{FileEntry, FilePlace, IndexManifest, Skipped};
@@ -16,11 +16,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// A segment is closed when it holds so many bytes of text.
-const SEGMENT: u64 = 64 << 20;
+const SEGMENT_TARGET_BYTES: u64 = 64 << 20;
 /// So many files are analysed before they are added to the segment.
-const BATCH: usize = 256;
+const BATCH_FILES: usize = 256;
 /// With more segments than this, the smallest are made one.
-const SEGMENTS: usize = 8;
+const MAX_SEGMENTS: usize = 8;
 
 pub(crate) struct Update<'a> {
     tree: &'a Tree,
@@ -115,7 +115,7 @@ impl<'a> Update<'a> {
         let mut bytes = 0;
         let mut todo = todo.into_iter();
         loop {
-            let batch: Vec<_> = todo.by_ref().take(BATCH).collect();
+            let batch: Vec<_> = todo.by_ref().take(BATCH_FILES).collect();
             if batch.is_empty() {
                 break;
             }
@@ -133,7 +133,7 @@ impl<'a> Update<'a> {
                 }
                 files.push(fresh.entry);
             }
-            if bytes >= SEGMENT {
+            if bytes >= SEGMENT_TARGET_BYTES {
                 self.new_segment(manifest, std::mem::take(&mut builder), std::mem::take(&mut bytes))?;
             }
         }
@@ -161,7 +161,7 @@ impl<'a> Update<'a> {
             },
             analysis: None,
         };
-        let read = match self.tree.read(&path, HUGE) {
+        let read = match self.tree.read(&path, MAX_FILE_BYTES) {
             Ok(read) => read,
             Err(_) => {
                 let stamp = self.tree.stamp(&path)?;
@@ -169,7 +169,7 @@ impl<'a> Update<'a> {
             }
         };
         let (size, signature) = (read.stamp.size, read.stamp.signature);
-        if size > HUGE {
+        if size > MAX_FILE_BYTES {
             return Some(skipped(path, size, signature, Skipped::Huge));
         }
         let hash = checksum(&read.text);
@@ -201,16 +201,16 @@ impl<'a> Update<'a> {
 
     /// Makes one of the smallest segments when there are many.
     fn merge(&self, manifest: &mut IndexManifest) -> Result<(), TextError> {
-        if manifest.segments.len() <= SEGMENTS {
+        if manifest.segments.len() <= MAX_SEGMENTS {
             return Ok(());
         }
         let mut by_size: Vec<_> = (0..manifest.segments.len()).collect();
         by_size.sort_by_key(|&index| manifest.segments[index].1);
         let mut chosen = Vec::new();
         let mut bytes = 0;
-        for index in by_size.into_iter().take(SEGMENTS) {
+        for index in by_size.into_iter().take(MAX_SEGMENTS) {
             let size = manifest.segments[index].1;
-            if bytes + size > SEGMENT && chosen.len() > 1 {
+            if bytes + size > SEGMENT_TARGET_BYTES && chosen.len() > 1 {
                 break;
             }
             bytes += size;

@@ -147,7 +147,7 @@ pub(super) fn tell(shell: &Shell, answer: &ToolAnswer, json: bool) -> Result<(),
         shell.output.text(answer.shown.as_ref().unwrap_or(&answer.text))?;
     }
     for note in &answer.notes {
-        shell.output.complain(note);
+        shell.output.error(note);
     }
     Ok(())
 }

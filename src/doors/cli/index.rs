@@ -66,7 +66,7 @@ impl IndexCommand {
         if self.watch && !watched {
             shell
                 .output
-                .complain("this system cannot watch folders; looking at every file once a second instead");
+                .error("this system cannot watch folders; looking at every file once a second instead");
         }
         let languages = Value::from(self.languages.clone());
         let arguments = |force: bool| {

@@ -332,7 +332,7 @@ pub fn main() -> ExitCode {
     match shell.run(&matches) {
         Ok(exit) => exit_code(exit),
         Err(trouble) => {
-            shell.output.complain(&trouble.message);
+            shell.output.error(&trouble.message);
             exit_code(trouble.exit)
         }
     }

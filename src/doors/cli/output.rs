@@ -44,7 +44,7 @@ impl Terminal {
     }
 
     /// Writes a sentence to standard error.
-    pub(super) fn complain(&self, message: &str) {
+    pub(super) fn error(&self, message: &str) {
         // There is nobody to tell if this fails.
         let _ = writeln!(io::stderr(), "steelbank: {message}");
     }

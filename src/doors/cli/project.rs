@@ -81,7 +81,7 @@ impl ProjectOptions {
             }
             let answer = call::followed(tool, session, arguments)?;
             if answer.outcome != CallOutcome::Answered {
-                output.complain(&answer.text);
+                output.error(&answer.text);
                 all = false;
             }
         }

@@ -22,7 +22,7 @@ impl Serve {
         let tools =
             Tools::chosen(&self.tools).map_err(|message| CommandError { exit: Exit::Usage, message })?;
         if std::io::stdin().is_terminal() {
-            shell.output.complain(
+            shell.output.error(
                 "serving MCP: waiting for a client's messages on standard input. An MCP host starts this command itself; \
                  see README for how to tell it. Ctrl-D ends it.",
             );
@@ -55,7 +55,7 @@ impl Serve {
             let (origin, shell) = (origin(), Arc::clone(shell));
             let execute = Box::new(move |handover: Handover| {
                 let error = execute(&origin, &handover);
-                shell.output.complain(&format!("The program could not be executed again: {error}."));
+                shell.output.error(&format!("The program could not be executed again: {error}."));
                 error
             });
             Again { causes, handover, execute }
@@ -107,7 +107,7 @@ fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Optio
     match shell.options.project.load(session, &shell.output) {
         Ok(true) => shell.options.project.make_snapshot_later(session),
         Ok(false) => {}
-        Err(trouble) => shell.output.complain(&trouble.message),
+        Err(trouble) => shell.output.error(&trouble.message),
     }
     let named = shell.options.project.systems();
     let others = loads.iter().filter(|load| !is_system_of(load, named));

@@ -14,7 +14,7 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
         usage("There is no cache folder to keep a snapshot in: set STEELBANK_CACHE or HOME.".to_owned())
     })?;
     let builder = shell.builder().project(settings).systems(options.systems().to_vec());
-    let made = builder.make_snapshot(|news| shell.output.complain(news));
+    let made = builder.make_snapshot(|news| shell.output.error(news));
     match made {
         Ok(made) => {
             shell.output.text(&format!(

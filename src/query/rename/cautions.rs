@@ -10,7 +10,7 @@ use crate::project::{FileVersion, Look, Project, TextContext};
 use crate::query::Evidence;
 use crate::query::code_find_references;
 use crate::query::find_definition::ImageDefinitions;
-use crate::source::positions::{Clauses, Sought, SymbolToken};
+use crate::source::positions::{Clauses, SearchTarget, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
 
 impl Planner<'_> {
@@ -233,7 +233,7 @@ impl Planner<'_> {
 
 /// Whether the definition of a function takes a name as a string, and finds or makes a symbol.
 fn looks_up_by_name(project: &Project, package: &str, name: &str) -> bool {
-    let sought = Sought { package: package.to_owned(), name: name.to_owned() };
+    let sought = SearchTarget { package: package.to_owned(), name: name.to_owned() };
     project.naming(name).into_iter().any(|FileVersion { path, write_date }| {
         let Ok(file) = project.positions(&path, write_date) else { return false };
         let definitions = file.occurrences(&sought, &|_| false);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use steelbank_reader::{Form, LispText, TopLevelForm};
 
-use super::{Evidence, Expander, Placement, PositionedFile, Sought, UseKind, XrefRecord};
+use super::{Evidence, Expander, Placement, PositionedFile, SearchTarget, UseKind, XrefRecord};
 
 /// What the structural reader knows of a recorded use.
 struct RecordedForm<'a> {
@@ -24,7 +24,7 @@ impl PositionedFile {
     pub(super) fn place_by_structure(
         &self,
         text: &LispText,
-        sought: &Sought,
+        sought: &SearchTarget,
         recorded: &[XrefRecord],
         means: &dyn Fn(&str) -> bool,
     ) -> Vec<Vec<Placement>> {
@@ -43,7 +43,7 @@ impl PositionedFile {
     fn structured<'a>(
         &self,
         text: &'a LispText,
-        sought: &Sought,
+        sought: &SearchTarget,
         recorded: XrefRecord,
         means: &dyn Fn(&str) -> bool,
     ) -> Option<RecordedForm<'a>> {

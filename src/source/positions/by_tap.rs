@@ -5,11 +5,11 @@ use std::sync::OnceLock;
 
 use super::super::tap::roles::SyntaxRole;
 use super::super::tap::sidecar::{EventKind, Name, Sidecar, TapForm, UseKind};
-use super::super::tap::walk::{Space, Standing, SyntaxContext, contexts};
+use super::super::tap::walk::{Space, SyntacticContext, SyntaxContext, contexts};
 use super::forms::expander;
 use super::tokens::{is_local_function, stands_for_another};
 
-use super::{Evidence, Placement, PositionedFile, Sought, XrefRecord};
+use super::{Evidence, Placement, PositionedFile, SearchTarget, XrefRecord};
 
 /// A sidecar with its symbols and strings filed by name.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Tapped {
     }
 
     /// The sought symbol among the file's names. Its home package may have been renamed since the file was read.
-    pub(super) fn symbol(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> Option<u32> {
+    pub(super) fn symbol(&self, sought: &SearchTarget, means: &dyn Fn(&str) -> bool) -> Option<u32> {
         let named = self.by_name.get(&sought.name)?;
         let name = |index: u32| &self.sidecar.names[index as usize];
         let same = named.iter().copied().find(|&index| name(index).is(&sought.package, &sought.name));
@@ -178,12 +178,12 @@ impl<'a> TapUse<'a> {
     /// What can be meant, as far as the text tells.
     fn possibly_meant(&self) -> Vec<usize> {
         let meant = |context: &SyntaxContext| match (self.kind, context.role) {
-            (UseKind::Calls, SyntaxRole::Argument) => context.standing != Standing::Variable,
+            (UseKind::Calls, SyntaxRole::Argument) => context.standing != SyntacticContext::Variable,
             (UseKind::Calls | UseKind::Macroexpands, role) => {
                 matches!(role, SyntaxRole::Operator | SyntaxRole::Argument | SyntaxRole::Function)
             }
             (_, SyntaxRole::Binding) => true,
-            (_, SyntaxRole::Operator) => context.standing != Standing::Called,
+            (_, SyntaxRole::Operator) => context.standing != SyntacticContext::Called,
             (_, role) => matches!(role, SyntaxRole::Argument | SyntaxRole::Definition),
         };
         // LET binds special variables as well; calls cannot mean what it binds.
@@ -249,7 +249,7 @@ impl PositionedFile {
         let hidden = found.calls() && name.is_some_and(|name| sidecar.is_local_variable(form.number, name));
         let clear = |event: usize| {
             let context = &found.contexts[event];
-            context.standing == Standing::Called || context.role == SyntaxRole::Function
+            context.standing == SyntacticContext::Called || context.role == SyntaxRole::Function
         };
         let clearly: Vec<usize> = possible.iter().copied().filter(|&event| clear(event)).collect();
         match (&possible[..], &clearly[..]) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::structures::PackageAndName;
-use super::{PositionedFile, Reading, Sought};
+use super::{PositionedFile, Reading, SearchTarget};
 use crate::source::tap::sidecar::{Abbreviation, EventKind, Name, NameKind, TapForm};
 
 /// What lists with a word in them start with.
@@ -50,7 +50,11 @@ impl PositionedFile {
     }
     /// What the lists start with of which a quoted `sought` is an argument; none of the standard's operators. From a
     /// sidecar only.
-    pub fn given_quoted(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> BTreeSet<PackageAndName> {
+    pub fn given_quoted(
+        &self,
+        sought: &SearchTarget,
+        means: &dyn Fn(&str) -> bool,
+    ) -> BTreeSet<PackageAndName> {
         let Reading::Tap(tapped) = &self.reading else { return BTreeSet::new() };
         let Some(symbol) = tapped.symbol(sought, means) else { return BTreeSet::new() };
         let sidecar = &tapped.sidecar;

@@ -23,7 +23,7 @@ use self::by_tap::Tapped;
 use super::tap::operators::Defined;
 use super::tap::roles::SyntaxRole;
 use super::tap::sidecar::{EventKind, ReadEvent, Sidecar, UseKind};
-pub use super::tap::walk::Standing;
+pub use super::tap::walk::SyntacticContext;
 pub use clauses::Clauses;
 pub use structures::{PackageAndName, Prefix, StructureDefinition};
 
@@ -78,7 +78,7 @@ impl Placement {
 /// The symbol asked for.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Sought {
+pub struct SearchTarget {
     /// Name of the home package.
     pub package: String,
     /// The symbol's name, in its own case.
@@ -118,7 +118,7 @@ pub struct Occurrence {
     /// Whether the compiler found a local variable of this name in that form.
     pub has_variable: bool,
     /// What the text tells of an operator or argument.
-    pub standing: Standing,
+    pub standing: SyntacticContext,
     /// In a template: what it is in the code that the template becomes.
     pub becomes: SyntaxRole,
     /// Whether the symbol stands nowhere in the top-level form where a variable or a binding of it could be meant.
@@ -366,7 +366,7 @@ impl PositionedFile {
     }
 
     /// Whether a token on `line` of the file as it stands now spells the name of `sought`, whatever its package.
-    pub fn has_name_on(&self, sought: &Sought, line: u32) -> bool {
+    pub fn has_name_on(&self, sought: &SearchTarget, line: u32) -> bool {
         let text = self.lines.bytes(self.text.as_bytes(), line);
         let read = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
         read.tokens().iter().any(|token| token.is_named(text, &sought.name))
@@ -379,7 +379,7 @@ impl PositionedFile {
     /// tells whether `sought` is what its name means in the package that it is given, by name or nickname.
     pub fn place(
         &self,
-        sought: &Sought,
+        sought: &SearchTarget,
         recorded: &[XrefRecord],
         means: &dyn Fn(&str) -> bool,
     ) -> Vec<Vec<Placement>> {
@@ -388,7 +388,7 @@ impl PositionedFile {
             Reading::Structure(text) => self.place_by_structure(text, sought, recorded, means),
         };
         if !self.fresh {
-            placements.iter_mut().flatten().for_each(outdate);
+            placements.iter_mut().flatten().for_each(downgrade_stale);
         }
         placements
     }
@@ -470,7 +470,7 @@ fn recorded_position(sidecar: &Sidecar, character: u32) -> LineColumn {
     LineColumn { line: before as u32 + 1, column: character - start + 1 }
 }
 
-fn outdate(placement: &mut Placement) {
+fn downgrade_stale(placement: &mut Placement) {
     if placement.evidence == Evidence::Exact {
         placement.evidence = Evidence::Approximate;
     }

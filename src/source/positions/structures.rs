@@ -1,7 +1,7 @@
 //! What DEFSTRUCT forms say of the names that they make.
 
 use super::by_tap::Tapped;
-use super::{PositionedFile, Reading, Sought};
+use super::{PositionedFile, Reading, SearchTarget};
 use crate::source::tap::sidecar::{EventKind, Name, TapForm};
 use steelbank_reader::Range;
 
@@ -93,7 +93,7 @@ impl PositionedFile {
     }
 
     /// Whether a structure that the file defines has the slot `sought`. From a sidecar only.
-    pub fn has_structure_slot(&self, sought: &Sought) -> bool {
+    pub fn has_structure_slot(&self, sought: &SearchTarget) -> bool {
         let same = |slot: &PackageAndName| slot.0 == sought.package && slot.1 == sought.name;
         self.structures().iter().any(|found| found.slots.iter().any(same))
     }
@@ -211,7 +211,7 @@ impl PositionedFile {
     /// Where `keyword` stands in lists that begin with `sought`. From a sidecar only.
     pub fn keyword_arguments(
         &self,
-        sought: &Sought,
+        sought: &SearchTarget,
         means: &dyn Fn(&str) -> bool,
         keyword: &str,
     ) -> Vec<Range> {

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use super::super::tap::roles::{SyntaxRole, is_key_parameter, is_looked_up, package_clause, package_role};
 use super::super::tap::sidecar::{EventKind, Name, NameKind, ReadEvent, Sidecar, TapForm};
-use super::super::tap::walk::{SLOT, Space, Standing, SyntaxContext};
+use super::super::tap::walk::{SLOT, Space, SyntacticContext, SyntaxContext};
 use super::by_tap::Tapped;
-use super::{Notation, Occurrence, PositionedFile, Reading, Sought, SymbolToken, XrefRecord};
+use super::{Notation, Occurrence, PositionedFile, Reading, SearchTarget, SymbolToken, XrefRecord};
 use steelbank_reader::Range;
 use steelbank_reader::lines::LineColumn;
 
@@ -58,7 +58,7 @@ impl Tapped {
                 context.role == SyntaxRole::Binding && context.space == space
             })
         };
-        let certain = matches!(context.standing, Standing::Called | Standing::Variable);
+        let certain = matches!(context.standing, SyntacticContext::Called | SyntacticContext::Variable);
         match context.space {
             _ if context.special => false,
             Space::Nowhere => false,
@@ -87,7 +87,7 @@ impl Tapped {
 impl PositionedFile {
     /// Every occurrence of `sought` in live text, package definitions included. From a sidecar only. `means` tells
     /// whether `sought` is what its name means in the package that it is given, by name or nickname.
-    pub fn occurrences(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> Vec<Occurrence> {
+    pub fn occurrences(&self, sought: &SearchTarget, means: &dyn Fn(&str) -> bool) -> Vec<Occurrence> {
         let mut variables = HashSet::new();
         let mut found = self.tokens_as(sought, means, |tapped, token| {
             let context = &token.context;
@@ -127,7 +127,7 @@ impl PositionedFile {
     /// Every token that SBCL's reader read as `sought`, and every designator of it in a package definition; in order.
     /// From a sidecar only. This says which symbol stands there and not what it means: a function, a local variable,
     /// data. `means` tells whether `sought` is what its name means in the package that it is given.
-    pub fn tokens(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> Vec<SymbolToken> {
+    pub fn tokens(&self, sought: &SearchTarget, means: &dyn Fn(&str) -> bool) -> Vec<SymbolToken> {
         let mut tokens = self.tokens_as(sought, means, |tapped, token| {
             let sidecar = &tapped.sidecar;
             let event = &token.form.events[token.event];
@@ -158,7 +158,7 @@ impl PositionedFile {
     /// What `make` makes of every token of `sought` whose text reads as its name.
     fn tokens_as<T>(
         &self,
-        sought: &Sought,
+        sought: &SearchTarget,
         means: &dyn Fn(&str) -> bool,
         mut make: impl FnMut(&Tapped, &SeenToken<'_>) -> T,
     ) -> Vec<T> {
@@ -209,7 +209,7 @@ impl PositionedFile {
     /// How often an uninterned symbol of the sought symbol's name stands in live text where no package definition
     /// explains it, or a keyword where names are looked up: code that makes names may mean the symbol. `exists` tells
     /// whether there is a package of that name.
-    pub fn unexplained_designators(&self, sought: &Sought, exists: &dyn Fn(&str) -> bool) -> usize {
+    pub fn unexplained_designators(&self, sought: &SearchTarget, exists: &dyn Fn(&str) -> bool) -> usize {
         let Reading::Tap(tapped) = &self.reading else { return 0 };
         let sidecar = &tapped.sidecar;
         let named = tapped.by_name.get(&sought.name).into_iter().flatten();
@@ -242,7 +242,7 @@ impl PositionedFile {
     /// `(setf sought)`, or to others. From a sidecar only.
     pub fn toplevel_uses(
         &self,
-        sought: &Sought,
+        sought: &SearchTarget,
         setf: Option<bool>,
         means: &dyn Fn(&str) -> bool,
     ) -> Vec<XrefRecord> {
@@ -259,10 +259,11 @@ impl PositionedFile {
 
     /// Where `sought` is the operator of a list that is evaluated outside of any function's definition. From a sidecar
     /// only.
-    pub fn toplevel_operators(&self, sought: &Sought, means: &dyn Fn(&str) -> bool) -> Vec<Range> {
+    pub fn toplevel_operators(&self, sought: &SearchTarget, means: &dyn Fn(&str) -> bool) -> Vec<Range> {
         self.tokens_as(sought, means, |tapped, token| {
             let event = &token.form.events[token.event];
-            let called = token.role == SyntaxRole::Operator && token.context.standing == Standing::Called;
+            let called =
+                token.role == SyntaxRole::Operator && token.context.standing == SyntacticContext::Called;
             (token.itself && called && !defines_function(&tapped.sidecar, token.form))
                 .then(|| self.event_range(&tapped.sidecar, event))
         })

@@ -138,12 +138,12 @@ fn changed_files(manifest: &IndexManifest, tree: &Tree, known: &Changed) -> Vec<
 fn is_rewritten(file: &crate::store::manifest::FileEntry, tree: &Tree) -> bool {
     match file.place {
         FilePlace::Skipped(Skipped::Binary) => {
-            let text = tree.read(&file.path, crate::limits::HUGE);
+            let text = tree.read(&file.path, crate::limits::MAX_FILE_BYTES);
             text.is_ok_and(|read| memchr::memchr(0, &read.text).is_none())
         }
         FilePlace::Skipped(_) => false,
         FilePlace::Segment(..) => {
-            let text = tree.read(&file.path, crate::limits::HUGE);
+            let text = tree.read(&file.path, crate::limits::MAX_FILE_BYTES);
             !text.is_ok_and(|read| crate::store::codec::checksum(&read.text) == file.hash)
         }
     }

@@ -1,6 +1,6 @@
 //! Definitions: names, structures, classes, methods, packages, alien definitions.
 
-use super::{Binding, Defined, FormPart, FormWalk, Lambda, Mode, Space, Standing, SyntaxRole};
+use super::{Binding, Defined, FormPart, FormWalk, Lambda, Mode, Space, SyntacticContext, SyntaxRole};
 use crate::source::tap::sidecar::{Abbreviation, EventKind};
 
 impl FormWalk<'_> {
@@ -231,7 +231,7 @@ impl FormWalk<'_> {
         let mut pending = Vec::new();
         self.children_from(list, first, |walk, child| match walk.place(child) {
             place if place < lambda => {
-                walk.note(child, SyntaxRole::Quoted, Standing::Name, Space::Nowhere, mode);
+                walk.note(child, SyntaxRole::Quoted, SyntacticContext::Name, Space::Nowhere, mode);
             }
             place if place == lambda => {
                 walk.lambda_list(child, by, Lambda::Specialized, mode, &mut pending);

@@ -1,6 +1,6 @@
 //! Lambda lists, local functions, type specifiers and declarations.
 
-use super::{Binding, FormWalk, Lambda, LocalOperator, Mode, Space, Standing, SyntaxRole};
+use super::{Binding, FormWalk, Lambda, LocalOperator, Mode, Space, SyntacticContext, SyntaxRole};
 use crate::source::tap::sidecar::{Abbreviation, EventKind};
 
 /// Where in a lambda list a parameter stands.
@@ -95,7 +95,7 @@ impl FormWalk<'_> {
         self.children_as(list, |walk, child| match walk.place(child) {
             1 if keyed && walk.is_plain_list(child) => {
                 walk.children_as(child, |walk, part| match walk.place(part) {
-                    1 => walk.note(part, SyntaxRole::Quoted, Standing::Name, Space::Nowhere, mode),
+                    1 => walk.note(part, SyntaxRole::Quoted, SyntacticContext::Name, Space::Nowhere, mode),
                     _ => walk.lambda_list(part, by, Lambda::Destructuring, mode, &mut own),
                 });
             }
@@ -159,7 +159,7 @@ impl FormWalk<'_> {
                                 walk.datum_role(part, SyntaxRole::Argument, mode)
                             });
                         }
-                        walk.note(named, SyntaxRole::Binding, Standing::Open, space, mode);
+                        walk.note(named, SyntaxRole::Binding, SyntacticContext::Open, space, mode);
                         walk.seen[named].bound = Some(by);
                         walk.bind(named, Space::Block, by, mode, &mut pending);
                     }
@@ -190,10 +190,10 @@ impl FormWalk<'_> {
         if self.depth < super::DEEPEST {
             self.children_as(event, |walk, child| match (head, walk.place(child)) {
                 ("SATISFIES", 2..) => {
-                    walk.note(child, SyntaxRole::Function, Standing::Name, Space::Nowhere, mode);
+                    walk.note(child, SyntaxRole::Function, SyntacticContext::Name, Space::Nowhere, mode);
                 }
                 ("MEMBER" | "EQL", 2..) if walk.symbol(child).is_some() => {
-                    walk.note(child, SyntaxRole::Quoted, Standing::Name, Space::Nowhere, mode);
+                    walk.note(child, SyntaxRole::Quoted, SyntacticContext::Name, Space::Nowhere, mode);
                 }
                 ("MEMBER" | "EQL", 2..) => walk.datum(child, SyntaxRole::Quoted, mode),
                 _ => walk.type_specifier(child, mode),
@@ -220,7 +220,7 @@ impl FormWalk<'_> {
             ("OPTIMIZE" | "DECLARATION", _) => walk.datum(child, SyntaxRole::Declaration, mode),
             ("MUFFLE-CONDITIONS" | "UNMUFFLE-CONDITIONS", _) => walk.type_specifier(child, mode),
             _ if walk.symbol(child).is_some() => {
-                walk.note(child, SyntaxRole::Declaration, Standing::Open, Space::Variable, mode);
+                walk.note(child, SyntaxRole::Declaration, SyntacticContext::Open, Space::Variable, mode);
                 walk.seen[child].special = word == "SPECIAL" || word == "GLOBAL" || word == "ALWAYS-BOUND";
             }
             // (ignore #'f)
@@ -233,9 +233,11 @@ impl FormWalk<'_> {
 
     fn declared_function(&mut self, event: usize, mode: Mode) {
         match self.symbol(event) {
-            Some(_) => self.note(event, SyntaxRole::Declaration, Standing::Open, Space::Function, mode),
+            Some(_) => {
+                self.note(event, SyntaxRole::Declaration, SyntacticContext::Open, Space::Function, mode)
+            }
             None => self.children_as(event, |walk, child| match walk.place(child) {
-                2 => walk.note(child, SyntaxRole::Declaration, Standing::Open, Space::Setf, mode),
+                2 => walk.note(child, SyntaxRole::Declaration, SyntacticContext::Open, Space::Setf, mode),
                 _ => walk.datum_role(child, SyntaxRole::Declaration, mode),
             }),
         }

@@ -1,6 +1,6 @@
 //! LOOP, whose clauses are told by words and not by places.
 
-use super::{Binding, FormWalk, Mode, Space, Standing, SyntaxRole};
+use super::{Binding, FormWalk, Mode, Space, SyntacticContext, SyntaxRole};
 
 const BY: &str = "LOOP";
 
@@ -72,7 +72,7 @@ impl FormWalk<'_> {
                     Next::Word
                 }
                 (Next::Name, _) => {
-                    self.note(child, SyntaxRole::Block, Standing::Open, Space::Block, mode);
+                    self.note(child, SyntaxRole::Block, SyntacticContext::Open, Space::Block, mode);
                     self.seen[child].bound = Some(BY);
                     if let Some(name) = self.symbol(child) {
                         self.env.push(Binding {
@@ -135,7 +135,7 @@ impl FormWalk<'_> {
     ) -> Next {
         if !is_word(word) {
             // A word of an extension, or a form where none is expected.
-            self.note(child, SyntaxRole::Argument, Standing::Open, Space::Unknown, mode);
+            self.note(child, SyntaxRole::Argument, SyntacticContext::Open, Space::Unknown, mode);
             return Next::Form;
         }
         self.datum_role(child, SyntaxRole::LoopKeyword, mode);

@@ -22,7 +22,7 @@ pub struct SyntaxContext {
     /// In a template: what it is there for in the code that the template becomes.
     pub becomes: SyntaxRole,
     /// How it stands among the operators around it.
-    pub standing: Standing,
+    pub standing: SyntacticContext,
     /// Where its name is looked up.
     pub space: Space,
     /// The operator around it that binds the name in that space, if the text shows one.
@@ -41,7 +41,7 @@ pub struct SyntaxContext {
 
 /// How a symbol stands among the operators around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum SyntacticContext {
     /// It is called: it is the operator of a list that is evaluated.
     Called,
     /// It is a variable: it stands where a form is evaluated.
@@ -80,7 +80,7 @@ pub enum Space {
 const NOTHING: SyntaxContext = SyntaxContext {
     role: SyntaxRole::Argument,
     becomes: SyntaxRole::Argument,
-    standing: Standing::Open,
+    standing: SyntacticContext::Open,
     space: Space::Unknown,
     bound: None,
     defined: None,
@@ -216,7 +216,7 @@ impl<'a> FormWalk<'a> {
     }
 
     /// Notes what the symbol at `event` is there for. In a template it is part of the template first.
-    fn note(&mut self, event: usize, role: SyntaxRole, standing: Standing, space: Space, mode: Mode) {
+    fn note(&mut self, event: usize, role: SyntaxRole, standing: SyntacticContext, space: Space, mode: Mode) {
         let Some(name) = self.symbol(event) else { return };
         let found = match space {
             Space::Unknown => self
@@ -234,8 +234,10 @@ impl<'a> FormWalk<'a> {
             0 => (role, role, standing),
             _ => {
                 let standing = match (role, standing) {
-                    (SyntaxRole::Operator | SyntaxRole::Function, Standing::Head) => Standing::Head,
-                    (SyntaxRole::Operator | SyntaxRole::Function, _) => Standing::Operator,
+                    (SyntaxRole::Operator | SyntaxRole::Function, SyntacticContext::Head) => {
+                        SyntacticContext::Head
+                    }
+                    (SyntaxRole::Operator | SyntaxRole::Function, _) => SyntacticContext::Operator,
                     (
                         SyntaxRole::Type
                         | SyntaxRole::Class
@@ -244,9 +246,11 @@ impl<'a> FormWalk<'a> {
                         | SyntaxRole::Structure,
                         _,
                     )
-                    | (_, Standing::Name) => Standing::Name,
-                    (_, Standing::Variable | Standing::Argument) => Standing::Argument,
-                    _ => Standing::Open,
+                    | (_, SyntacticContext::Name) => SyntacticContext::Name,
+                    (_, SyntacticContext::Variable | SyntacticContext::Argument) => {
+                        SyntacticContext::Argument
+                    }
+                    _ => SyntacticContext::Open,
                 };
                 (SyntaxRole::Template, role, standing)
             }
@@ -259,7 +263,7 @@ impl<'a> FormWalk<'a> {
 
     /// A symbol that is looked up nowhere.
     fn datum_role(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
-        self.note(event, role, Standing::Open, Space::Nowhere, mode);
+        self.note(event, role, SyntacticContext::Open, Space::Nowhere, mode);
     }
 
     /// What was read and is no part of the form.
@@ -282,7 +286,7 @@ impl<'a> FormWalk<'a> {
             self.seen[event] = SyntaxContext {
                 role: SyntaxRole::ReadTime,
                 space: Space::Nowhere,
-                standing: Standing::Open,
+                standing: SyntacticContext::Open,
                 made,
                 ..NOTHING
             };
@@ -298,7 +302,8 @@ impl<'a> FormWalk<'a> {
         if self.depth < DEEPEST {
             match self.form.events[event].kind {
                 EventKind::Symbol(_) => {
-                    let standing = if mode.certain { Standing::Variable } else { Standing::Argument };
+                    let standing =
+                        if mode.certain { SyntacticContext::Variable } else { SyntacticContext::Argument };
                     self.note(event, SyntaxRole::Argument, standing, Space::Variable, mode);
                 }
                 EventKind::Form(_) | EventKind::List => self.list(event, mode),
@@ -328,7 +333,13 @@ impl<'a> FormWalk<'a> {
                 let single = self.child(list, 2).is_some_and(|datum| self.symbol(datum).is_some());
                 self.children_as(list, |walk, child| match walk.place(child) {
                     2 if single => {
-                        walk.note(child, SyntaxRole::Quoted, Standing::Name, Space::Nowhere, mode.plain());
+                        walk.note(
+                            child,
+                            SyntaxRole::Quoted,
+                            SyntacticContext::Name,
+                            Space::Nowhere,
+                            mode.plain(),
+                        );
                     }
                     2 => walk.datum(child, SyntaxRole::Quoted, mode.plain()),
                     _ => walk.datum_role(child, SyntaxRole::Argument, mode.plain()),
@@ -377,9 +388,9 @@ impl<'a> FormWalk<'a> {
             Space::Function
         };
         let standing = match mode {
-            Mode { certain: true, .. } => Standing::Called,
-            Mode { head: true, .. } => Standing::Head,
-            _ => Standing::Operator,
+            Mode { certain: true, .. } => SyntacticContext::Called,
+            Mode { head: true, .. } => SyntacticContext::Head,
+            _ => SyntacticContext::Operator,
         };
         // (setf (f x) y) is no call of a local function f.
         let hides = |binding: &Binding| !mode.place || binding.is_macro || space == Space::Setf;
@@ -456,11 +467,11 @@ impl<'a> FormWalk<'a> {
         let single = self.symbol(event).is_some();
         match named {
             NamedBy::Function if single => {
-                self.note(event, SyntaxRole::Function, Standing::Name, Space::Nowhere, mode);
+                self.note(event, SyntaxRole::Function, SyntacticContext::Name, Space::Nowhere, mode);
             }
             NamedBy::Function if self.head_is(event, "SETF") => {
                 self.children_as(event, |walk, child| match walk.place(child) {
-                    2 => walk.note(child, SyntaxRole::Function, Standing::Name, Space::Nowhere, mode),
+                    2 => walk.note(child, SyntaxRole::Function, SyntacticContext::Name, Space::Nowhere, mode),
                     _ => walk.datum_role(child, SyntaxRole::Quoted, mode),
                 });
             }
@@ -471,7 +482,7 @@ impl<'a> FormWalk<'a> {
             NamedBy::Exported => self.datum(event, SyntaxRole::Export, mode),
             NamedBy::Imported => self.datum(event, SyntaxRole::Import, mode),
             NamedBy::Proclaimed if self.is_list(event) => self.declaration_specifier(event, mode),
-            _ if single => self.note(event, SyntaxRole::Quoted, Standing::Name, Space::Nowhere, mode),
+            _ if single => self.note(event, SyntaxRole::Quoted, SyntacticContext::Name, Space::Nowhere, mode),
             _ => self.datum(event, SyntaxRole::Quoted, mode),
         }
     }
@@ -481,7 +492,7 @@ impl<'a> FormWalk<'a> {
         let mode = mode.uncertain();
         self.children_from(list, first, |walk, child| match walk.form.events[child].kind {
             EventKind::Symbol(_) => {
-                walk.note(child, SyntaxRole::Argument, Standing::Open, Space::Unknown, mode);
+                walk.note(child, SyntaxRole::Argument, SyntacticContext::Open, Space::Unknown, mode);
             }
             _ => {
                 let head = walk.place(child) == 2 || first == 1;
@@ -507,7 +518,7 @@ impl<'a> FormWalk<'a> {
             self.name(named).is_some_and(own)
         });
         if let Some(named) = named {
-            self.note(named, SyntaxRole::Named, Standing::Open, Space::Unknown, mode.uncertain());
+            self.note(named, SyntaxRole::Named, SyntacticContext::Open, Space::Unknown, mode.uncertain());
         }
     }
 }

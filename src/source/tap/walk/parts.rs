@@ -3,7 +3,7 @@
 use super::super::operators::{FormPart, Operator, OperatorKind, Shape};
 use super::super::roles::SyntaxRole;
 use super::super::sidecar::{Abbreviation, EventKind};
-use super::{Binding, DEEPEST, FormWalk, Lambda, LocalOperator, Mode, SLOT, Space, Standing};
+use super::{Binding, DEEPEST, FormWalk, Lambda, LocalOperator, Mode, SLOT, Space, SyntacticContext};
 
 impl FormWalk<'_> {
     /// A form whose operator is in the table.
@@ -114,7 +114,7 @@ impl FormWalk<'_> {
             FormPart::Tagbody => {
                 self.env.append(pending);
                 match self.symbol(event) {
-                    Some(_) => self.note(event, SyntaxRole::Block, Standing::Open, Space::Tag, mode),
+                    Some(_) => self.note(event, SyntaxRole::Block, SyntacticContext::Open, Space::Tag, mode),
                     None => self.form(event, mode),
                 }
             }
@@ -136,7 +136,7 @@ impl FormWalk<'_> {
                 if let Some(name) = self.symbol(event) {
                     let (space, level) = (Space::Function, mode.level);
                     pending.push(Binding { space, name, level, by, is_macro: true });
-                    self.note(event, SyntaxRole::Binding, Standing::Open, Space::Function, mode);
+                    self.note(event, SyntaxRole::Binding, SyntacticContext::Open, Space::Function, mode);
                     self.seen[event].bound = Some(by);
                 }
             }
@@ -144,14 +144,16 @@ impl FormWalk<'_> {
             FormPart::Labels => self.local_functions(event, by, LocalOperator::Labels, mode),
             FormPart::Macros => self.local_functions(event, by, LocalOperator::Macrolet, mode),
             FormPart::Block => {
-                self.note(event, SyntaxRole::Block, Standing::Open, Space::Block, mode);
+                self.note(event, SyntaxRole::Block, SyntacticContext::Open, Space::Block, mode);
                 if self.symbol(event).is_some() {
                     self.seen[event].bound = Some(by);
                 }
                 self.bind(event, Space::Block, by, mode, pending);
             }
-            FormPart::ToBlock => self.note(event, SyntaxRole::Block, Standing::Open, Space::Block, mode),
-            FormPart::ToTag => self.note(event, SyntaxRole::Block, Standing::Open, Space::Tag, mode),
+            FormPart::ToBlock => {
+                self.note(event, SyntaxRole::Block, SyntacticContext::Open, Space::Block, mode)
+            }
+            FormPart::ToTag => self.note(event, SyntaxRole::Block, SyntacticContext::Open, Space::Tag, mode),
             FormPart::LambdaList => self.lambda_list(event, by, Lambda::Ordinary, mode, pending),
             FormPart::MacroLambdaList => self.lambda_list(event, by, Lambda::Destructuring, mode, pending),
             FormPart::Type => self.type_specifier(event, mode),
@@ -160,7 +162,7 @@ impl FormWalk<'_> {
             FormPart::Class => self.named_datum(event, SyntaxRole::Class, mode),
             FormPart::Slot => self.named_datum(event, SyntaxRole::Slot, mode),
             FormPart::Datum => match self.symbol(event) {
-                Some(_) => self.note(event, SyntaxRole::Quoted, Standing::Name, Space::Nowhere, mode),
+                Some(_) => self.note(event, SyntaxRole::Quoted, SyntacticContext::Name, Space::Nowhere, mode),
                 None => self.datum(event, SyntaxRole::Quoted, mode),
             },
             FormPart::Keys => self.keys(event, mode),
@@ -168,7 +170,9 @@ impl FormWalk<'_> {
             FormPart::Loop => self.loop_form(event, mode, pending),
             FormPart::List(shape) => match self.symbol(event) {
                 // NIL, or what only looks like a list.
-                Some(_) => self.note(event, SyntaxRole::Argument, Standing::Open, Space::Unknown, mode),
+                Some(_) => {
+                    self.note(event, SyntaxRole::Argument, SyntacticContext::Open, Space::Unknown, mode)
+                }
                 None => self.parts(event, 1, shape, by, mode, pending),
             },
             FormPart::Either(atom, list) => {
@@ -227,14 +231,14 @@ impl FormWalk<'_> {
     /// `name`, `(setf name)`, or a lambda expression.
     pub(super) fn function_name(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
         if self.symbol(event).is_some() {
-            let standing = if mode.level > 0 { Standing::Operator } else { Standing::Open };
+            let standing = if mode.level > 0 { SyntacticContext::Operator } else { SyntacticContext::Open };
             return self.note(event, role, standing, Space::Function, mode);
         }
         if self.operator_of(event) == Abbreviation::Any
             && (self.head_is(event, "SETF") || self.head(event).is_some_and(|name| name.is("SB-EXT", "CAS")))
         {
             return self.children_as(event, |walk, child| match walk.place(child) {
-                2 => walk.note(child, role, Standing::Open, Space::Setf, mode),
+                2 => walk.note(child, role, SyntacticContext::Open, Space::Setf, mode),
                 _ => walk.datum_role(child, SyntaxRole::Argument, mode),
             });
         }
@@ -251,7 +255,7 @@ impl FormWalk<'_> {
     ) {
         match self.form.events[event].kind {
             EventKind::Symbol(_) => {
-                self.note(event, SyntaxRole::Binding, Standing::Open, Space::Variable, mode);
+                self.note(event, SyntaxRole::Binding, SyntacticContext::Open, Space::Variable, mode);
                 self.seen[event].bound = Some(by);
                 self.bind(event, Space::Variable, by, mode, pending);
             }
@@ -264,9 +268,9 @@ impl FormWalk<'_> {
 
     pub(super) fn keys(&mut self, event: usize, mode: Mode) {
         match self.symbol(event) {
-            Some(_) => self.note(event, SyntaxRole::Quoted, Standing::Name, Space::Nowhere, mode),
+            Some(_) => self.note(event, SyntaxRole::Quoted, SyntacticContext::Name, Space::Nowhere, mode),
             None => self.children_as(event, |walk, child| match walk.symbol(child) {
-                Some(_) => walk.note(child, SyntaxRole::Quoted, Standing::Name, Space::Nowhere, mode),
+                Some(_) => walk.note(child, SyntaxRole::Quoted, SyntacticContext::Name, Space::Nowhere, mode),
                 None => walk.datum(child, SyntaxRole::Quoted, mode),
             }),
         }
