@@ -263,6 +263,87 @@ fn text_tools_start_no_sbcl_and_want_a_project() {
 }
 
 #[test]
+fn what_a_person_types_first_comes_by_position() {
+    let folder = Folder::new("by-position");
+    let root = folder.0.join("project");
+    std::fs::create_dir_all(root.join("src")).unwrap();
+    let text = "(defpackage :by (:use :cl) (:export #:place))\n(in-package :by)\n(defun place () 1)\n(defun user () (place))\n";
+    std::fs::write(root.join("src/a.lisp"), text).unwrap();
+    let systems = "(defsystem \"by\" :pathname \"src\" :components ((:file \"a\")))\n\
+        (defsystem \"by/tests\" :depends-on (\"by\") :perform (test-op (o c) (print (uiop:symbol-call :by :user))))\n";
+    std::fs::write(root.join("by.asd"), systems).unwrap();
+    let ask_in = |folder: &std::path::Path, arguments: &[&str]| {
+        let mut command = Command::new(STEELBANK);
+        command.args(["--no-userinit", "--no-snapshot"]).args(arguments).current_dir(folder);
+        said(&command.env("STEELBANK_CACHE", folder.join("cache")).stdin(Stdio::null()).output().unwrap())
+    };
+    let ask = |arguments: &[&str]| {
+        let (text, errors, code) = ask_in(&root, arguments);
+        assert_eq!((errors.as_str(), code), ("", Some(0)), "{arguments:?}: {text}");
+        text
+    };
+    for (arguments, shown) in [
+        (&["check-structure", "src/a.lisp"][..], "src/a.lisp is balanced."),
+        (&["outline", "src/a.lisp"], "src/a.lisp:3:8-3 function BY::PLACE"),
+        (&["--system", "by", "impact", "by:place", "by::user"], "function BY::PLACE src/a.lisp:3:8"),
+        (&["macroexpand", "(when 1 2)"], "(if 1"),
+        (&["inspect", "(list 1 2)"], "(1 2)"),
+        (&["--system", "by", "reload", "src/a.lisp"], "No file has changed"),
+        (&["check", "src/a.lisp"], "loads (1 compiled"),
+        (&["run-tests", "by/tests"], "by/tests"),
+        (&["load-system", "by"], "System by is loaded"),
+        (
+            &["edit-definition", "src/a.lisp", "user", "insert-after", "(defun other () 2)"],
+            "+(defun other () 2)",
+        ),
+    ] {
+        let text = ask(arguments);
+        assert!(text.contains(shown), "{arguments:?}: {text}");
+    }
+    // The name that the tool has for it is an option still, but not beside it.
+    let named = ["check-structure", "--path", "src/a.lisp"];
+    assert_eq!(ask(&named), ask(&["check-structure", "src/a.lisp"]));
+    assert_eq!(
+        ask(&["--system", "by", "impact", "--names", "by:place", "--names", "by::user"]),
+        ask(&["--system", "by", "impact", "by:place", "by::user"])
+    );
+    let (_, errors, code) = ask_in(&root, &["check-structure", "src/a.lisp", "--path", "src/a.lisp"]);
+    assert!(code == Some(2) && errors.contains("cannot be used with"), "{errors}");
+    // Files are named as the shell completes them, in a folder of the project too.
+    let (text, errors, code) = ask_in(&root.join("src"), &["check-structure", "a.lisp"]);
+    assert_eq!((text.trim_end(), errors.as_str(), code), ("src/a.lisp is balanced.", "", Some(0)));
+}
+
+/// What each command takes by position, for who looks at its help.
+#[test]
+fn every_command_says_what_it_takes_by_position() {
+    for (command, positions) in [
+        ("apropos", "<PATTERN>"),
+        ("call-graph", "<NAME>"),
+        ("check", "[PATHS]..."),
+        ("check-structure", "[PATH]"),
+        ("code-find-references", "<SYMBOL>"),
+        ("edit-definition", "<PATH> <DEFINITION> <OPERATION> [TEXT]"),
+        ("evaluate", "<CODE>"),
+        ("find-references", "<PATTERN>"),
+        ("impact", "[NAMES]..."),
+        ("inspect", "[EXPRESSION]"),
+        ("load-file", "<PATH>"),
+        ("load-system", "[SYSTEM]"),
+        ("macroexpand", "[FORM]"),
+        ("outline", "[PATH]"),
+        ("package-info", "<PACKAGE>"),
+        ("reload", "[PATHS]..."),
+        ("rename", "[NAME] [NEW_NAME]"),
+        ("run-tests", "[SYSTEM]"),
+    ] {
+        let (help, _, _) = said(&run(&[command, "--help"]));
+        let usage = help.lines().find(|line| line.starts_with("Usage:")).unwrap();
+        assert_eq!(usage, format!("Usage: steelbank {command} [OPTIONS] {positions}"));
+    }
+}
+
+#[test]
 fn not_found_is_json_on_standard_output_too() {
     for tool in ["describe-symbol", "find-definition", "code-find-references", "who-calls"] {
         let (text, errors, code) = said(&run(&[tool, "cl:mapcra", "--json"]));

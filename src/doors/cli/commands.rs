@@ -1,6 +1,6 @@
 //! A subcommand for each tool, made from the tool's schema: what must be given comes by position, the rest are options.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
@@ -14,9 +14,25 @@ const LETTERS: [(&str, char); 3] = [("package", 'p'), ("glob", 'g'), ("limit", '
 /// Options that have a second name.
 const ALIASES: [(&str, &str); 1] = [("project_only", "all")];
 
-/// Arguments that may be left out and come by position all the same: the tool and its argument.
-const BY_POSITION: [(&str, &str); 3] =
-    [("load-system", "system"), ("rename", "name"), ("rename", "new_name")];
+/// The arguments of tools that come by position though they may be left out, or in another order than by their names.
+const BY_POSITION: [(&str, &[&str]); 11] = [
+    ("check", &["paths"]),
+    ("check-structure", &["path"]),
+    ("edit-definition", &["path", "definition", "operation", "text"]),
+    ("impact", &["names"]),
+    ("inspect", &["expression"]),
+    ("load-system", &["system"]),
+    ("macroexpand", &["form"]),
+    ("outline", &["path"]),
+    ("reload", &["paths"]),
+    ("rename", &["name", "new_name"]),
+    ("run-tests", &["system"]),
+];
+
+/// Those of `tool`, in order.
+fn by_position(tool: &Tool) -> &'static [&'static str] {
+    BY_POSITION.iter().find(|(name, _)| *name == tool.name()).map_or(&[], |(_, arguments)| arguments)
+}
 
 /// The tools as subcommands, by the tool's name with hyphens.
 pub(super) fn all() -> impl Iterator<Item = Command> {
@@ -48,14 +64,21 @@ fn with_arguments(tool: Option<&'static Tool>, command: Command) -> Command {
         .into_iter()
         .filter_map(|(name, required)| denial(name, properties?.get(name)?, required))
         .collect::<Vec<_>>();
-    let arguments = tool
-        .arguments()
-        .into_iter()
-        // The option of every command stands for it.
-        .filter(|(name, required)| {
-            *required || *name != "system" || BY_POSITION.contains(&(tool.name(), *name))
-        })
-        .filter_map(|(name, required)| Some(argument(tool, name, properties?.get(name)?, required)));
+    let order = |name: &str| by_position(tool).iter().position(|other| *other == name).unwrap_or(usize::MAX);
+    let mut taken = tool.arguments();
+    taken.sort_by_key(|(name, required)| (!required, order(name)));
+    // The option of every command stands for it.
+    taken.retain(|(name, required)| *required || *name != "system" || by_position(tool).contains(name));
+    let arguments: Vec<Arg> = taken
+        .iter()
+        .filter_map(|(name, required)| Some(argument(tool, name, properties?.get(name)?, *required)))
+        .collect();
+    // What comes by position may be named all the same, as in a call of the tool.
+    let named: Vec<Arg> = taken
+        .iter()
+        .filter(|(name, required)| !required && *name != "system" && by_position(tool).contains(name))
+        .filter_map(|(name, _)| Some(by_name(name, properties?.get(name)?)))
+        .collect();
     let drawn = (tool.name() == "call-graph").then(|| {
         Arg::new(SVG)
             .long("svg")
@@ -64,7 +87,7 @@ fn with_arguments(tool: Option<&'static Tool>, command: Command) -> Command {
             .conflicts_with("format")
             .help("Draw it into a file")
     });
-    command.args(arguments).args(denied).args(drawn).arg(
+    command.args(arguments).args(named).args(denied).args(drawn).arg(
         Arg::new(JSON).long("json").action(ArgAction::SetTrue).help("Print the structured answer as JSON"),
     )
 }
@@ -84,7 +107,7 @@ fn argument(tool: &Tool, name: &'static str, property: &'static Value, required:
     }
     if required {
         argument = argument.required(true).value_name(name.to_uppercase());
-    } else if BY_POSITION.contains(&(tool.name(), name)) {
+    } else if by_position(tool).contains(&name) {
         argument = argument.value_name(name.to_uppercase());
     } else {
         argument = argument.long(option(name, property)).value_name(name.to_uppercase());
@@ -113,6 +136,20 @@ fn argument(tool: &Tool, name: &'static str, property: &'static Value, required:
             None => argument,
         },
     }
+}
+
+/// The option that stands for an argument that comes by position.
+fn by_name(name: &str, property: &Value) -> Arg {
+    let is_list = property.get("type").is_some_and(|kind| kind == "array");
+    Arg::new(named(name))
+        .long(option(name, property))
+        .action(if is_list { ArgAction::Append } else { ArgAction::Set })
+        .conflicts_with(name.to_owned())
+        .hide(true)
+}
+
+fn named(name: &str) -> String {
+    format!("named {name}")
 }
 
 /// The option that denies what may be said either way: what holds if neither is said depends on the call.
@@ -167,13 +204,37 @@ pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
             }),
             Some("array") => matches
                 .get_many::<String>(name)
+                .or_else(|| matches.try_get_many::<String>(&named(name)).ok().flatten())
                 .map(|values| values.map(|value| read(value, property)).collect::<Vec<_>>().into()),
             Some("object") => matches.get_one::<String>(name).map(|text| json(text)),
-            _ => matches.get_one::<String>(name).map(|text| Value::from(text.as_str())),
+            _ => matches
+                .get_one::<String>(name)
+                .or_else(|| matches.try_get_one::<String>(&named(name)).ok().flatten())
+                .map(|text| Value::from(text.as_str())),
         };
         given.extend(value.map(|value| (name.clone(), value)));
     }
     given
+}
+
+/// Names files as tools take them: a person in a folder of the project at `root` names them as the shell completes them.
+pub(super) fn name_from_root(tool: &Tool, arguments: &mut Object, root: &Path) {
+    // There it is a path within an object.
+    if tool.name() == "inspect" {
+        return;
+    }
+    let rename = |value: &mut Value| {
+        if let Some(given) = value.as_str()
+            && !root.join(given).exists()
+            && Path::new(given).exists()
+            && let Ok(absolute) = std::path::absolute(given)
+        {
+            *value = Value::from(absolute.to_string_lossy());
+        }
+    };
+    arguments.get_mut("path").into_iter().for_each(rename);
+    let paths = arguments.get_mut("paths").and_then(Value::as_array_mut);
+    paths.into_iter().flatten().for_each(rename);
 }
 
 /// An item of a list.

@@ -262,6 +262,9 @@ impl Shell {
             && let Some(tool) = commands::tool(name)
         {
             let mut arguments = commands::arguments(tool, matches);
+            if let Some(root) = self.options.project.root()?.folder() {
+                commands::name_from_root(tool, &mut arguments, &root);
+            }
             if name == "check"
                 && let [system] = self.options.project.systems()
             {
