@@ -7,6 +7,7 @@ use super::columns::{
     LocalNicknameColumn, NicknameColumn, PackageColumn, SourceColumn,
 };
 use super::export::{Malformed, NONE, word};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The first bytes of an index.
@@ -175,6 +176,13 @@ impl XrefSegment {
         self.section(Section::Text).get(start..self.word(Section::Ends, number) as usize).unwrap_or_default()
     }
 
+    /// String number `number`; what is no UTF-8 is replaced.
+    pub fn text(&self, number: u32) -> Cow<'_, str> {
+        let bytes = self.string(number);
+        // `from_utf8_lossy` looks at each byte by itself, `from_utf8` at a word of ASCII at once.
+        std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
+    }
+
     /// Number of packages.
     pub fn packages(&self) -> u32 {
         self.rows::<PackageColumn>(Section::Packages) as u32
@@ -268,9 +276,9 @@ impl XrefSegment {
     }
 
     /// The printed form of a used name that is not a symbol.
-    pub fn name_text(&self, name: u32) -> Option<&[u8]> {
+    pub fn name_text(&self, name: u32) -> Option<Cow<'_, str>> {
         let text = self.cell(Section::Names, name, BakedNameColumn::Text);
-        (text != NONE).then(|| self.string(text))
+        (text != NONE).then(|| self.text(text))
     }
 
     /// The records of one kind on one name: function and form number, in the order of answers.

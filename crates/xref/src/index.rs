@@ -109,6 +109,21 @@ pub struct Use<'a> {
     pub form: Option<u32>,
 }
 
+/// Where a use stands: what [`Use`] has of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsePlace<'a> {
+    /// [`Use::file`].
+    pub file: Option<Cow<'a, str>>,
+    /// [`Use::file_written`].
+    pub file_written: u64,
+    /// [`Use::toplevel_form`].
+    pub toplevel_form: Option<u32>,
+    /// [`Use::offset`].
+    pub offset: Option<u32>,
+    /// [`Use::form`].
+    pub form: Option<u32>,
+}
+
 /// A use by its numbers in the index that gave it: [`Index::read`] tells the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UseNumber {
@@ -254,9 +269,15 @@ impl Index {
         self.entry(self.segment(number), number.function, number.form)
     }
 
+    /// Where that use stands, without the function that contains it.
+    pub fn place(&self, number: UseNumber) -> UsePlace<'_> {
+        place(self.segment(number), number.function, number.form)
+    }
+
     /// The printed name of the function of a use.
     pub fn function_name(&self, number: UseNumber) -> Cow<'_, str> {
-        String::from_utf8_lossy(self.function_text(number))
+        let segment = self.segment(number);
+        segment.text(segment.function(number.function, FunctionColumn::Text))
     }
 
     /// Where in `uses`, which stand in the order of [`Index::who`], those by functions of one printed name end.
@@ -340,7 +361,7 @@ impl Index {
             for symbol in 0..segment.symbols() {
                 for name in segment.names_of(symbol) {
                     let text = || match segment.name_text(name) {
-                        Some(text) => String::from_utf8_lossy(text).into_owned(),
+                        Some(text) => text.into_owned(),
                         None => self.printed(segment, symbol),
                     };
                     for kind in Kind::ALL {
@@ -387,7 +408,7 @@ impl Index {
     fn printed(&self, segment: &XrefSegment, row: u32) -> String {
         let text = Some(segment.symbol(row, BakedSymbolColumn::Printed)).filter(|text| *text != NONE);
         let name = text.unwrap_or_else(|| segment.symbol(row, BakedSymbolColumn::Name));
-        let name = String::from_utf8_lossy(segment.string(name));
+        let name = segment.text(name);
         match self.home(segment, segment.symbol(row, BakedSymbolColumn::Home)) {
             Some(package) => format!("{}::{name}", self.package_text(Package(package))),
             None => format!("#:{name}"),
@@ -441,29 +462,21 @@ impl Index {
 
     fn entry<'a>(&'a self, segment: &'a XrefSegment, function: u32, form: u32) -> Use<'a> {
         let cell = |column| Some(segment.function(function, column)).filter(|cell| *cell != NONE);
-        let source = cell(FunctionColumn::Source);
-        let written = |source| {
-            u64::from(segment.source(source, SourceColumn::WrittenLow))
-                | u64::from(segment.source(source, SourceColumn::WrittenHigh)) << 32
-        };
+        let UsePlace { file, file_written, toplevel_form, offset, form } = place(segment, function, form);
         Use {
-            function: String::from_utf8_lossy(
-                segment.string(segment.function(function, FunctionColumn::Text)),
-            ),
+            function: segment.text(segment.function(function, FunctionColumn::Text)),
             symbol: cell(FunctionColumn::Symbol).map(|row| FiledUnder {
                 package: self
                     .home(segment, segment.symbol(row, BakedSymbolColumn::Home))
                     .map(|package| self.package_name(Package(package))),
-                name: String::from_utf8_lossy(segment.string(segment.symbol(row, BakedSymbolColumn::Name))),
+                name: segment.text(segment.symbol(row, BakedSymbolColumn::Name)),
             }),
             kind: FunctionKind::from_number(segment.function(function, FunctionColumn::Kind)),
-            file: source.map(|source| {
-                String::from_utf8_lossy(segment.string(segment.source(source, SourceColumn::Path)))
-            }),
-            file_written: source.map_or(0, written),
-            toplevel_form: cell(FunctionColumn::Form),
-            offset: cell(FunctionColumn::Offset),
-            form: Some(form).filter(|form| *form != NONE),
+            file,
+            file_written,
+            toplevel_form,
+            offset,
+            form,
         }
     }
 
@@ -474,8 +487,7 @@ impl Index {
         (0..base.functions()).filter_map(|function| {
             let cell = |column| Some(base.function(function, column)).filter(|cell| *cell != NONE);
             let (source, offset) = (cell(FunctionColumn::Source)?, cell(FunctionColumn::Offset)?);
-            let file = base.string(base.source(source, SourceColumn::Path));
-            Some((String::from_utf8_lossy(file), offset))
+            Some((base.text(base.source(source, SourceColumn::Path)), offset))
         })
     }
 
@@ -494,6 +506,23 @@ impl Index {
     /// The newest number of a package of the base; none if it was deleted.
     pub(super) fn renumbered(&self, package: u32) -> Option<u32> {
         self.from_base.get(package as usize).copied().filter(|package| *package != NONE)
+    }
+}
+
+/// Where `function` stands, and the form in it that has the number `form`.
+fn place(segment: &Segment, function: u32, form: u32) -> UsePlace<'_> {
+    let cell = |column| Some(segment.function(function, column)).filter(|cell| *cell != NONE);
+    let source = cell(FunctionColumn::Source);
+    let written = |source| {
+        u64::from(segment.source(source, SourceColumn::WrittenLow))
+            | u64::from(segment.source(source, SourceColumn::WrittenHigh)) << 32
+    };
+    UsePlace {
+        file: source.map(|source| segment.text(segment.source(source, SourceColumn::Path))),
+        file_written: source.map_or(0, written),
+        toplevel_form: cell(FunctionColumn::Form),
+        offset: cell(FunctionColumn::Offset),
+        form: Some(form).filter(|form| *form != NONE),
     }
 }
 

@@ -15,7 +15,7 @@ mod symbols;
 #[cfg(any(test, feature = "writer"))]
 pub mod writer;
 
-pub use index::{ApplyError, FiledUnder, Index, Record, Use, UseNumber};
+pub use index::{ApplyError, FiledUnder, Index, Record, Use, UseNumber, UsePlace};
 pub use kinds::{FunctionKind, Kind, NameRole};
 pub use symbols::{Access, Package, Symbol};
 

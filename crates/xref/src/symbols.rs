@@ -49,14 +49,12 @@ impl Index {
 
     /// A package's name.
     pub fn package_name(&self, package: Package) -> Cow<'_, str> {
-        String::from_utf8_lossy(self.newest().string(self.newest().package(package.0, PackageColumn::Name)))
+        self.newest().text(self.newest().package(package.0, PackageColumn::Name))
     }
 
     /// A package's name as a symbol's prefix is printed, with bars where they are needed.
     pub fn package_text(&self, package: Package) -> Cow<'_, str> {
-        String::from_utf8_lossy(
-            self.newest().string(self.newest().package(package.0, PackageColumn::Printed)),
-        )
+        self.newest().text(self.newest().package(package.0, PackageColumn::Printed))
     }
 
     /// `CL:FIND-SYMBOL`: the symbol of this exact name that is accessible in `package`.
@@ -97,7 +95,8 @@ impl Index {
 
     /// A symbol's name.
     pub fn symbol_name(&self, symbol: Symbol) -> Cow<'_, str> {
-        String::from_utf8_lossy(self.symbol_bytes(symbol))
+        let segment = self.symbol_segment(symbol);
+        segment.text(segment.symbol(symbol.row, BakedSymbolColumn::Name))
     }
 
     /// A symbol's home package; none if it is uninterned.
@@ -116,9 +115,7 @@ impl Index {
     pub fn symbol_text(&self, symbol: Symbol) -> String {
         let segment = self.symbol_segment(symbol);
         let text = Some(segment.symbol(symbol.row, BakedSymbolColumn::Printed)).filter(|text| *text != NONE);
-        let name = String::from_utf8_lossy(
-            segment.string(text.unwrap_or_else(|| segment.symbol(symbol.row, BakedSymbolColumn::Name))),
-        );
+        let name = segment.text(text.unwrap_or_else(|| segment.symbol(symbol.row, BakedSymbolColumn::Name)));
         match self.symbol_package(symbol) {
             Some(package) => format!("{}::{name}", self.package_text(package)),
             None => format!("#:{name}"),

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
-use steelbank_xref::{FunctionKind, Index, Use, UseNumber};
+use steelbank_xref::{FunctionKind, Index, UseNumber, UsePlace};
 
 /// The functions of an answer. Their texts stay in the index, which this keeps, until they are read.
 ///
@@ -46,7 +46,7 @@ impl Referrers {
             if group.windows(2).all(|pair| pair[0].is_beside(pair[1]) && pair[0] != pair[1]) {
                 kept.extend_from_slice(group);
             } else {
-                let read = |number: &UseNumber| (RecordedPlace::of(index.read(*number)), *number);
+                let read = |number: &UseNumber| (RecordedPlace::of(index.place(*number)), *number);
                 let mut places: Vec<(RecordedPlace<'_>, UseNumber)> = group.iter().map(read).collect();
                 places.sort_by(|left, right| left.0.cmp(&right.0));
                 places.dedup_by(|right, left| right.0 == left.0);
@@ -115,7 +115,7 @@ impl Referrers {
     }
 
     fn place(&self, at: usize) -> Option<RecordedPlace<'_>> {
-        let mut place = RecordedPlace::of(self.index.as_ref()?.read(*self.uses.get(at)?));
+        let mut place = RecordedPlace::of(self.index.as_ref()?.place(*self.uses.get(at)?));
         place.position = self.positions.get(at).cloned().flatten();
         Some(place)
     }
@@ -217,7 +217,7 @@ pub struct RecordedPlace<'a> {
 }
 
 impl<'a> RecordedPlace<'a> {
-    fn of(found: Use<'a>) -> Self {
+    fn of(found: UsePlace<'a>) -> Self {
         Self {
             file: found.file,
             toplevel_form: found.toplevel_form,
