@@ -15,7 +15,6 @@ mod structured;
 mod tool;
 mod trial;
 mod words;
-pub(crate) mod write_json;
 
 mod apropos;
 mod call_graph;

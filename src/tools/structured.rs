@@ -7,10 +7,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Error, Value};
 
-use super::write_json;
-
-/// A structured answer. It is JSON from the start, and a [`Value`] for who looks into it. The keys of objects are in the order of
-/// their characters.
+/// A structured answer. It is JSON from the start, and a [`Value`] for who looks into it.
 #[derive(Clone, Default)]
 pub struct Structured {
     json: OnceLock<String>,
@@ -26,7 +23,7 @@ impl Structured {
     /// # Errors
     /// It cannot be JSON: a map has keys that are no texts.
     pub fn new<T: Serialize + ?Sized>(answer: &T) -> Result<Self, Error> {
-        Ok(Self { json: OnceLock::from(write_json::sorted(answer)?), ..Self::default() })
+        Ok(Self { json: OnceLock::from(serde_json::to_string(answer)?), ..Self::default() })
     }
 
     /// The answer's text.

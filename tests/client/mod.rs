@@ -1,11 +1,16 @@
-//! An MCP client for tests. It insists that every line it reads is a JSON-RPC message.
+//! An MCP client for tests. It insists that every line it reads is a JSON-RPC message in which no object has a
+//! key twice.
 
 #![allow(dead_code)]
+
+mod keys;
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 
 use serde_json::{Value, json};
+
+use keys::KeysOnce;
 
 /// The client's end of a connection.
 pub(crate) struct Client {
@@ -94,6 +99,7 @@ impl Client {
         }
         let message: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
         assert_eq!(message["jsonrpc"], "2.0", "{line}");
+        serde_json::from_str::<KeysOnce>(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
         Some(message)
     }
 

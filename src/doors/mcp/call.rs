@@ -12,7 +12,7 @@ use super::message::{self, Id};
 use super::progress::progress_line;
 use super::protocol::{Meta, Terms};
 use super::server::Server;
-use crate::tools::{Call, CallOutcome, Effect, Failure, Object, Session, Tool, ToolAnswer, write_json};
+use crate::tools::{Call, CallOutcome, Effect, Failure, Object, Session, Tool, ToolAnswer};
 
 #[derive(Deserialize)]
 pub(super) struct CallParams<'a> {
@@ -132,7 +132,7 @@ pub(super) fn write_outcome(
         let mut text = |text: &str, first: bool| {
             line.extend_from_slice(if first { b"" } else { b"," });
             line.extend_from_slice(b"{\"type\":\"text\",\"text\":");
-            write_json::string(text, |piece| line.extend_from_slice(piece.as_bytes()));
+            message::write(line, text);
             line.push(b'}');
         };
         let is_error = match &outcome {
