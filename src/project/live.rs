@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use steelbank_watch::{Change, ChangeKind, Changes, Watch, Watched};
+use steelbank_watch::{Change, ChangeKind, Changes, Watch, WatchRefusal, Watched};
 
 use super::tree::{OF_NOTE, ProjectWalk, decides, may_be_lisp};
 
@@ -36,6 +36,8 @@ pub(super) struct Live {
     pub(super) walk: Arc<ProjectWalk>,
     /// None: every file is to be looked at each time.
     watch: Option<Watch>,
+    /// Why there is none, though there should be.
+    pub(super) refusal: Option<WatchRefusal>,
     /// Device and inode of the root, if it is there.
     root: Option<(u64, u64)>,
     /// Whether another walk may find something else, whatever the watch says.
@@ -110,19 +112,25 @@ impl Live {
     }
 
     fn begin(&mut self, root: Option<&Path>) {
-        self.watch = if self.watching { Watch::new().ok().map(|watch| watch.noting(&OF_NOTE)) } else { None };
+        (self.watch, self.refusal) = match self.watching.then(Watch::new) {
+            None => (None, None),
+            Some(Ok(watch)) => (Some(watch.noting(&OF_NOTE)), None),
+            // Without a project there is no tree.
+            Some(Err(error)) => (None, root.map(|_| WatchRefusal::of(&error))),
+        };
         self.fresh.clear();
         self.news.everything = true;
         self.walk_again(root);
     }
 
     fn walk_again(&mut self, root: Option<&Path>) {
-        self.news.walked = true;
         let Some(root) = root else { return };
+        self.news.walked = true;
         for _ in 0..WALKS {
             let Some(watch) = &mut self.watch else { break };
             let walk = ProjectWalk::watched(root, watch);
             if !walk.is_told {
+                self.refusal = watch.refusal();
                 self.watch = None;
                 break;
             }

@@ -30,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::source::positions::{PositionedFile, SidecarState};
 use crate::source::tap::sidecar::{fnv_1a, sidecar_name};
 use sidecar_names::{FileNames, SidecarNames};
+use steelbank_watch::WatchRefusal;
 
 /// A user's project, or what is needed to load files without one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +88,8 @@ pub(crate) struct Project {
     positions: Mutex<Positions>,
     names: Mutex<NamesInFiles>,
     texts: Mutex<texts::Texts>,
+    /// Why the tree is not watched. Apart from the texts, so that who asks waits for no walk.
+    unwatched: Mutex<Option<WatchRefusal>>,
 }
 
 /// What the image holds, as it told last.
@@ -444,7 +447,8 @@ impl Project {
         let shown = self.root().and_then(|root| path.strip_prefix(root).ok()).unwrap_or(path);
         match shown.as_os_str().is_empty() {
             true => ".".to_owned(),
-            false => shown.to_string_lossy().into_owned(),
+            // As a rule it is UTF-8, which `to_str` finds out faster.
+            false => shown.to_str().map_or_else(|| shown.to_string_lossy().into_owned(), str::to_owned),
         }
     }
 

@@ -132,7 +132,7 @@ impl Project {
         let loaded = self.loaded.read();
         let mut guard = self.texts.lock();
         let texts = &mut *guard;
-        texts.live.look(self.root());
+        self.look_at_tree(texts);
         let news = std::mem::take(&mut texts.live.news);
         for path in &news.changed {
             texts.distrust(path);
@@ -281,7 +281,7 @@ mod tests {
     fn known(project: &Project) -> (Vec<PathBuf>, Vec<(PathBuf, TextState)>, [Found; 3]) {
         let naming = |look, own| {
             let found = project.texts_naming("SOUGHT", look, own).files.into_iter();
-            found.map(|file| (file.path, file.standing, file.text.to_string())).collect()
+            found.map(|file| (file.path.clone(), file.standing, file.text.clone())).collect()
         };
         let naming = [naming(Look::Unseen, true), naming(Look::Unseen, false), naming(Look::All, false)];
         (project.own_files(), project.unseen_files(), naming)

@@ -12,7 +12,8 @@ use std::time::{Duration, SystemTime};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use steelbank_reader::lines::decode;
+use steelbank_reader::lines::{LineIndex, decode};
+use steelbank_watch::WatchRefusal;
 
 use super::live::Live;
 use super::standings::Standings;
@@ -46,10 +47,40 @@ pub(crate) struct UnseenText {
     /// How the image relates to it. Of one that is [`TextState::LeftOut`] only the tokens are unseen of which
     /// [`TextToken::in_seen_file`] says so.
     pub(crate) standing: TextState,
-    /// Where its names stand.
-    pub(crate) tokens: Arc<FileTokens>,
+    /// The decoded text, and what stands where in it.
+    pub(crate) read: Arc<ReadText>,
+}
+
+impl Deref for UnseenText {
+    type Target = ReadText;
+
+    fn deref(&self) -> &ReadText {
+        &self.read
+    }
+}
+
+/// The text of a file as it was read.
+#[derive(Debug)]
+pub(crate) struct ReadText {
     /// The decoded text.
-    pub(crate) text: Arc<str>,
+    pub(crate) text: String,
+    /// Its lines.
+    pub(crate) lines: LineIndex,
+    /// Where its names stand.
+    pub(crate) tokens: FileTokens,
+}
+
+impl ReadText {
+    fn new(bytes: &[u8]) -> Arc<Self> {
+        let text = decode(bytes);
+        let (lines, tokens) = (LineIndex::new(text.as_bytes()), FileTokens::read(text.as_bytes()));
+        Arc::new(Self { text: text.into(), lines, tokens })
+    }
+
+    /// About how much memory this takes, in bytes.
+    fn size(&self) -> usize {
+        self.tokens.size() + self.text.len() + 4 * self.lines.count()
+    }
 }
 
 /// The files that may name something, and what could not be searched.
@@ -104,8 +135,7 @@ pub(super) struct CachedNames {
 #[derive(Debug)]
 struct Read {
     stamp: FileStamp,
-    tokens: Arc<FileTokens>,
-    text: Arc<str>,
+    text: Arc<ReadText>,
     asked: u64,
 }
 
@@ -159,8 +189,8 @@ impl Texts {
         if !is_lisp(path, &bytes) {
             return nothing;
         }
-        let text: Arc<str> = Arc::from(decode(&bytes));
-        let tokens = Arc::new(FileTokens::read(text.as_bytes()));
+        let text = ReadText::new(&bytes);
+        let tokens = &text.tokens;
         let hashes = |keep: &dyn Fn(&TextToken) -> bool| {
             let mut hashes: Vec<u64> = tokens
                 .names()
@@ -176,12 +206,12 @@ impl Texts {
             packages: tokens.packages().into(),
             ..nothing
         };
-        self.keep(path, Read { stamp, tokens, text, asked: self.clock });
+        self.keep(path, Read { stamp, text, asked: self.clock });
         known
     }
 
     fn keep(&mut self, path: &Path, read: Read) {
-        self.size += read.tokens.size() + read.text.len();
+        self.size += read.text.size();
         self.read.insert(path.to_path_buf(), read);
         while self.size > MOST_BYTES && self.read.len() > 1 {
             let oldest = self.read.iter().min_by_key(|(_, read)| read.asked).map(|(path, _)| path.clone());
@@ -192,26 +222,25 @@ impl Texts {
 
     fn forget(&mut self, path: &Path) {
         if let Some(read) = self.read.remove(path) {
-            self.size = self.size.saturating_sub(read.tokens.size() + read.text.len());
+            self.size = self.size.saturating_sub(read.text.size());
         }
     }
 
-    /// The tokens of a file of which what is known is up to date.
-    fn tokens(&mut self, path: &Path, stamp: FileStamp) -> Option<(Arc<FileTokens>, Arc<str>)> {
+    /// The text of a file of which what is known is up to date.
+    fn read(&mut self, path: &Path, stamp: FileStamp) -> Option<Arc<ReadText>> {
         self.clock += 1;
         let clock = self.clock;
         if let Some(read) = self.read.get_mut(path)
             && read.stamp == stamp
         {
             read.asked = clock;
-            return Some((Arc::clone(&read.tokens), Arc::clone(&read.text)));
+            return Some(Arc::clone(&read.text));
         }
         self.forget(path);
         let bytes = std::fs::read(self.text_of(path)).ok()?;
-        let text: Arc<str> = Arc::from(decode(&bytes));
-        let tokens = Arc::new(FileTokens::read(text.as_bytes()));
-        self.keep(path, Read { stamp, tokens: Arc::clone(&tokens), text: Arc::clone(&text), asked: clock });
-        Some((tokens, text))
+        let text = ReadText::new(&bytes);
+        self.keep(path, Read { stamp, text: Arc::clone(&text), asked: clock });
+        Some(text)
     }
 }
 
@@ -259,6 +288,18 @@ impl Project {
         self.texts.lock().live.watch();
     }
 
+    /// Why the tree is not watched, though [`Project::watch`] was asked for: since the last question, or as long as there was none,
+    /// none. Then each question looks at every file.
+    pub(crate) fn unwatched(&self) -> Option<WatchRefusal> {
+        *self.unwatched.lock()
+    }
+
+    /// Takes note of what has changed in the tree.
+    pub(super) fn look_at_tree(&self, texts: &mut Texts) {
+        texts.live.look(self.root());
+        *self.unwatched.lock() = texts.live.refusal;
+    }
+
     /// Whether the file at `path` is the project's own: below the root, and no dependency that was put there.
     pub(crate) fn contains(&self, path: &Path) -> bool {
         self.own().contains(path)
@@ -267,7 +308,7 @@ impl Project {
     /// What is the project's own now.
     pub(crate) fn own(&self) -> Own {
         let mut texts = self.texts.lock();
-        texts.live.look(self.root());
+        self.look_at_tree(&mut texts);
         for path in &texts.live.news.changed {
             self.positions.lock().forget(path);
         }
@@ -326,8 +367,8 @@ impl Project {
         };
         naming.sort_unstable_by(|(left, ..), (right, ..)| left.cmp(right));
         for (path, standing, stamp) in naming {
-            if let Some((tokens, text)) = texts.tokens(&path, stamp) {
-                found.files.push(UnseenText { path: path.to_path_buf(), standing, tokens, text });
+            if let Some(read) = texts.read(&path, stamp) {
+                found.files.push(UnseenText { path: path.to_path_buf(), standing, read });
             }
         }
         found
@@ -336,6 +377,11 @@ impl Project {
     /// The packages that files define whose text the image does not have as it stands.
     pub(crate) fn unseen_packages(&self) -> Arc<[PackageText]> {
         self.look().standings.packages()
+    }
+
+    /// The same, as of the look that `_now` is of, or a later one.
+    pub(crate) fn unseen_packages_at(&self, _now: &Now) -> Arc<[PackageText]> {
+        self.texts.lock().standings.packages()
     }
 
     /// The project's own files that are not loaded, or changed since, with how the image relates to them.

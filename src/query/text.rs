@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::Marker;
-use steelbank_reader::lines::{LineColumn, LineIndex};
+use steelbank_reader::lines::LineColumn;
 use steelbank_xref::{Access, Index, Package, Symbol};
 
 use super::counted;
@@ -170,7 +170,7 @@ pub(super) fn text_uses(
     let found = project.texts_naming_at(now, &target.name, Look::Unseen, own_only);
     let mut uses = TextUses::default();
     if !found.files.is_empty() {
-        let packages = project.unseen_packages();
+        let packages = project.unseen_packages_at(now);
         let resolver = TokenResolver { index, packages: &packages, target };
         for file in &found.files {
             resolver.add(project, file, &mut uses);
@@ -201,7 +201,6 @@ impl TokenResolver<'_> {
     fn add(&self, project: &Project, file: &UnseenText, uses: &mut TextUses) {
         let mut definitions = 0;
         let bytes = file.text.as_bytes();
-        let starts = LineIndex::new(bytes);
         let mut last: Option<TextUse> = None;
         for token in file.tokens.named(&self.target.name) {
             let state = match file.standing {
@@ -215,14 +214,14 @@ impl TokenResolver<'_> {
                 definitions += 1;
                 continue;
             }
-            let LineColumn { line, column } = starts.position(bytes, token.span.start);
+            let LineColumn { line, column } = file.lines.position(bytes, token.span.start);
             match &mut last {
                 Some(last) if last.line == line => {
                     last.columns.push(column);
                     last.possible &= meaning == Likelihood::Possible;
                 }
                 _ => {
-                    let context = String::from_utf8_lossy(starts.bytes(bytes, line)).trim().to_owned();
+                    let context = String::from_utf8_lossy(file.lines.bytes(bytes, line)).trim().to_owned();
                     let found = TextUse {
                         path: project.shown(&file.path),
                         line,

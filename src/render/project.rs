@@ -9,6 +9,16 @@ use crate::query::find_definition;
 use crate::query::list_systems::SystemsAnswer;
 use crate::query::load_system::{LoadAnswer, LoadStatus, Severity};
 use crate::query::text::TextState;
+use steelbank_watch::WatchRefusal;
+
+/// That the project's tree is not watched, why, and what to do.
+pub(crate) fn unwatched(refusal: WatchRefusal) -> String {
+    format!(
+        "The project's tree is not watched, as {refusal}: each question looks at every file. To have it watched, {}, and \
+         start steelbank again.",
+        refusal.remedy()
+    )
+}
 
 /// code-find-references: one line a place, then what to beware of.
 pub fn references(answer: &code_find_references::CodeFindReferencesAnswer) -> String {

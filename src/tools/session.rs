@@ -254,6 +254,11 @@ impl Session {
         self.text.index.get().ok_or_else(|| Failure::Engine("The text index did not open.".to_owned()))
     }
 
+    /// The index of the project's text, if a tool has needed it already.
+    pub(super) fn opened_text(&self) -> Option<&TextIndex> {
+        self.text.index.get().map(Arc::as_ref)
+    }
+
     /// Whether tools may do what `permission` stands for.
     ///
     /// # Errors

@@ -9,7 +9,9 @@ use super::arguments::NoArguments;
 use super::session::Load;
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::engine::EngineState;
+use crate::render::project;
 use crate::steelbank::recovery::LispRestart;
+use steelbank_text::TextIndex;
 
 /// How the server is.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -35,6 +37,9 @@ pub(crate) struct StatusAnswer {
     /// The project's folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     project: Option<String>,
+    /// Why the project's tree is not watched, so that each question looks at every file of it and is slower, and what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unwatched: Option<String>,
     /// Whether a system or file is being loaded now.
     loading: bool,
     /// How loading systems and files ended, those of --system included; each one's last time.
@@ -81,6 +86,8 @@ fn answer(session: &Session, _: NoArguments, _: &Call) -> Result<ToolAnswer, Fai
 fn status(session: &Session) -> Result<StatusAnswer, Failure> {
     let bank = session.bank()?;
     let status = bank.status();
+    let of_text = || session.opened_text().and_then(TextIndex::unwatched);
+    let unwatched = bank.project().unwatched().or_else(of_text);
     let (lisp, reason) = match status.state {
         EngineState::Cold | EngineState::Starting => (LispState::Starting, None),
         EngineState::Ready => (LispState::Ready, None),
@@ -97,6 +104,7 @@ fn status(session: &Session) -> Result<StatusAnswer, Failure> {
         start_microseconds: status.start_microseconds,
         records: bank.index().record_count(),
         project: bank.project().root().map(|root| root.display().to_string()),
+        unwatched: unwatched.map(project::unwatched),
         loading: bank.is_loading(),
         loads: session.loads(),
         restarts: session.recovery().restarts(),
@@ -138,6 +146,9 @@ fn text(answer: &StatusAnswer) -> String {
     }
     if let Some(project) = &answer.project {
         let _ = write!(text, "\nProject: {project}");
+    }
+    if let Some(sentence) = &answer.unwatched {
+        let _ = write!(text, "\n- {sentence}");
     }
     for sentence in &answer.recovery {
         let _ = write!(text, "\n- {sentence}");

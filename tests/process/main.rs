@@ -32,3 +32,4 @@ mod setup;
 mod snapshot;
 mod tasks;
 mod traps;
+mod unwatched;

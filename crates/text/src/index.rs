@@ -15,6 +15,7 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use steelbank_watch::WatchRefusal;
 
 /// A question that waits for another's build looks so often whether it was called off.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
@@ -70,6 +71,8 @@ pub struct TextIndex {
     current: Mutex<Option<Arc<TextSnapshot>>>,
     writing: Mutex<()>,
     watch: Mutex<Option<TreeWatch>>,
+    /// Why the tree is not watched. Apart from the watch, so that who asks waits for no update.
+    unwatched: Mutex<Option<WatchRefusal>>,
     cache: TextCache,
 }
 
@@ -89,6 +92,7 @@ impl TextIndex {
             current: Mutex::new(None),
             writing: Mutex::new(()),
             watch: Mutex::new(None),
+            unwatched: Mutex::new(None),
             cache: TextCache::default(),
         })
     }
@@ -114,10 +118,20 @@ impl TextIndex {
     /// Watches the tree from now on, so that questions need not look at every file to know what changed. Says whether
     /// that works here; if not, they do look.
     pub fn watch(&self) -> bool {
-        let watch = TreeWatch::new(self.tree.path());
-        let works = watch.is_some();
-        *self.watch.lock() = watch;
-        works
+        self.watch_anew(&mut self.watch.lock())
+    }
+
+    fn watch_anew(&self, watch: &mut Option<TreeWatch>) -> bool {
+        let outcome = TreeWatch::new(self.tree.path());
+        *self.unwatched.lock() = outcome.as_ref().err().copied();
+        *watch = outcome.ok();
+        watch.is_some()
+    }
+
+    /// Why the tree is not watched, though [`TextIndex::watch`] was asked for, as far as questions have found out. Then each
+    /// question looks at every file.
+    pub fn unwatched(&self) -> Option<WatchRefusal> {
+        *self.unwatched.lock()
     }
 
     /// Waits until something in a watched tree changes, or until the time is up. Says whether something did.
@@ -254,7 +268,7 @@ impl TextIndex {
         if root != Root::Same {
             let mut watch = self.watch.lock();
             if watch.is_some() {
-                *watch = TreeWatch::new(self.tree.path());
+                self.watch_anew(&mut watch);
             }
         }
         Ok(())
@@ -359,6 +373,7 @@ impl TextIndex {
     fn settle(&self, generation: Option<u64>, snapshot: &TextSnapshot) {
         if let (Some(watch), Some(generation)) = (self.watch.lock().as_mut(), generation) {
             watch.settle(generation, snapshot.manifest(), &self.tree);
+            *self.unwatched.lock() = watch.refusal();
         }
     }
 }

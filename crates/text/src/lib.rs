@@ -40,4 +40,5 @@ pub use outline::{LispDefinition, lisp_definitions};
 pub use pattern::Pattern;
 pub use scan::TextRole;
 pub use search::{DefinitionMatch, SearchAnswer, TextMatch, TextSearch};
+pub use steelbank_watch::WatchRefusal;
 pub use store::manifest::Skipped;

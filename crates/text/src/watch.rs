@@ -5,7 +5,7 @@ use crate::tree::{IGNORE_FILES, Tree};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use steelbank_watch::{ChangeKind, Changes, Waiter, Watched};
+use steelbank_watch::{ChangeKind, Changes, Waiter, WatchRefusal, Watched};
 
 /// Kernels from 5.3 to 5.16 tell of a deletion a moment before it happens.
 const PREMATURE: Duration = Duration::from_millis(50);
@@ -27,6 +27,8 @@ pub(crate) struct TreeWatch {
     came_or_went: Option<Instant>,
     /// What the kernel does not tell of, and its signature as the index knows it.
     looked_at: HashMap<PathBuf, Option<u64>>,
+    /// Why a folder of the tree is not watched.
+    refusal: Option<WatchRefusal>,
 }
 
 /// What is known to have changed, whatever its stamp says.
@@ -39,16 +41,18 @@ pub(crate) struct Changed {
 }
 
 impl TreeWatch {
-    /// `None` if this system cannot watch.
-    pub(crate) fn new(root: &Path) -> Option<TreeWatch> {
-        Some(TreeWatch {
-            watch: steelbank_watch::Watch::new().ok()?,
+    /// # Errors
+    /// This system cannot watch.
+    pub(crate) fn new(root: &Path) -> Result<TreeWatch, WatchRefusal> {
+        Ok(TreeWatch {
+            watch: steelbank_watch::Watch::new().map_err(|error| WatchRefusal::of(&error))?,
             root: root.to_owned(),
             seen: 0,
             settled: None,
             changed: Changed::default(),
             came_or_went: None,
             looked_at: HashMap::new(),
+            refusal: None,
         })
     }
 
@@ -116,6 +120,7 @@ impl TreeWatch {
     pub(crate) fn settle(&mut self, generation: u64, manifest: &IndexManifest, tree: &Tree) {
         let mut looked_at = tree.outside(&manifest.watched);
         let mut settled = !looked_at.keys().any(|path| tree.is_recent(path));
+        self.refusal = None;
         let within = manifest.watched.iter().filter(|(path, _)| !path.is_absolute());
         for (path, signature) in within {
             let full = self.root.join(path);
@@ -123,7 +128,10 @@ impl TreeWatch {
                 Watched::Already => {}
                 Watched::New => settled = false,
                 // One of the files that say what to ignore, or a folder that cannot be watched.
-                Watched::No if full.is_dir() => settled = false,
+                Watched::No if full.is_dir() => {
+                    settled = false;
+                    self.refusal = self.refusal.or(self.watch.refusal());
+                }
                 Watched::No if self.watch.file(&full) => {}
                 Watched::No => drop(looked_at.insert(path.clone(), Some(*signature))),
             }
@@ -146,6 +154,11 @@ impl TreeWatch {
         }
     }
 
+    /// Why a folder of the tree is not watched, so that the index never counts as up to date without a look at all files.
+    pub(crate) fn refusal(&self) -> Option<WatchRefusal> {
+        self.refusal
+    }
+
     /// What a thread can wait with for a change, and how long at most: what the kernel does not tell of is to be looked at.
     pub(crate) fn waiter(&self) -> (Waiter, Duration) {
         (self.watch.waiter(), if self.looked_at.is_empty() { Duration::MAX } else { LOOK })
@@ -156,6 +169,26 @@ impl TreeWatch {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn why_a_folder_is_not_watched_is_kept() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path().canonicalize().unwrap();
+        for (root, expected) in
+            [(root.as_path(), None), (Path::new("/proc/sys/fs"), Some(WatchRefusal::FileSystem))]
+        {
+            let tree = Tree::open(root).unwrap();
+            let manifest = IndexManifest {
+                root: root.into(),
+                watched: vec![("".into(), 0)],
+                ..IndexManifest::default()
+            };
+            let mut watch = TreeWatch::new(root).unwrap();
+            let (generation, _) = watch.generation(&tree);
+            watch.settle(generation, &manifest, &tree);
+            assert_eq!(watch.refusal(), expected);
+        }
+    }
 
     /// A link to a folder stands for one that the kernel does not tell of, whatever file system the test runs on.
     #[test]

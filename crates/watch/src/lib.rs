@@ -21,6 +21,7 @@ mod git;
 #[cfg(feature = "operations")]
 pub mod operations;
 mod queue;
+mod refusal;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -33,6 +34,7 @@ use std::time::Duration;
 pub use git::{exclude_file, is_in_working_tree};
 pub use queue::tell_of_descriptors;
 use queue::{EventQueue, KernelEvent};
+pub use refusal::WatchRefusal;
 
 /// A watch on folders and files. It holds two descriptors, which are closed by execution.
 #[derive(Debug)]
@@ -48,6 +50,7 @@ pub struct Watch {
     most: usize,
     names: &'static [&'static str],
     lost: bool,
+    refusal: Option<WatchRefusal>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,7 +109,7 @@ impl Watch {
     /// A watch on nothing yet.
     ///
     /// # Errors
-    /// The system has no inotify or no descriptors left, or does not tell of mounts.
+    /// The system has no inotify or no descriptors left, or does not tell of mounts: [`WatchRefusal::of`] tells which.
     pub fn new() -> io::Result<Watch> {
         Ok(Watch {
             queue: Arc::new(EventQueue::new()?),
@@ -116,6 +119,7 @@ impl Watch {
             most: queue::limit() / SHARE,
             names: &[],
             lost: false,
+            refusal: None,
         })
     }
 
@@ -129,14 +133,27 @@ impl Watch {
     /// Watches what is in the folder at `path`, a real path: what comes, goes, is written to or is given other
     /// attributes. Not what is in the folders in it. To be called before the folder is read.
     pub fn folder(&mut self, path: &Path) -> Watched {
+        self.refusal = None;
         let Ok(found) = path.symlink_metadata() else { return Watched::No };
-        if !found.is_dir() || !self.is_told(path, found.dev()) {
+        if !found.is_dir() {
+            return Watched::No;
+        }
+        if !self.is_told(path, found.dev()) {
+            self.refusal = Some(WatchRefusal::FileSystem);
             return Watched::No;
         }
         match self.queue.add_folder(path) {
             Ok(number) => self.note(path, Number { number, inside: true }),
-            Err(_) => Watched::No,
+            Err(error) => {
+                self.refusal = Some(WatchRefusal::of(&error));
+                Watched::No
+            }
         }
+    }
+
+    /// Why the kernel does not tell of the folder that was asked for last, if it does not.
+    pub fn refusal(&self) -> Option<WatchRefusal> {
+        self.refusal
     }
 
     /// Watches whether a folder above `path`, a real path, is moved, and whether something [of note](Watch::noting) comes or

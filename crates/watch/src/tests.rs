@@ -216,6 +216,23 @@ fn more_than_the_queue_holds_is_everything() {
 }
 
 #[test]
+fn a_refusal_tells_why() {
+    let mut world = World::new();
+    assert_eq!(world.watch.refusal(), None);
+    assert_eq!(world.watch.folder(Path::new("/proc/sys")), Watched::No);
+    assert_eq!(world.watch.refusal(), Some(WatchRefusal::FileSystem));
+    // One that is not there is not refused.
+    assert_eq!(world.watch.folder(&world.root.join("nowhere")), Watched::No);
+    assert_eq!(world.watch.refusal(), None);
+    let of = |error: rustix::io::Errno| WatchRefusal::of(&error.into());
+    assert!(matches!(of(rustix::io::Errno::NOSPC), WatchRefusal::Watches { most } if most == queue::limit()));
+    assert_eq!(
+        [of(rustix::io::Errno::MFILE), of(rustix::io::Errno::NOSYS)],
+        [WatchRefusal::Queues, WatchRefusal::System]
+    );
+}
+
+#[test]
 fn a_descriptor_that_others_closed_is_everything() {
     let world = World::new();
     let mut watch = world.watch;

@@ -510,7 +510,7 @@ impl Index {
 }
 
 /// Where `function` stands, and the form in it that has the number `form`.
-fn place(segment: &Segment, function: u32, form: u32) -> UsePlace<'_> {
+fn place(segment: &XrefSegment, function: u32, form: u32) -> UsePlace<'_> {
     let cell = |column| Some(segment.function(function, column)).filter(|cell| *cell != NONE);
     let source = cell(FunctionColumn::Source);
     let written = |source| {

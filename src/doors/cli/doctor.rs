@@ -60,6 +60,8 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct ProjectReport {
     folder: Option<String>,
+    /// Why a server could not watch the folder, and what to do.
+    unwatched: Option<String>,
     systems: Vec<String>,
     init_file: Option<String>,
     source_registry: Option<String>,
@@ -173,10 +175,14 @@ fn examine(shell: &Shell) -> Result<Report, CommandError> {
 
 fn project(bank: &Steelbank) -> ProjectReport {
     let settings = bank.project().settings();
+    // As a server does; the first look tells how it went.
+    bank.project().watch();
+    bank.project().own_files();
     let systems = bank.list_systems(&Control::new(Duration::from_secs(10)));
     let cache = super::installation::cache();
     ProjectReport {
         folder: bank.project().root().map(|root| root.display().to_string()),
+        unwatched: bank.project().unwatched().map(crate::render::project::unwatched),
         systems: systems
             .map(|answer| answer.systems.into_iter().map(|system| system.name).collect())
             .unwrap_or_default(),
@@ -300,6 +306,7 @@ fn text(report: &Report) -> String {
             here.cache_mib.map(|mib| format!(", {mib:.1} MiB")).unwrap_or_default()
         ),
     ]);
+    lines.extend(here.unwatched.iter().map(|sentence| format!("  watch         {sentence}")));
     lines.extend(report.engine.reports.iter().map(|report| format!("  report        {report}")));
     lines.extend(report.checks.iter().map(|check| {
         format!("  {}  {}", if check.holds { "ok          " } else { "FAILED      " }, check.what)
