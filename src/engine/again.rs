@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::signals;
 
-/// How the process was started, and is to be started again.
+/// The arguments, environment and descriptors that the process was started with, to start it again.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ProcessStart {

@@ -69,7 +69,7 @@ pub struct EngineStatus {
     pub reports: Vec<String>,
 }
 
-/// What may make a Lisp of no use any more; see [`crate::engine::Lisp::wait_for_trouble`].
+/// Troubles that may make Lisp unusable; see [`crate::engine::Lisp::wait_for_trouble`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EngineTrouble {
     /// Why it has died.
@@ -80,7 +80,7 @@ pub struct EngineTrouble {
     pub filled: u64,
 }
 
-/// What an operation is asked for; see `enum steelbank_operation` in sys/include/steelbank.h.
+/// The operations of the Lisp half; see `enum steelbank_operation` in sys/include/steelbank.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i64)]
 #[allow(missing_docs)]

@@ -17,7 +17,7 @@ use super::signals;
 use super::ticket::{ProgressListener, guarded};
 use super::watch::SupervisorOrder;
 
-/// What Lisp's side asks of the engine.
+/// The functions of the engine that Lisp's side calls.
 pub(super) trait Host: Sync {
     /// Runs the lane's jobs on this Lisp thread, until it is given up or Lisp is dead.
     fn serve(&'static self, lane: Lane, entry: EntryPoints<'_>);
@@ -69,7 +69,7 @@ impl Semaphore {
     }
 }
 
-/// What the call that runs on this thread has said so far.
+/// The answer and output of the call that runs on this thread, so far.
 #[derive(Default)]
 pub(super) struct CallOutput {
     pub(super) answer: Vec<u8>,
@@ -89,12 +89,12 @@ pub(super) fn become_main() {
     MAIN.set(true);
 }
 
-/// Takes what the last call on this thread has said.
+/// Takes the answer and output of the last call on this thread.
 pub(super) fn take_said() -> CallOutput {
     SAID.with(|said| said.take())
 }
 
-/// Sets who hears of the progress of calls on this thread.
+/// Sets the progress listener of calls on this thread.
 pub(super) fn set_progress(progress: Option<ProgressListener>) {
     PROGRESS.with(|cell| *cell.borrow_mut() = progress);
 }

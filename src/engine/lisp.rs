@@ -136,12 +136,12 @@ impl Lisp {
         matches!(collected, Err(LispError::Fault(Fault { kind: FaultKind::HeapExhausted, .. })))
     }
 
-    /// What Lisp is doing now.
+    /// The present state of Lisp.
     pub fn state(&self) -> EngineState {
         self.shared.state()
     }
 
-    /// A picture of the engine, for people. Works in every state.
+    /// Takes a snapshot of the engine's state, for display. Works in every state.
     pub fn status(&self) -> EngineStatus {
         self.shared.status()
     }

@@ -1,4 +1,4 @@
-//! Whether Lisp is starting, ready or dead, and what is to be told of it.
+//! The phase of Lisp's life (starting, ready, dead), and the troubles to report.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Phase {
         }
     }
 
-    /// Lisp is gone, or cannot be spoken to. The first reason counts. Returns it, as a sentence's end.
+    /// Enters the dead phase; the first reason counts. Returns that reason, as a sentence's end.
     pub(super) fn die(&self, stage: Stage) -> Arc<str> {
         self.dead.store(true, Ordering::SeqCst);
         let mut now = self.stage.lock();
@@ -98,7 +98,7 @@ impl Phase {
         stage.clone()
     }
 
-    /// Waits until Lisp is gone. Why it is; none if it is not by `until`.
+    /// Waits until Lisp is dead, and returns why; none if it is alive at `until`.
     pub(super) fn wait_for_death(&self, until: Option<Instant>) -> Option<Arc<str>> {
         let mut stage = self.stage.lock();
         loop {
@@ -116,7 +116,7 @@ impl Phase {
         }
     }
 
-    /// Changes what is known of trouble, for those who wait for it.
+    /// Updates the troubles, and wakes those who wait for them.
     pub(super) fn note_trouble(&self, change: impl FnOnce(&mut EngineTrouble)) {
         change(&mut self.trouble.lock());
         self.troubled.notify_all();

@@ -13,7 +13,7 @@ use super::sync::{Condvar, Mutex};
 use super::ticket::{Job, Ledger};
 use super::watch::{Alarm, Orders, SupervisorOrder};
 
-/// All that waits for Lisp and runs on it.
+/// The jobs that wait for Lisp, and those that run on it.
 pub(super) struct JobQueue {
     lanes: [LaneQueue; 2],
     calls: AtomicU64,

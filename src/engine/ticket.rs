@@ -16,7 +16,7 @@ pub type ProgressListener = Arc<dyn Fn(&str) + Send + Sync>;
 
 type JobResult<T> = Result<T, LispError>;
 
-/// What is to be called because an outcome has come. Whoever brought the outcome chooses the thread.
+/// A listener whose outcome has arrived. Whoever delivers the outcome chooses the thread that calls it.
 #[must_use]
 pub(super) struct Notice(Option<Box<dyn FnOnce() + Send>>);
 
@@ -48,7 +48,7 @@ pub fn deadline_after(allowed: Duration) -> Instant {
     now.checked_add(allowed.min(CENTURY)).unwrap_or(now)
 }
 
-/// Where a job's outcome is put, once: the first to arrive counts.
+/// A slot that a job's outcome is put into once: the first to arrive counts.
 struct Slot<T> {
     state: Mutex<SlotState<T>>,
     filled: Condvar,
@@ -128,7 +128,7 @@ impl Ledger {
         self.state.lock().begun = true;
     }
 
-    /// Why a job has no answer that has ended without one.
+    /// The reason why a job ended without an answer.
     pub(super) fn stopped_because(&self) -> LispError {
         let state = self.state.lock();
         match (state.cancelled, state.begun) {

@@ -1,4 +1,4 @@
-//! Deadlines: when the watch looks, what it decides about a lane, and the orders that it has for Lisp.
+//! The watch: when it looks, how it enforces a lane's deadlines, and the orders that it gives to Lisp.
 //!
 //! The watch never waits for Lisp. What only a Lisp thread can do, it has Lisp's supervisor do.
 
@@ -17,7 +17,7 @@ pub(super) const GRACE: Duration = Duration::from_millis(250);
 pub(super) const TAKEOVER: Duration = Duration::from_secs(1);
 /// How often a job that does not stop is interrupted again: its clean-up forms may loop as well.
 pub(super) const REPEAT: Duration = Duration::from_millis(100);
-/// So many threads of a lane given up in a row tell that no other will fare better.
+/// After this many threads of a lane were given up in a row, another would not fare better: Lisp counts as dead.
 const HOPELESS: u32 = 2;
 /// How long Lisp may leave an order undone before it counts as dead: its collector or its supervisor hangs.
 const REACTION: Duration = Duration::from_secs(20);
@@ -105,7 +105,7 @@ impl Orders {
     }
 }
 
-/// What is to be done about a lane.
+/// The decisions of one look at a lane.
 #[derive(Default)]
 pub(super) struct Verdict {
     /// Jobs that end without an answer, and why.
@@ -170,7 +170,7 @@ fn judge_running(running: &mut RunningJob, now: Instant, verdict: &mut Verdict) 
     now + REPEAT
 }
 
-/// How long Lisp has left something undone.
+/// Measures for how long Lisp has left something undone.
 pub(super) struct Patience {
     looked: Instant,
     waited: Duration,

@@ -11,17 +11,17 @@ use steelbank_watch::{Change, ChangeKind, Changes, Watch, WatchRefusal, Watched}
 
 use super::tree::{OF_NOTE, ProjectWalk, decides, may_be_lisp};
 
-/// Kernels from 5.3 to 5.16 tell of a deletion a moment before it happens.
+/// Recheck deletions for this long: kernels from 5.3 to 5.16 tell of one a moment before it happens.
 const PREMATURE: Duration = Duration::from_millis(50);
 /// A walk that finds folders that were not watched before is done again, at most so often.
 const WALKS: usize = 4;
 
-/// What is news since somebody asked.
+/// The changes since the last look.
 #[derive(Debug, Default)]
 pub(super) struct News {
-    /// The walk is another.
+    /// Whether the tree was walked again.
     pub(super) walked: bool,
-    /// Nothing that was known of any file holds any more.
+    /// Whether all that is known of files is invalid.
     pub(super) everything: bool,
     /// What has changed.
     pub(super) changed: BTreeSet<PathBuf>,
@@ -42,14 +42,14 @@ pub(super) struct Live {
     root: Option<(u64, u64)>,
     /// Whether another walk may find something else, whatever the watch says.
     unsure: bool,
-    /// What was told a moment ago.
+    /// Recent changes, which premature events may still contradict.
     fresh: Vec<(Change, Instant)>,
     watching: bool,
     pub(super) news: News,
 }
 
 impl Live {
-    /// Takes note of all that happened until now.
+    /// Reads all events until now, and records what changed.
     pub(super) fn look(&mut self, root: Option<&Path>) {
         let identity = root.and_then(|root| root.metadata().ok()).map(|found| (found.dev(), found.ino()));
         if !self.begun || identity != self.root {
@@ -146,7 +146,7 @@ impl Live {
         }
     }
 
-    /// Takes note of a change. True if another walk is needed.
+    /// Records a change. True if another walk is needed.
     fn take(&mut self, change: Change) -> bool {
         let decides = decides(&change.path) || self.walk.decides_in(change.path.parent());
         self.news.changed.insert(change.path.clone());

@@ -1,4 +1,4 @@
-//! What is known of the user's project: its root, the files that were loaded, and where their sidecars are.
+//! The user's project: its root, the files that were loaded, and the positions in them.
 
 pub(crate) mod baked;
 mod live;
@@ -92,14 +92,14 @@ pub(crate) struct Project {
     unwatched: Mutex<Option<WatchRefusal>>,
 }
 
-/// What the image holds, as it told last.
+/// The contents of the image, as of its last report.
 #[derive(Debug, Default)]
 struct KnownImage {
     contents: HashMap<PathBuf, Contents>,
     systems: BTreeMap<String, ImageSystem>,
 }
 
-/// What a file was when it was loaded.
+/// The contents of a file when it was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Contents {
     /// In bytes.
@@ -125,7 +125,7 @@ pub(crate) struct ImageSystem {
 pub(super) struct FileVersion {
     /// The file.
     pub(super) path: PathBuf,
-    /// When it had been written, in universal time.
+    /// Its write date, in universal time (seconds).
     pub(super) write_date: u64,
 }
 
@@ -136,20 +136,20 @@ impl FileVersion {
     }
 }
 
-/// Which of the loaded files name what.
+/// An index from names to the loaded files that have them.
 #[derive(Debug, Default)]
 struct NamesInFiles {
-    /// Those that a snapshot knows of.
+    /// The part that came with the snapshot.
     baked: baked::BakedNames,
     /// Files that were loaded and not read since.
     pending: BTreeSet<PathBuf>,
-    /// By file: the names in it.
+    /// The names in each file.
     named: HashMap<PathBuf, Vec<Arc<str>>>,
-    /// By name: the files that name it.
+    /// The files that have each name.
     naming: HashMap<Arc<str>, BTreeSet<PathBuf>>,
-    /// By file: the names that its top-level code uses.
+    /// The names that each file's top-level code uses.
     toplevel: HashMap<PathBuf, HashSet<Arc<str>>>,
-    /// Files of which not everything is known.
+    /// Files whose sidecars are missing or incomplete.
     gaps: BTreeMap<PathBuf, SidecarState>,
 }
 
@@ -168,15 +168,15 @@ impl NamesInFiles {
     }
 }
 
-/// The files whose positions are kept in memory: those that were asked for last.
+/// A cache of files' positions, which drops the least recently used.
 #[derive(Debug, Default)]
 struct Positions {
     files: HashMap<FileVersion, CachedPositions>,
-    /// Of all of them together, in bytes.
+    /// The size of all of them together, in bytes.
     size: usize,
     /// Counts questions.
     clock: u64,
-    /// Counts what was forgotten because it was loaded anew: what was read before that may be out of date.
+    /// Counts invalidations: what was read before the last one may be out of date.
     epoch: u64,
 }
 
@@ -225,7 +225,7 @@ struct CachedPositions {
 struct FileStamp {
     modified: Option<SystemTime>,
     size: u64,
-    // A program that writes may set the date back; nobody sets this one.
+    // Compare the change time too: a program may set the modification date back, but not this.
     changed: (i64, i64),
     inode: u64,
 }
@@ -241,16 +241,16 @@ impl FileStamp {
     }
 }
 
-/// Where in the cache sidecars are.
+/// The folder of the sidecars, in the cache.
 const SIDECARS: &str = "taps";
 
-/// Where in the cache of a scratch image the sidecars of the cache below it are.
+/// The folder of the lower cache's sidecars, in the cache of a scratch image.
 const LOWER_SIDECARS: &str = "lower/taps";
 
 /// How much memory the kept positions may take, in bytes.
 const MOST_BYTES: usize = 256 << 20;
 
-/// Where the file is that `given` names, relative to the root of the project, if there is one.
+/// Resolves `given` against the root of the project, if there is one.
 pub(crate) fn native(root: Option<&Path>, given: &Path) -> PathBuf {
     root.map_or_else(|| given.to_owned(), |root| root.join(given))
 }
@@ -266,7 +266,7 @@ impl Project {
         Project { settings, ..Project::default() }
     }
 
-    /// How the project was given.
+    /// The settings that the project was made with.
     pub(crate) fn settings(&self) -> Option<&ProjectSettings> {
         self.settings.as_ref()
     }
@@ -338,7 +338,7 @@ impl Project {
         self.image.read().systems.get(system).is_some_and(|system| system.loaded)
     }
 
-    /// How paths are given.
+    /// Advice on how to give paths, for errors.
     pub(crate) fn path_advice(&self) -> String {
         match self.root() {
             Some(root) => {
@@ -457,7 +457,7 @@ impl Project {
         native(self.root(), given.as_ref())
     }
 
-    /// The same, as the file system knows it.
+    /// Like [`Project::native`], with links resolved.
     pub(crate) fn real(&self, given: impl AsRef<Path>) -> PathBuf {
         let native = self.native(given);
         native.canonicalize().unwrap_or(native)
@@ -520,7 +520,7 @@ impl Project {
         self.texts.lock().standings.told(path).is_none() && path.is_symlink()
     }
 
-    /// Where the sidecar of `path` would be.
+    /// The path of the sidecar of `path`, which need not exist.
     fn sidecar(&self, path: &Path, write_date: u64) -> Option<PathBuf> {
         let truename = std::fs::canonicalize(path)
             .ok()
@@ -534,7 +534,7 @@ impl Project {
         Some(self.settings.as_ref()?.cache.join(LOWER_SIDECARS).join(name))
     }
 
-    /// From now on reads the file of each of `overlays`, a real path, from the path beside it.
+    /// Sets the overlays: each pair is a real path and the path that its text is read from.
     pub(crate) fn set_overlays(&self, overlays: impl IntoIterator<Item = (PathBuf, PathBuf)>) {
         let overlays: HashMap<PathBuf, PathBuf> = overlays.into_iter().collect();
         self.texts.lock().overlays.clone_from(&overlays);
@@ -542,7 +542,7 @@ impl Project {
         self.loads.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// What the file at `path`, a real path, holds for this image.
+    /// Reads the file at `path`, a real path, or its overlay.
     pub(crate) fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
         let overlay = self.overlays.read().get(path).cloned();
         std::fs::read(overlay.as_deref().unwrap_or(path))

@@ -1,5 +1,5 @@
-//! How the image relates to each file that can be searched, and which of those files name what: worked out again only
-//! for what has changed.
+//! Keeps how the image relates to each file that can be searched, and which of those files have which names. Works
+//! out again only what changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -22,7 +22,7 @@ pub(super) struct FileStanding {
     /// None if there is no such file.
     pub(super) standing: Option<TextState>,
     pub(super) known: Option<Arc<CachedNames>>,
-    /// Whether what happens to it is told.
+    /// Whether the kernel tells of every change to it.
     told: bool,
 }
 
@@ -42,7 +42,7 @@ impl FileStanding {
     }
 }
 
-/// A hash that is one already.
+/// A hasher for keys that are hashes already.
 #[derive(Debug, Default)]
 struct Hashed(u64);
 
@@ -58,7 +58,7 @@ impl Hasher for Hashed {
     }
 }
 
-/// What was worked out.
+/// The state that is kept.
 #[derive(Debug, Default)]
 pub(super) struct Standings {
     /// By path.
@@ -66,7 +66,7 @@ pub(super) struct Standings {
     /// By the hash of a name: the files with text of it that the image does not have.
     naming: HashMap<u64, Vec<Arc<Path>>, BuildHasherDefault<Hashed>>,
     pub(super) unreadable: BTreeSet<Arc<Path>>,
-    /// What is to be looked at each time.
+    /// The files that must be looked at for each question, because the kernel does not tell of their changes.
     looked_at: BTreeSet<Arc<Path>>,
     packages: Option<Arc<[PackageText]>>,
     /// What [`Project::note_loaded`] and the like had counted then.
@@ -194,7 +194,8 @@ impl Project {
         new
     }
 
-    /// Works out how the image, which holds the version of `loaded` if any, relates to the file at `path` now.
+    /// Works out how the image relates to the file at `path` now; `loaded` is the version that the image holds, if
+    /// any.
     fn examine(&self, texts: &mut Texts, path: &Arc<Path>, loaded: Option<u64>) {
         let Some(before) = texts.standings.entries.remove(path) else { return };
         let overlaid = texts.overlays.contains_key(&**path);

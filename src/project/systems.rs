@@ -23,7 +23,7 @@ pub(crate) struct DefinitionFile {
     pub(crate) systems: Vec<SystemDefinition>,
 }
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DefinitionFiles {
     /// The `.asd` files of the project, by path.

@@ -27,7 +27,7 @@ pub(crate) struct PackageText {
     pub(crate) is_open: bool,
 }
 
-/// What kind of text a name stands in.
+/// The kind of text that a name stands in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TextContext {
     /// It is a symbol in a form.
@@ -110,7 +110,7 @@ impl FileTokens {
     }
 }
 
-/// A short stand-in for a name, by which files are found that may have it.
+/// Hashes a name to the key by which files that may have it are found.
 pub(super) fn hash(name: &str) -> u64 {
     let mut hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default().build_hasher();
     hasher.write(name.as_bytes());

@@ -1,4 +1,4 @@
-//! Which files the image does not have as they stand on disk, and which of them name what.
+//! Finds the files that the image does not have as they stand on disk, and the names in them.
 //!
 //! Asking costs no more than a look whether something has changed, where the kernel tells of that; else a `stat` for each
 //! file and folder. A file is read when it is new or has changed; of each only the hashes of its names are kept, and of
@@ -102,7 +102,7 @@ const MOST_BYTES: usize = 64 << 20;
 /// A file that changed so shortly before it was read may change again without a new date.
 const COARSE: Duration = Duration::from_millis(50);
 
-/// What is kept of the project's texts.
+/// The cached state of the project's texts.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     /// Files whose text is not what is on disk, and where it is.
@@ -163,7 +163,7 @@ impl Texts {
         Some(known)
     }
 
-    /// Has the file at `path` read again, whatever its stamp says.
+    /// Invalidates the file at `path`, whatever its stamp says.
     pub(super) fn distrust(&mut self, path: &Path) {
         self.files.remove(path);
         self.seen.remove(path);
@@ -272,7 +272,7 @@ impl TextToken {
     }
 }
 
-/// Which of a file's text is to be looked at.
+/// The part of a file's text to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
     /// What the image does not have.
@@ -305,7 +305,7 @@ impl Project {
         self.own().contains(path)
     }
 
-    /// What is the project's own now.
+    /// Takes the project's own files as they are now.
     pub(crate) fn own(&self) -> Own {
         let mut texts = self.texts.lock();
         self.look_at_tree(&mut texts);
@@ -395,7 +395,7 @@ impl Project {
     }
 }
 
-/// The project at a moment: a question that has looked once need not look again.
+/// Proof that a look at what changed was taken: with it, a question need not look again.
 #[derive(Debug, Clone)]
 pub(crate) struct Now(Own);
 

@@ -52,7 +52,7 @@ pub(crate) struct Undo {
     root: PathBuf,
 }
 
-/// What putting an edit back takes.
+/// All that undoing an edit takes.
 #[derive(Debug)]
 pub(crate) struct KeptEdit {
     /// Its name.

@@ -16,7 +16,7 @@ use super::question::Question;
 pub use no_match::{NoMatch, Widening, Wider};
 use steelbank_xref::{Access, Index, Package, Symbol};
 
-/// How a name matches.
+/// The way in which a pattern is matched against names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Matching {
@@ -32,7 +32,7 @@ pub enum Matching {
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AproposRequest {
-    /// What is looked for in names; case does not matter. A prefix `pkg:` is a package.
+    /// The pattern, matched without regard to case. A prefix `pkg:` limits the search to that package.
     pub pattern: String,
     /// How.
     pub matching: Matching,
@@ -69,7 +69,7 @@ pub const KINDS: [&str; 14] = [
     "alien-type",
 ];
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AproposError {
@@ -137,7 +137,7 @@ pub struct Summary {
     pub sources: Vec<SourcePlace>,
 }
 
-/// What a pattern looks for.
+/// A compiled pattern.
 enum Matcher {
     Words(Vec<String>),
     Regex(Regex),
@@ -163,7 +163,7 @@ impl Matcher {
         })
     }
 
-    /// How well `name` matches: 0 is best; `None` if it does not.
+    /// Ranks the match of `name`: 0 is best; `None` if it does not match.
     fn rank(&self, name: &str) -> Option<u8> {
         let name = name.to_uppercase();
         match self {
@@ -205,7 +205,7 @@ impl Question for AproposRequest {
 }
 
 impl AproposRequest {
-    /// The package that the pattern begins with, and the rest.
+    /// Splits the pattern into its package prefix and the rest.
     fn parts(&self) -> (Option<&str>, &str) {
         match (self.matching, self.pattern.split_once(':')) {
             (Matching::Substring | Matching::Words, Some((package, rest))) if !package.is_empty() => {
@@ -215,7 +215,7 @@ impl AproposRequest {
         }
     }
 
-    /// The arguments that leave out symbols whose names match.
+    /// Lists the arguments of the request that may have filtered out matching symbols.
     fn filters(&self) -> Vec<&'static str> {
         let given = [
             ("external", self.external),
@@ -226,7 +226,7 @@ impl AproposRequest {
         given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
     }
 
-    /// What matches and names something, without places.
+    /// Finds the symbols that match and name something, without their places.
     fn search(&self, context: &QueryContext<'_>, control: &Control) -> Result<AproposAnswer, Error> {
         let index = &context.index;
         let mut arguments = vec![self.kinds.join(","), self.offset.to_string(), self.limit.to_string()];
@@ -238,7 +238,7 @@ impl AproposRequest {
         context.ask("apropos", arguments, control)
     }
 
-    /// The symbols whose names match, whatever they name, in the answer's order.
+    /// Finds the symbols whose names match, whatever they name, in the answer's order.
     fn symbols(&self, context: &QueryContext<'_>) -> Result<Vec<Symbol>, Error> {
         let index = &context.index;
         let (prefix, pattern) = self.parts();
@@ -267,7 +267,8 @@ impl AproposRequest {
         found.sort_by(|a, b| {
             (a.1 == SBCL, a.0, a.1, a.2.len(), &a.2).cmp(&(b.1 == SBCL, b.0, b.1, b.2.len(), &b.2))
         });
-        // What is used after a load stands in the tables of before and after it.
+        // Removes duplicates: a symbol used after a load stands in the tables from before the load and in those from
+        // after it.
         found.dedup_by(|a, b| a.2 == b.2);
         Ok(found.into_iter().map(|(.., symbol)| symbol).collect())
     }
@@ -277,7 +278,7 @@ const STANDARD: u8 = 1;
 const SBCL: u8 = 2;
 const OURS: u8 = 3;
 
-/// Whose a package is: 0 the user's, 1 the standard's, 2 SBCL's or ASDF's, 3 ours.
+/// Ranks a package by its owner: 0 the user's, 1 the standard's, 2 SBCL's or ASDF's, 3 ours.
 fn origin(index: &Index, package: Package) -> u8 {
     let name = index.package_name(package);
     let one_of = |names: &[&str]| names.contains(&name.as_ref());

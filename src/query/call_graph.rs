@@ -99,7 +99,7 @@ impl CallGraphRequest {
                 let used = users.of(&symbol.0, &symbol.1);
                 let calls = used.into_iter().filter(|used| UserFinder::is_call(used, &symbol.1));
                 let mut nodes: Vec<Node> = calls.map(|used| used.user).collect();
-                // What stands in code that is made while the file is read has no line of its own.
+                // Code made by a reader macro has no line of its own, so its functions come from the records.
                 nodes.extend(users.recorded(&symbol.0, &symbol.1));
                 nodes.sort();
                 nodes.dedup();
@@ -122,7 +122,7 @@ impl CallGraphRequest {
     fn callees(&self, context: &QueryContext<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
         let calls = callees(&context.index);
         let users = UserFinder::new(context);
-        // What a name runs: its own function, its methods, and what is local to them.
+        // Collects the functions that a name can run: its own, its methods, and those local to them.
         let mut by_symbol: HashMap<(String, String), Vec<&String>> = HashMap::new();
         for caller in calls.keys() {
             if let Some(symbol) = principal(caller) {
@@ -206,7 +206,7 @@ struct Graph {
 }
 
 impl Graph {
-    /// The node's place, and whether it is new; `None` if there are too many.
+    /// Adds a node unless it is there. Returns its index and whether it is new; `None` at the limit.
     fn node(&mut self, node: &Node, depth: u32) -> Option<(usize, bool)> {
         if let Some(&at) = self.places.get(&node.name) {
             return Some((at, false));
@@ -269,7 +269,7 @@ impl Graph {
     }
 }
 
-/// The edges whose end leads back to their beginning.
+/// Finds the edges that close a cycle: those whose end leads back to their beginning.
 fn cycles(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     let mut next = vec![Vec::new(); count];
     for &(from, to) in edges {
@@ -290,7 +290,7 @@ fn cycles(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
 }
 
 impl CallGraphAnswer {
-    /// The graph in Graphviz's language.
+    /// Renders the graph in Graphviz's DOT language.
     pub fn dot(&self) -> String {
         let mut text = String::from("digraph calls {\n  rankdir=LR;\n  node [shape=box];\n");
         for (at, node) in self.nodes.iter().enumerate() {
@@ -312,7 +312,7 @@ impl CallGraphAnswer {
         text
     }
 
-    /// The graph in Mermaid's language.
+    /// Renders the graph in Mermaid's language.
     pub fn mermaid(&self) -> String {
         let mut text = String::from("graph LR\n");
         for (at, node) in self.nodes.iter().enumerate() {
@@ -333,7 +333,7 @@ impl CallGraphAnswer {
     }
 }
 
-/// A printed name without the packages of its symbols: labels are to be read.
+/// Strips the packages from a printed name, to keep labels short.
 fn short(name: &str) -> String {
     if name.starts_with("top level") {
         return name.to_owned();

@@ -1,4 +1,4 @@
-//! check: does it still load? What is asked, and what is answered; a scratch image finds out.
+//! check: whether systems still load with edited files. Request and answer; a scratch image does the work.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::load_system::{Diagnostic, LoadAnswer, LoadFailure, LoadStatus};
 
-/// A file as it is to be seen in place of what is on disk.
+/// A file whose text replaces, in the scratch image, what is on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overlay {
     /// The file. A relative path is the project's.
@@ -17,7 +17,7 @@ pub struct Overlay {
     pub text: Option<String>,
 }
 
-/// What is to be checked.
+/// The request of a check.
 #[derive(Debug, Clone, Default)]
 pub struct CheckRequest {
     /// Files to compile, changed or not. Relative paths are the project's.
@@ -28,7 +28,7 @@ pub struct CheckRequest {
     pub system: Option<String>,
 }
 
-/// Whether it loads, and what was said.
+/// The outcome of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CheckAnswer {
@@ -59,7 +59,7 @@ pub struct CheckAnswer {
 const MOST_DIAGNOSTICS: usize = 200;
 
 impl CheckAnswer {
-    /// Adds what a load in the scratch image said.
+    /// Adds the outcome of one load in the scratch image.
     pub(crate) fn add(&mut self, loaded: LoadAnswer) {
         self.loads &= loaded.status == LoadStatus::Loaded;
         self.cached.extend(loaded.cached);
@@ -75,7 +75,7 @@ impl CheckAnswer {
         self.failures.extend(loaded.failure);
     }
 
-    /// Puts the worst first, and cuts what nobody would read.
+    /// Sorts the diagnostics, the worst first, and cuts them at [`MOST_DIAGNOSTICS`].
     pub(crate) fn finish(&mut self) {
         self.diagnostics.sort_by_key(|diagnostic| diagnostic.severity);
         if self.diagnostics.len() > MOST_DIAGNOSTICS {

@@ -117,7 +117,7 @@ pub fn check_structure(text: &[u8], path: Option<&str>) -> StructureAnswer {
         OwnSyntax { line, text: shortened(&decode(lines.bytes(text, line))) }
     });
     let own_line = own_syntax.as_ref().map(|own| own.line);
-    // Up to where the standard syntax ends, what is wrong is wrong.
+    // A problem before the text leaves the standard syntax is a real one; after that it may be none.
     let before =
         problem.as_ref().is_some_and(|problem| own_line.is_none_or(|own| problem.shows_at_line < own));
     let balanced = match found.balanced {
@@ -127,7 +127,7 @@ pub fn check_structure(text: &[u8], path: Option<&str>) -> StructureAnswer {
     StructureAnswer { path: path.map(str::to_owned), balanced, open: found.open, problem, own_syntax }
 }
 
-/// At most 200 characters of a line.
+/// Shortens a line to 200 characters.
 fn shortened(line: &str) -> String {
     line.trim_end().chars().take(200).collect()
 }

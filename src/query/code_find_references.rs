@@ -69,7 +69,7 @@ pub(crate) fn code_find_references(
     let now = project.now();
     let wanted = |path: &Path| !request.project_only || now.contains(path);
     let mut recorded = uses.recorded(|path, _| wanted(path));
-    // Files whose text names the symbol without any record.
+    // Adds files whose text names the symbol although no record does.
     let name = &uses.sought().name;
     let naming = if uses.with_text() { project.naming(name) } else { project.naming_at_toplevel(name) };
     for version in naming.into_iter().filter(|version| wanted(&version.path)) {
@@ -103,7 +103,7 @@ pub(crate) fn code_find_references(
     Ok(search.finish(request, text))
 }
 
-/// The name under which a loaded file is listed: its real one, if it was loaded under that too.
+/// Chooses the name under which a loaded file is listed: its real one, if it was loaded under that too.
 fn one_name(project: &Project, now: &Now, version: FileVersion) -> FileVersion {
     let FileVersion { path, write_date } = version;
     let real = project.is_link_at(now, &path).then(|| path.canonicalize().ok()).flatten();
@@ -111,14 +111,14 @@ fn one_name(project: &Project, now: &Now, version: FileVersion) -> FileVersion {
     FileVersion { path: real.unwrap_or(path), write_date }
 }
 
-/// Where a name that the image does not have stands in text that is not loaded, in a sentence; or nothing.
+/// Describes in a sentence where unloaded text has a name that the image does not have; empty if none does.
 pub(super) fn missing(index: &Index, project: &Project, asked: &Asked, package: Option<Package>) -> String {
     let target = SoughtSymbol::missing(index, asked, package);
     let unseen = text_uses(index, project, &project.now(), &target, false).unseen_with_definitions();
     if unseen.is_empty() { String::new() } else { format!(" {}", unseen.sentence()) }
 }
 
-/// The error for a symbol or package that the image does not have.
+/// Makes the error for a symbol or package that the image does not have.
 pub(super) fn not_found(asked: Asked, status: LookupStatus, unseen: String) -> CodeFindReferencesError {
     match status {
         LookupStatus::NoPackage => {
@@ -130,13 +130,13 @@ pub(super) fn not_found(asked: Asked, status: LookupStatus, unseen: String) -> C
     }
 }
 
-/// What the symbol is, as far as records and definitions tell.
+/// Facts about the symbol that decide how an unrecorded occurrence is read.
 #[derive(Debug, Clone, Copy, Default)]
 struct Facts {
     function: bool,
     macro_: bool,
     variable: bool,
-    /// Somewhere a local variable or function has its name.
+    /// Whether a local variable or function has its name anywhere.
     shadowed: bool,
 }
 
@@ -152,7 +152,7 @@ impl Facts {
     }
 }
 
-/// A file that can be read, with what is to be placed in it.
+/// A readable file, with the records and occurrences to place in it.
 struct TextToPlace {
     shown: String,
     file: Arc<PositionedFile>,
@@ -178,7 +178,7 @@ struct UsesOnLine {
     stale: bool,
 }
 
-/// What the text shows besides the entries.
+/// Counts of occurrences that are no uses, for the answer's cautions.
 #[derive(Default)]
 struct TextFacts {
     definitions: usize,
@@ -222,7 +222,7 @@ struct UseSearch<'a> {
 }
 
 impl UseSearch<'_> {
-    /// Reads a file, and what its text tells of the symbol. None if it has no text that could be shown.
+    /// Reads a file and finds the symbol's occurrences in it. None if it has no text that could be shown.
     fn read(
         &mut self,
         (FileVersion { path, write_date: date }, records): (FileVersion, Vec<RecordedUse>),
@@ -388,7 +388,7 @@ impl UseSearch<'_> {
         line.found.insert(UseOnLine { evidence, column: place.column, use_type, caller, via, origin });
     }
 
-    /// Whether the symbol is none of SBCL's own.
+    /// Whether the symbol's home is a package of the user's.
     fn of_project(&self) -> bool {
         let package = self.uses.sought().package.as_str();
         !package.starts_with("SB-") && !matches!(package, "COMMON-LISP" | "KEYWORD" | "")
@@ -396,7 +396,7 @@ impl UseSearch<'_> {
 
     fn finish(self, request: &CodeFindReferencesRequest, mut text: TextUses) -> CodeFindReferencesAnswer {
         let total = self.lines.len();
-        // What an entry has already.
+        // Drops unseen text on lines that already have an entry.
         text.lines.retain(|found| !self.lines.contains_key(&(found.path.clone(), Some(found.line))));
         let text_total = text.count();
         let stale: BTreeSet<String> =
@@ -433,7 +433,7 @@ impl UseSearch<'_> {
 }
 
 impl UsesOnLine {
-    /// The columns of the uses with this evidence, but those that are exact too.
+    /// Lists the columns of the uses with this evidence, leaving out those that are exact as well.
     fn columns(&self, evidence: Evidence) -> BTreeSet<u32> {
         let columns = |wanted: Evidence| -> BTreeSet<u32> {
             let found = self.found.iter().filter(|found| found.evidence == wanted);
@@ -483,7 +483,8 @@ impl UsesOnLine {
     }
 }
 
-/// Whether a function that is recorded in a form is not the one that the form defines.
+/// Whether the recorded function is another than the one that the form defines, as after a reading with other
+/// features.
 fn is_of_another(file: &PositionedFile, recorded: &RecordedUse) -> bool {
     let caller = recorded.caller.as_deref().filter(|caller| !caller.starts_with('(') && !recorded.toplevel);
     let defined = recorded.form.and_then(|form| file.function_defined(form));
@@ -493,7 +494,7 @@ fn is_of_another(file: &PositionedFile, recorded: &RecordedUse) -> bool {
     }
 }
 
-/// The operator of a placement `via` one, as answers print it.
+/// Prints the operator of a placement with evidence `via`.
 pub(super) fn shown_expander(placement: &Placement) -> Option<String> {
     placement.expander.as_ref().map(|expander| expander.name.to_lowercase())
 }

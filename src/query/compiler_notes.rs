@@ -134,7 +134,7 @@ fn skipped<T>(why: impl Into<String>) -> Result<T, NotesError> {
     Err(NotesError::Skipped(why.into()))
 }
 
-/// Has the top-level form of `source` compiled, and tells what was said of it.
+/// Has Lisp compile the top-level form of `source`, and reads the compiler's notes.
 fn compile(
     context: &QueryContext<'_>,
     definition: &ImageDefinition,

@@ -1,4 +1,4 @@
-//! What a question is asked of, and the steps that many questions share.
+//! The context of a question (image, index, project), and the steps that many questions share.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::source::positions::universal_write_date;
 use crate::source::sbcl::{SbclSources, SourceFile};
 use steelbank_xref::Index;
 
-/// What a question is asked of: the image, the index of its cross references, and the sources.
+/// The context in which a question is answered: the image, the index of its cross references, and the sources.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct QueryContext<'a> {
@@ -51,7 +51,7 @@ impl QueryContext<'_> {
         Ok(self.ask_on(Lane::Query, name, arguments, control)?.0)
     }
 
-    /// Like [`QueryContext::ask`] on a lane that is named, with what the call wrote.
+    /// Like [`QueryContext::ask`], on `lane`. Returns the call's answer too, for the output that it wrote.
     ///
     /// # Errors
     /// As there.
@@ -72,7 +72,7 @@ impl QueryContext<'_> {
         Ok((read_json(&answer.bytes)?, answer))
     }
 
-    /// What finds the places of definitions.
+    /// Makes a finder of the places of definitions.
     pub(super) fn places(&self) -> DefinitionPlaces<'_> {
         DefinitionPlaces { project: self.project, sbcl: self.sbcl, read: HashMap::new() }
     }
@@ -96,7 +96,7 @@ impl<'a> DefinitionPlaces<'a> {
         source.place = self.project.shown(Path::new(&source.file));
         let Some(path) = self.sbcl.native(&source.file) else { return };
         source.native = (path.as_os_str() != source.file.as_str()).then(|| path.display().to_string());
-        // Of variables, classes and methods SBCL keeps no date: they are of the version that was loaded last.
+        // SBCL keeps no date of variables, classes and methods: take the version that was loaded last.
         let date = source.write_date.or_else(|| self.project.loaded_date(&path));
         source.stale = date.is_some_and(|date| self.sbcl.written_since(&path, date));
         let place = match (source.octet_offset, source.form_path.first()) {

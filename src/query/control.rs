@@ -1,4 +1,4 @@
-//! How long a question may take, and how it is called off.
+//! Deadlines and cancellation of questions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 
 use crate::engine::{Interrupt, LispError, Ticket};
 
-/// The time that a question about a symbol is given unless its asker says otherwise.
+/// The default time limit of a question about a symbol.
 pub const ALLOWED: Duration = Duration::from_secs(30);
 
-/// Calls a question off. Clones belong to the same question.
+/// A cancellation token. Clones cancel the same question.
 #[derive(Clone, Default)]
 pub struct Cancellation {
     inner: Arc<CancellationState>,
@@ -31,7 +31,7 @@ impl fmt::Debug for Cancellation {
 }
 
 impl Cancellation {
-    /// Calls the question off: what runs of it in Lisp is interrupted, and its asker gets [`LispError::Cancelled`].
+    /// Cancels the question: interrupts its call in Lisp, and its asker gets [`LispError::Cancelled`].
     pub fn cancel(&self) {
         self.inner.cancelled.store(true, Ordering::SeqCst);
         if let Some(interrupt) = self.inner.running.lock().take() {
@@ -39,13 +39,14 @@ impl Cancellation {
         }
     }
 
-    /// Whether the question was called off.
+    /// Whether the question was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.inner.cancelled.load(Ordering::SeqCst)
     }
 }
 
-/// Calls a question off when it is dropped; see [`Control::cancel_on_drop`]. A question that has ended is left alone.
+/// A guard that cancels its question when dropped; see [`Control::cancel_on_drop`]. A question that has ended is left
+/// alone.
 #[derive(Debug)]
 pub struct CancelOnDrop(Cancellation);
 
@@ -55,7 +56,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// A question's time and its cancellation.
+/// The deadline and the cancellation token of a question.
 #[derive(Clone, Debug)]
 pub struct Control {
     allowed: Duration,
@@ -69,25 +70,25 @@ impl Default for Control {
 }
 
 impl Control {
-    /// A question that may take `allowed`.
+    /// Allows a question to take `allowed`.
     pub fn new(allowed: Duration) -> Self {
         Self { allowed, cancellation: Cancellation::default() }
     }
 
-    /// The same question, called off by `cancellation`.
+    /// Sets the token that cancels the question.
     #[must_use]
     pub fn with_cancellation(mut self, cancellation: Cancellation) -> Self {
         self.cancellation = cancellation;
         self
     }
 
-    /// The same question, with the time until `deadline`.
+    /// Limits the question's time to what is left until `deadline`.
     pub(crate) fn until(&self, deadline: Instant) -> Self {
         let allowed = deadline.saturating_duration_since(Instant::now());
         Self { allowed, cancellation: self.cancellation() }
     }
 
-    /// What calls the question off when it is dropped: for an asker who may go away, such as a task that is aborted.
+    /// Makes a guard that cancels the question when dropped: for an asker that may go away, such as an aborted task.
     pub fn cancel_on_drop(&self) -> CancelOnDrop {
         CancelOnDrop(self.cancellation())
     }
@@ -97,17 +98,17 @@ impl Control {
         self.allowed
     }
 
-    /// What calls the question off.
+    /// The token that cancels the question.
     pub fn cancellation(&self) -> Cancellation {
         self.cancellation.clone()
     }
 
-    /// Whether to go on: for work that no Lisp does.
+    /// Returns the error of a cancelled question: for loops in Rust, which no interrupt reaches.
     pub(crate) fn check(&self) -> Result<(), LispError> {
         if self.cancellation.is_cancelled() { Err(LispError::Cancelled) } else { Ok(()) }
     }
 
-    /// Waits for a job of the question, so that calling the question off stops it.
+    /// Waits for a job of the question, and stops it if the question is cancelled.
     pub(crate) fn wait<T: Send + 'static>(&self, ticket: Ticket<T>) -> Result<T, LispError> {
         let interrupt = ticket.interrupt();
         *self.cancellation.inner.running.lock() = Some(interrupt.clone());

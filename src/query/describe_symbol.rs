@@ -369,7 +369,7 @@ impl Question for DescribeSymbolRequest {
         let lookup = Lookup::new(index, &self.name, &self.package)?;
         let operator = lookup.function_name.head().map(str::to_owned);
         let (name, package) = match &lookup.found {
-            // By the name of the package that was named, so that accessibility is answered from there.
+            // Pass the package that was named, so that accessibility is told from there.
             Ok(_) => {
                 let package = lookup.package.map(|package| index.package_name(package).into_owned());
                 (lookup.asked.name.clone(), package.unwrap_or_else(|| lookup.asked.package.clone()))
@@ -398,7 +398,7 @@ impl Question for DescribeSymbolRequest {
     }
 }
 
-/// What came of printing a value.
+/// The outcome of printing a value.
 enum Value {
     Printed(Vec<u8>),
     Failed(String),

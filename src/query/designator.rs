@@ -7,7 +7,7 @@ use std::str::Chars;
 
 use steelbank_reader::upcase;
 
-/// What a name argument denotes.
+/// The meaning of a name argument: a symbol, or a function name made from one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Designator {
@@ -15,11 +15,11 @@ pub struct Designator {
     pub package: Option<String>,
     /// The symbol's name, already upcased and unescaped.
     pub name: String,
-    /// Which function's name is made from the symbol.
+    /// The form of the function name.
     pub function_name: FunctionName,
 }
 
-/// A function's name, as it is made from a symbol.
+/// The form in which a function name is made from a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FunctionName {
     /// `NAME`: everything that the symbol names.
@@ -43,7 +43,7 @@ impl FunctionName {
         }
     }
 
-    /// The name that is made from the symbol printed as `symbol`.
+    /// Prints the function name for the symbol printed as `symbol`.
     pub fn text(self, symbol: String) -> String {
         match self.head() {
             None => symbol,
@@ -52,7 +52,7 @@ impl FunctionName {
     }
 }
 
-/// A name argument that is no name.
+/// The reason why a name argument cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DesignatorError {

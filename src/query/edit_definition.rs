@@ -15,7 +15,7 @@ use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText, Marker};
 use steelbank_xref::{Access, Index};
 
-/// What is done at the definition.
+/// The edit at the definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EditOperation {
@@ -90,7 +90,7 @@ pub struct EditAnswer {
     pub cautions: Vec<String>,
 }
 
-/// Why nothing was edited.
+/// The reason why nothing was edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EditError {
@@ -165,12 +165,12 @@ pub(crate) fn edit_definition(
     })
 }
 
-/// A name for the contents of a file.
+/// Hashes a file's contents to the version that answers show.
 fn version(bytes: &[u8]) -> String {
     format!("{:016x}", fnv_1a(bytes))
 }
 
-/// The one definition of `text` that `wanted` names.
+/// Finds the one definition of `text` that `wanted` names.
 fn only_definition(text: &[u8], path: &str, wanted: &str) -> Result<DefinitionForm, EditError> {
     let mut found = edit::find_definitions(text, wanted).map_err(EditError::Refused)?;
     let lines = LineIndex::new(text);
@@ -228,7 +228,7 @@ fn check_symbols(
             Some(_) if token.marker == Marker::Internal => continue,
             Some(home) => match index.find_symbol(&symbol.name, home) {
                 Some((_, Access::External)) => continue,
-                // What a used package exports may be exported again by this one; only the reader knows.
+                // An inherited symbol may be exported again: only Lisp's reader knows.
                 Some((_, Access::Inherited)) => continue,
                 _ => format!("Package {prefix} exports no symbol {}, which the text names.", symbol.name),
             },

@@ -155,7 +155,7 @@ impl EvaluateRequest {
         self
     }
 
-    /// The package as Lisp calls it.
+    /// Resolves the package to the name that Lisp has for it.
     pub(super) fn package_in(&self, context: &QueryContext<'_>) -> String {
         match find_package(&context.index, &self.package) {
             Some(package) => context.index.package_name(package).into_owned(),
@@ -163,7 +163,7 @@ impl EvaluateRequest {
         }
     }
 
-    /// What Lisp told, with places.
+    /// Converts Lisp's report into an answer with places.
     pub(super) fn placed(&self, told: EvaluationReport, context: &QueryContext<'_>) -> Evaluation {
         let code = Code::new(&self.source, &told.starts);
         let mut places: DefinitionPlaces<'_> = context.places();
@@ -200,7 +200,7 @@ impl EvaluateRequest {
         }
     }
 
-    /// Runs the forms on the work lane, and waits. The value of the last one comes as JSON.
+    /// Runs the forms on the work lane and waits. Deserializes the last form's value.
     pub(crate) fn json<T: DeserializeOwned>(&self, lisp: Lisp, control: &Control) -> Result<T, Error> {
         let Self { source, package } = self.clone();
         let ticket = lisp.submit(Lane::Work, control.allowed(), None, move |on_lisp| {
@@ -250,7 +250,7 @@ impl EvaluationReport {
     }
 }
 
-/// Evaluates `code` in `package`, by `deadline`, and prints what came of it.
+/// Evaluates `code` in `package` by `deadline`, and has the values printed.
 pub(super) fn evaluate(
     on_lisp: &OnLisp<'_>,
     package: &str,

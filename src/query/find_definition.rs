@@ -27,7 +27,7 @@ use crate::source::tap::roles::SyntaxRole;
 use steelbank_reader::Range;
 use steelbank_xref::Index;
 
-/// What the image answers to operation `find-definitions`.
+/// The image's answer to operation `find-definitions`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct ImageDefinitions {
     /// The definitions; absent if there are none.
@@ -36,7 +36,7 @@ pub struct ImageDefinitions {
 }
 
 impl ImageDefinitions {
-    /// What the image says of the definitions of a symbol.
+    /// Asks the image for the definitions of a symbol.
     ///
     /// # Errors
     /// Lisp cannot answer, or the question was called off.
@@ -133,18 +133,18 @@ pub struct FindDefinitionAnswer {
 pub struct Resolved {
     /// As it is printed, inside a list if one was asked for.
     text: String,
-    /// What the image must be asked: its name and home package.
+    /// The symbol's name and home package, to ask the image for.
     pub sought: SearchTarget,
     function_name: FunctionName,
 }
 
 impl Resolved {
-    /// What the list around the symbol said: `SETF`, `CAS` or `COMPILER-MACRO`.
+    /// The head of the function name, if it is a list: `SETF`, `CAS` or `COMPILER-MACRO`.
     pub(super) fn head(&self) -> Option<&'static str> {
         self.function_name.head()
     }
 
-    /// Whether a definition is of what was asked for, and not merely of the same symbol.
+    /// Whether a definition has the function name that was asked for, and not merely the same symbol.
     pub(super) fn accepts(&self, definition: &ImageDefinition) -> bool {
         let names = |list: &str| {
             let name = definition.name.strip_prefix("(METHOD ").unwrap_or(&definition.name);
@@ -159,7 +159,7 @@ impl Resolved {
     }
 }
 
-/// What `name` denotes in `package`.
+/// Resolves `name` in `package`.
 ///
 /// # Errors
 /// If there is none, or the name cannot be read.
@@ -224,7 +224,7 @@ impl Question for FindDefinitionRequest {
     }
 }
 
-/// Where a symbol is defined, given what the image says.
+/// Places a symbol's definitions, given those that the image knows.
 pub(crate) fn find_definition(
     project: &Project,
     resolved: &Resolved,
@@ -242,7 +242,7 @@ pub(crate) fn find_definition(
             definitions.push(found);
         }
     }
-    // The text does not tell the names of lists apart.
+    // The text does not tell `(setf name)` from other lists with the symbol.
     let naming = match resolved.function_name {
         FunctionName::Plain => project.naming(&sought.name),
         _ => Vec::new(),
@@ -296,7 +296,7 @@ fn inner_method(file: &PositionedFile, form: u32, name: &str) -> Option<Range> {
     }
 }
 
-/// Whether what the text defines there can be of the kind that the image knows.
+/// Whether the definition in the text can be of the kind that the image knows.
 fn fits(kind: &LispKind, found: &Occurrence) -> bool {
     let Some(defined) = found.defined else { return true };
     match kind {
@@ -342,7 +342,7 @@ fn placed(
         stale: false,
     };
     let form = source.form_path.first().copied();
-    // Of variables, classes and methods SBCL keeps no date: they are of the version that was loaded last.
+    // SBCL keeps no date of variables, classes and methods: take the version that was loaded last.
     let date =
         source.write_date.or_else(|| project.loaded_date(&path)).or_else(|| universal_write_date(&path));
     let Some(file) = date.and_then(|date| project.positions(&path, date).ok()) else { return (found, form) };
@@ -362,7 +362,7 @@ fn placed(
     } else {
         None
     };
-    // In a form that defines several things by the same name, the nearest one after the sub-form is meant.
+    // Take the nearest name after the sub-form: a form may define several things of one name.
     let name = occurrences.iter().filter(proper).find(after);
     let name =
         name.or_else(|| occurrences.iter().find(|found| found.role == SyntaxRole::Named && after(found)));

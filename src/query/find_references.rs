@@ -73,7 +73,7 @@ impl FindReferencesRequest {
     }
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FindReferencesError {

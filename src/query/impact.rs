@@ -38,7 +38,7 @@ pub struct ImpactRequest {
     pub depth: u32,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImpactError {

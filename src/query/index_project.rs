@@ -17,7 +17,7 @@ pub struct IndexProjectRequest {
     pub languages: Vec<String>,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexProjectError {

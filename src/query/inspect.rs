@@ -13,7 +13,7 @@ use super::question::Question;
 use super::trial;
 use crate::engine::{CallError, Lane, OnLisp, deadline_after};
 
-/// What is inspected.
+/// The object to inspect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Inspected {
     /// The first value of the last of these forms.
@@ -25,7 +25,7 @@ pub enum Inspected {
 /// The question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InspectRequest {
-    /// What is inspected.
+    /// The object to inspect.
     pub subject: Inspected,
     /// The package to read and print in.
     pub package: String,
@@ -55,7 +55,7 @@ pub enum InspectStatus {
 }
 
 words! {
-    /// What an object is made of.
+    /// The kind of an object.
     ObjectKind {
         /// A proper list.
         List = "list",
@@ -206,7 +206,7 @@ impl InspectRequest {
             let arguments = [handle.as_str(), &self.path, package, &offset, &limit, plainly];
             trial::ask::<Inspection>(on_lisp, PRINTING, "inspect", &arguments)
         };
-        // What a method on PRINT-OBJECT does not let end is told without it.
+        // Ask again without the user's PRINT-OBJECT methods if one of them does not return.
         let (inspection, _) = inspect("").or_else(|_| inspect("plainly"))?;
         Ok(InspectionOutcome::Inspected(Box::new(inspection)))
     }

@@ -1,4 +1,5 @@
-//! Answers that are kept while nothing changes: those of which one page after the other is asked for.
+//! A cache of the last answer to a question whose pages are asked for one after the other, valid while nothing
+//! changes.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -21,7 +22,7 @@ impl<Q: Question> Default for LastAnswer<Q> {
     }
 }
 
-/// What an answer depends on: the image, and the project's Lisp files, by size and date.
+/// The state that an answer depends on: the image, and the project's Lisp files, by size and date.
 #[derive(Debug, Clone)]
 struct Basis {
     index: Index,
@@ -30,7 +31,7 @@ struct Basis {
 }
 
 impl Basis {
-    /// How things are now; none if the project's files cannot be listed.
+    /// Takes the present basis; none if the project's files cannot be listed.
     fn of(context: &QueryContext<'_>) -> Option<Self> {
         let mut files = files_at(context, ".").ok()?;
         files.extend(context.project.loaded().into_iter().map(|(path, _)| path));

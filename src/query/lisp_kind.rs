@@ -1,4 +1,4 @@
-//! What a name of Common Lisp is defined as.
+//! The kinds of definition of Common Lisp.
 
 words! {
     /// What a name of Common Lisp is defined as: the kinds that `sb-introspect` tells apart, and those that only the text has.

@@ -52,7 +52,7 @@ pub struct SystemsAnswer {
     pub vendored: Vec<String>,
 }
 
-/// What is known of a system before it becomes an entry.
+/// Facts about a system, gathered from its definition and from the image.
 struct SystemFacts {
     asd: PathBuf,
     loaded: bool,
@@ -108,7 +108,7 @@ pub(crate) fn list_systems(
             complete: true,
         });
         entry.loaded = system.loaded;
-        // What ASDF has read is what is loaded; what the text says now counts until then.
+        // Prefer ASDF's files for a loaded system; for others, what the text of the definition says now.
         if system.loaded || !entry.complete {
             entry.files = files;
             entry.complete = true;

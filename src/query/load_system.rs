@@ -60,7 +60,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// What the compiler, the reader or the load said.
+/// A diagnostic of the compiler, the reader or the load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Diagnostic {
@@ -158,13 +158,13 @@ pub struct LoadFailure {
 }
 
 impl LoadFailure {
-    /// Whether it is that there is no system called `name`.
+    /// Whether the load failed because there is no system called `name`.
     pub(crate) fn is_of_unknown(&self, name: &str) -> bool {
         let told = self.name.as_deref();
         self.kind == FailureKind::UnknownSystem && told.is_none_or(|told| told.eq_ignore_ascii_case(name))
     }
 
-    /// Whether it is that nothing is at `path`, which was to be loaded.
+    /// Whether the load failed because there is no file at `path`, which was to be loaded.
     pub(crate) fn is_of_missing(&self, path: &Path) -> bool {
         let is_told = self.path.as_deref().is_none_or(|told| Path::new(told) == path);
         self.kind == FailureKind::File
@@ -254,7 +254,7 @@ pub struct ListedSystem {
     pub files: Option<Vec<PathBuf>>,
 }
 
-/// What the image holds: files and systems.
+/// The contents of the image: files and systems.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ImageContents {
     /// All files that were loaded through us.

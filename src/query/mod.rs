@@ -115,12 +115,12 @@ pub enum Error {
     Apply(#[from] ApplyError),
 }
 
-/// A number with the words for one and for several: "1 use", "2 uses".
+/// Formats a count with its noun in singular or plural: "1 use", "2 uses".
 pub(crate) fn counted(count: impl Display + PartialEq + From<u8>, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1.into() { one } else { several })
 }
 
-/// An operation's JSON as the type that it promises.
+/// Deserializes an operation's JSON answer.
 pub(crate) fn read_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, LispError> {
     serde_json::from_slice(bytes).map_err(|error| LispError::Unreadable(error.to_string()))
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::load_system::LoadStep;
 
-/// What a long call is doing. In JSON it is the text that it is shown as.
+/// The step that a long call is at. In JSON it is the text that it is shown as.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 #[non_exhaustive]

@@ -123,7 +123,7 @@ impl TextUses {
     }
 }
 
-/// The symbol that is looked for, whether or not the image has it.
+/// The symbol to look for, which the image need not have.
 #[derive(Debug, Clone)]
 pub(super) struct SoughtSymbol {
     pub(super) name: String,
@@ -150,7 +150,7 @@ impl SoughtSymbol {
     }
 }
 
-/// Whether a token is the symbol.
+/// The certainty that a token is the symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Likelihood {
     /// As far as the text tells, it is.
@@ -189,7 +189,7 @@ pub(super) fn text_uses(
     uses
 }
 
-/// Tells which tokens of a text are the symbol: by the packages of the image, and by those that unseen text defines.
+/// Decides which tokens of a text are the symbol, by the packages of the image and by those that unseen text defines.
 pub(super) struct TokenResolver<'a> {
     pub(super) index: &'a Index,
     pub(super) packages: &'a [PackageText],

@@ -12,7 +12,7 @@ use crate::query::control::{Cancellation, Control};
 use crate::query::index_project;
 use crate::query::{Error, Step};
 
-/// How far a running call is.
+/// The progress of a running call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolProgress {
     /// What is being done.
@@ -82,7 +82,7 @@ impl Call {
     }
 }
 
-/// How a call that was carried out ended.
+/// The outcome of a call that was carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallOutcome {
     /// With an answer.
@@ -95,7 +95,7 @@ pub enum CallOutcome {
     Failed,
 }
 
-/// What a tool answers.
+/// The answer of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolAnswer {
     /// For models and people: the contract's text where there is a contract.

@@ -139,7 +139,7 @@ pub(super) fn relative(answer: LoadAnswer, shown: impl Fn(&str) -> String) -> Lo
     }
 }
 
-/// What came of a load.
+/// The outcome of a load, as it is listed.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct ListedLoad {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,7 +170,7 @@ pub(super) struct ListedLoad {
     cautions: Vec<String>,
 }
 
-/// What the compiler, the reader or the load said.
+/// A diagnostic of the compiler, the reader or the load.
 #[derive(Debug, Serialize, JsonSchema)]
 struct ShownDiagnostic {
     severity: Severity,

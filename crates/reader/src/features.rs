@@ -57,7 +57,7 @@ pub struct Features {
     absent: Option<HashSet<String>>,
 }
 
-/// What a feature expression comes to.
+/// The value of a feature expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FeatureValue {
     /// Whether it is true, if the names that nobody knows are no features.

@@ -21,7 +21,7 @@ pub enum IndexProgress {
     },
 }
 
-/// How the caller follows and ends long work.
+/// Progress and cancellation callbacks of long work.
 #[derive(Clone, Copy)]
 pub struct IndexControl<'a> {
     /// Asked now and then whether to give up.

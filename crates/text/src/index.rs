@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use steelbank_watch::WatchRefusal;
 
-/// A question that waits for another's build looks so often whether it was called off.
+/// How often a question that waits for another's build checks for its cancellation.
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// Whether questions bring the index up to date first.
@@ -274,7 +274,7 @@ impl TextIndex {
         Ok(())
     }
 
-    /// Forgets what was read of the index: it turned out to be damaged, or a file changed under a question's hands.
+    /// Drops the opened index: it is damaged, or a file changed while a query was running.
     pub(crate) fn distrust(&self, damaged: bool) {
         *self.current.lock() = None;
         if damaged && self.freshness == Freshness::Automatic {
@@ -318,7 +318,7 @@ impl TextIndex {
         Err(last)
     }
 
-    /// Brings the index up to date, after `prepare` has had its say, and gives it with the number of files analysed.
+    /// Brings the index up to date after applying `prepare`. Returns it with the number of files analysed.
     fn update(
         &self,
         control: &IndexControl<'_>,

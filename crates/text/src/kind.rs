@@ -117,7 +117,7 @@ impl DefinitionKind {
         ALL.get(usize::from(index)).copied()
     }
 
-    /// Whether a definition of this kind is one for who asks for `wanted`: a method or a generic function is a
+    /// Whether a definition of this kind satisfies a query for `wanted`: a method or a generic function is a
     /// function too, and the types that classes are called in some language are classes.
     pub fn answers(self, wanted: DefinitionKind) -> bool {
         self == wanted

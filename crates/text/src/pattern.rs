@@ -13,7 +13,7 @@ pub struct Pattern {
     text: String,
 }
 
-/// What a pattern means in one language.
+/// The meaning of a pattern in one language.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PatternMeaning {
     /// The identifier with this key in the index, where it is qualified so.

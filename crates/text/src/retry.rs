@@ -3,7 +3,7 @@
 use crate::error::TextError;
 use crate::store::pages::PageError;
 
-/// Why a search must be tried again, or not.
+/// The reason why a search was interrupted.
 #[derive(Debug)]
 pub(crate) enum SearchInterrupted {
     /// The index is damaged or cannot be read.

@@ -73,7 +73,7 @@ impl OpenFolder {
     }
 }
 
-/// What `stat` says of a file, as far as it matters here.
+/// A file's size and signature, by which a change shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileSignature {
     pub(crate) size: u64,
@@ -117,7 +117,7 @@ pub(crate) struct FileText {
     pub(crate) stamp: FileSignature,
 }
 
-/// What a walk finds. Paths are relative to the root.
+/// The result of a walk. Paths are relative to the root.
 #[derive(Debug, Default)]
 pub(crate) struct TreeWalk {
     /// Regular files, sorted.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use steelbank_watch::{ChangeKind, Changes, Waiter, WatchRefusal, Watched};
 
-/// Kernels from 5.3 to 5.16 tell of a deletion a moment before it happens.
+/// Recheck deletions for this long: kernels from 5.3 to 5.16 tell of one a moment before it happens.
 const PREMATURE: Duration = Duration::from_millis(50);
 /// How often a wait looks at what the kernel does not tell of.
 const LOOK: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ impl TreeWatch {
         })
     }
 
-    /// Takes note of all that happened until now.
+    /// Reads all events until now, and records what changed.
     fn look(&mut self, tree: &Tree) {
         match self.watch.changes() {
             Changes::Nothing => {}

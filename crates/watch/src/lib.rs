@@ -63,7 +63,7 @@ struct Number {
 /// One part in so many of the watches that a user may have is for files: editors need some, and other programs like this one.
 const SHARE: usize = 8;
 
-/// What happened since the last look.
+/// The changes since the last look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Changes {
     /// Nothing.
@@ -74,7 +74,7 @@ pub enum Changes {
     Everything,
 }
 
-/// Something that happened to a path.
+/// A change of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// What it happened to: a watched folder, something in one, or a watched file.
@@ -83,7 +83,7 @@ pub struct Change {
     pub what: ChangeKind,
 }
 
-/// What happened to a path.
+/// The kind of change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
     /// Its contents or its attributes changed.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a record says that a function does with a name. In the order of `*xref-kinds*` in `lisp/index/xref.lisp`.
+/// The kinds of record: what a function does with a name. In the order of `*xref-kinds*` in `lisp/index/xref.lisp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -27,7 +27,7 @@ impl Kind {
         [Self::Calls, Self::Macroexpands, Self::Binds, Self::References, Self::Sets, Self::Specializes];
 }
 
-/// How a used name is made from the symbol under which it is filed. In the order of `*name-roles*`.
+/// The role of a symbol in a used name that is filed under it. In the order of `*name-roles*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NameRole {
     /// The symbol itself.

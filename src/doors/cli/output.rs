@@ -34,7 +34,7 @@ impl Terminal {
         self.write(&format!("{value:#}\n"))
     }
 
-    /// A reader that has seen enough is no trouble.
+    /// A closed pipe is not an error: its reader has seen enough.
     fn write(&self, text: &str) -> io::Result<()> {
         let mut output = io::stdout().lock();
         match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {

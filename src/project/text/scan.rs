@@ -61,7 +61,7 @@ fn reads(operator: &str) -> Option<InString> {
     }
 }
 
-/// Which words of a string name symbols.
+/// The words of a string that name symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InString {
     /// All: it is code.

@@ -36,7 +36,7 @@ impl CodeFindReferencesRequest {
     }
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodeFindReferencesError {

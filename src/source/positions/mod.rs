@@ -151,7 +151,7 @@ pub struct SymbolToken {
     pub key_parameter: bool,
 }
 
-/// How a symbol is written.
+/// The notation in which a symbol is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Notation {
     /// As the symbol, with or without its package.

@@ -35,7 +35,7 @@ pub enum Defined {
     Other,
 }
 
-/// What one element of a form is.
+/// The shape of one element of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FormPart {
     /// A form, evaluated outside of what the operator binds.
@@ -130,7 +130,7 @@ pub enum FormPart {
     AlienBinding,
 }
 
-/// What a constant argument of a function names.
+/// The kind of name that a constant argument of a function is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NamedBy {
     /// A function.
@@ -155,7 +155,7 @@ pub enum NamedBy {
     Datum,
 }
 
-/// What stands at the places of a list.
+/// The shape of a list: its first elements, and the rest.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Shape {

@@ -4,7 +4,7 @@
 
 use super::sidecar::{EventKind, Name, Sidecar, TapForm};
 
-/// What a symbol occurrence is there for.
+/// The role of a symbol's occurrence in its form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SyntaxRole {
     /// The name being defined, accessors, constructors and the like included.

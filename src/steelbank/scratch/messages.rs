@@ -33,7 +33,7 @@ pub(crate) struct HelperStart {
     pub(crate) texts: Vec<(PathBuf, PathBuf)>,
 }
 
-/// What a helper process is for.
+/// The task of a helper process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum HelperTask {

@@ -61,7 +61,7 @@ impl FilePart {
     }
 }
 
-/// What a snapshot is of.
+/// The manifest of a snapshot: its files and its inputs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SnapshotManifest {
     pub(super) core: FilePart,

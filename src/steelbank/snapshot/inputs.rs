@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// The most folders that are looked at for system definitions. A project with more has no snapshots.
 const MOST_FOLDERS: usize = 20_000;
 
-/// What Lisp tells of an image's making (operation `snapshot-inputs`).
+/// Lisp's report of an image's inputs (operation `snapshot-inputs`).
 #[derive(Debug, Deserialize)]
 pub(super) struct InputsReport {
     #[serde(default)]
@@ -150,7 +150,7 @@ fn written(metadata: &Metadata) -> i128 {
     i128::from(metadata.mtime()) * 1_000_000_000 + i128::from(metadata.mtime_nsec())
 }
 
-/// How an image's making differs from what it would be now.
+/// The differences between an image's inputs and their present state.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ChangedInputs {
     /// Files that are there and were, and are others.

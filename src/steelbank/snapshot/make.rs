@@ -60,7 +60,7 @@ pub enum MakeError {
     Copy(#[from] ScratchError),
 }
 
-/// What snapshot to make, and how.
+/// An order to make a snapshot.
 #[derive(Debug, Clone)]
 pub(crate) struct SnapshotOrder {
     pub(crate) program: PathBuf,

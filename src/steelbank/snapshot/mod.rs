@@ -40,7 +40,7 @@ impl Layer {
     const PARTS: [Self; 2] = [Self::BeforeChanges, Self::BeforeProject];
 }
 
-/// Which snapshot is meant: of what project, with what loaded, by which program.
+/// The identity of a snapshot: its project, the systems loaded, and the program that made it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SnapshotKey {
     /// Where snapshots are kept.

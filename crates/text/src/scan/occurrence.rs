@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What an occurrence is in its text.
+/// The role of an occurrence in its text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TextRole {

@@ -42,7 +42,7 @@ impl Skipped {
     }
 }
 
-/// Where a file is in the index.
+/// The place of a file in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FilePlace {
     /// The segment, by its place in the manifest, and the file's number there.
@@ -65,7 +65,7 @@ pub(crate) struct FileEntry {
     pub(crate) place: FilePlace,
 }
 
-/// All of them, and what they depend on.
+/// The manifest of an index: its segments and files, and the settings that they depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct IndexManifest {
     pub(crate) root: PathBuf,
@@ -130,7 +130,7 @@ impl IndexManifest {
         pages::write(path, &[&out], &[])
     }
 
-    /// Reads the manifest; one of another format is as good as damaged.
+    /// Reads the manifest. A different format version is treated as damage.
     pub(crate) fn read(path: &Path) -> Result<IndexManifest, PageError> {
         let (pages, _) = Pages::open(path)?;
         let bytes = pages.read_all()?;

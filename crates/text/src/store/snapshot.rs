@@ -25,7 +25,7 @@ pub(crate) struct TextSnapshot {
     present: HashSet<Language>,
 }
 
-/// What differs between a snapshot and the tree.
+/// The differences between a snapshot and the tree.
 #[derive(Debug, Default)]
 pub(crate) struct TreeChanges {
     /// Files of the manifest that were changed or removed.

@@ -13,7 +13,7 @@ use super::operators::{Defined, FormPart, NamedBy, operator};
 use super::roles::SyntaxRole;
 use super::sidecar::{Abbreviation, EventKind, Name, NameKind, Sidecar, TapForm};
 
-/// What is known of the symbol at one event.
+/// The syntactic context of the symbol at one event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SyntaxContext {
