@@ -1,4 +1,4 @@
-//! How requests come in and answers go out: thin, each with a protocol of its own.
+//! The doors, through which requests come in and answers go out: thin, each with a protocol of its own.
 
 // For `main`.
 #[doc(hidden)]

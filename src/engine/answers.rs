@@ -1,9 +1,9 @@
-//! What Lisp is asked, what it answers, and how it can fail.
+//! The operations of Lisp, their answers and their failures.
 
 use serde::{Deserialize, Serialize};
 use steelbank_sys::ffi;
 
-/// Which of Lisp's threads a job runs on.
+/// The Lisp thread that a job runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
     /// Short questions. Lisp's main thread, until a job that cannot be stopped blocks it.
@@ -30,7 +30,7 @@ impl std::fmt::Display for Lane {
     }
 }
 
-/// What Lisp is doing.
+/// The state of Lisp.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -45,7 +45,7 @@ pub enum EngineState {
     Busy,
     /// The runtime has ended. Nothing in Lisp can be asked any more; the process goes on.
     Dead {
-        /// What the runtime said.
+        /// The runtime's message.
         reason: String,
     },
 }
@@ -54,7 +54,7 @@ pub enum EngineState {
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct EngineStatus {
-    /// What Lisp is doing.
+    /// The state of Lisp.
     #[serde(flatten)]
     pub state: EngineState,
     /// Jobs that wait.
@@ -106,13 +106,13 @@ pub enum Operation {
     Ask = ffi::STEELBANK_OPERATION_ASK as i64,
 }
 
-/// What a call answered.
+/// The answer of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallAnswer {
     /// The operation's answer: UTF-8 JSON, or packed bytes, as the operation documents.
     pub bytes: Vec<u8>,
-    /// What the call wrote to the standard streams, up to a limit.
+    /// The output of the call to the standard streams, up to a limit.
     pub output: String,
     /// Characters of output after the limit.
     pub output_dropped: u64,
@@ -146,7 +146,7 @@ pub enum FaultKind {
     Other,
 }
 
-/// How Lisp code failed.
+/// A fault of Lisp code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 #[non_exhaustive]
@@ -158,7 +158,7 @@ pub struct Fault {
     /// The condition's type, with its package.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
-    /// What the code had written to the standard streams.
+    /// The output of the code to the standard streams.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
 }
@@ -175,7 +175,7 @@ pub enum CallError {
     Interrupted,
 }
 
-/// What became of a job whose time is over.
+/// The fate of a job whose time is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expired {
@@ -211,7 +211,7 @@ pub enum LispError {
     DeadlinePassed {
         /// The time allowed.
         milliseconds: u64,
-        /// What became of the work.
+        /// The fate of the work.
         work: Expired,
     },
     /// A job's own thread, such as that of a listener of its progress, was to wait for another job of the same lane.
@@ -228,7 +228,7 @@ pub enum LispError {
     /// The runtime has ended.
     #[error("Lisp has died: {reason}; restart steelbank to ask Lisp again")]
     Dead {
-        /// What the runtime said.
+        /// The runtime's message.
         reason: String,
     },
     /// The answer is not what the operation promises.

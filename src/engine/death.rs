@@ -1,4 +1,4 @@
-//! How the runtime died: kept once, as whoever was first told it.
+//! The record of the runtime's death: the first report counts.
 
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;

@@ -1,4 +1,4 @@
-//! Where SBCL's runtime, the core and the contrib modules come from, and whether they belong together.
+//! The files of an SBCL (runtime, core, contrib modules), and the check that they belong together.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -61,7 +61,7 @@ pub enum ImageError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file is no core of SBCL's.
@@ -98,7 +98,7 @@ pub enum ImageError {
     /// The runtime could not be put into a memory file.
     #[error("cannot make a memory file for SBCL's runtime: {source}; the kernel must support memfd_create")]
     Memory {
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -20,7 +20,7 @@ use super::ticket::{self, ProgressListener, Ticket};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SaveError {
-    /// What the image holds cannot be saved. Each is a sentence. Lisp goes on.
+    /// The image has contents that cannot be saved: a sentence for each. Lisp goes on.
     #[error("{}", .0.join(" "))]
     InTheWay(Vec<String>),
     /// Lisp could not be asked.
@@ -29,7 +29,7 @@ pub enum SaveError {
     /// The save failed, and Lisp is gone.
     #[error("the image could not be saved: {0}")]
     Failed(String),
-    /// What was written is no core.
+    /// The file that was written is no core.
     #[error(transparent)]
     Image(#[from] ImageError),
 }
@@ -108,7 +108,7 @@ impl Lisp {
             // C's exit, which is how a save ends, reaches the shim as any other does.
             Some((0, _)) => Ok(image::core_build(path).map(drop)?),
             Some((_, reason)) => {
-                // What Lisp reported last says more than how the runtime ended.
+                // Prefer Lisp's last report, which says more than how the runtime ended.
                 let said = self.status().reports.pop();
                 Err(SaveError::Failed(said.unwrap_or(reason)))
             }

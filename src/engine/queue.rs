@@ -37,7 +37,7 @@ pub(super) struct LaneState {
     pub(super) thread: LaneThread,
     /// How many threads in a row were given up, and none between them ended a job.
     pub(super) given_up: u32,
-    /// What every job is answered since Lisp is gone.
+    /// The answer to every job, once Lisp is gone.
     closed: Option<LispError>,
     /// Whether the thread is to end, so that the core can be saved.
     ending: bool,

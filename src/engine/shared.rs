@@ -38,7 +38,7 @@ pub(super) struct Shared {
     queue: JobQueue,
     notices: Sender<Notice>,
     saving: AtomicBool,
-    /// What the runtime would have exited with.
+    /// The exit status that the runtime would have had.
     death_status: AtomicI32,
     settings: Settings,
 }

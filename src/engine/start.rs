@@ -16,7 +16,7 @@ use super::lisp::Lisp;
 use super::shared::Shared;
 use super::signals;
 
-/// How to start SBCL.
+/// The settings of a start of SBCL.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Settings {
@@ -61,7 +61,7 @@ pub enum StartError {
     /// The runtime ended while it started.
     #[error("SBCL ended while it started: {reason}{}", self.hint())]
     Died {
-        /// What the runtime said.
+        /// The runtime's message.
         reason: String,
         /// The dynamic space that was asked for, in MiB.
         megabytes: usize,
@@ -97,7 +97,7 @@ impl StartError {
         matches!(self, Self::Died { reason, .. } if !is_about_core(reason) && words.iter().any(|word| reason.to_lowercase().contains(word)))
     }
 
-    /// What to look at first.
+    /// Suggests what to look at first.
     fn hint(&self) -> String {
         match self {
             Self::Died { reason, .. } if is_about_core(reason) => {
@@ -123,7 +123,7 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 
 /// Starts SBCL and returns at once; [`Lisp::wait_until_ready`] tells how it went. Jobs can be submitted right away.
 pub(super) fn start(settings: &Settings) -> Result<Lisp, StartError> {
-    // What can be checked is checked before the one attempt is used up.
+    // Check all that can be checked before the one attempt is used up.
     let (path, keep_open) = image::library_path(&settings.image.library)?;
     let core_build = match &settings.image.core {
         Core::File(path) => Some(image::core_build(path)?),

@@ -36,7 +36,7 @@ impl Notice {
 /// Calls `body`, and keeps its panic from what called.
 pub(super) fn guarded(body: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
-        // What was thrown may panic when it is dropped.
+        // Forget the payload, which may panic when it is dropped.
         std::mem::forget(payload);
     }
 }

@@ -59,7 +59,7 @@ impl Alarm {
     }
 }
 
-/// What Lisp's supervisor thread is to do.
+/// An order to Lisp's supervisor thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SupervisorOrder {
     Interrupt(u64),

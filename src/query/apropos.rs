@@ -48,7 +48,7 @@ pub struct AproposRequest {
     pub limit: usize,
 }
 
-/// What the package before a pattern is called.
+/// The word for a pattern's package in errors.
 const PREFIX: &str = "the prefix";
 
 /// The kinds of things that a symbol can name.
@@ -79,21 +79,21 @@ pub enum AproposError {
     /// The regular expression cannot be read.
     #[error("{pattern:?} is no regular expression: {why}")]
     Regex {
-        /// What was given.
+        /// The value that was given.
         pattern: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// An unknown kind.
     #[error("There is no kind {kind:?}. The kinds are {}.", KINDS.join(", "))]
     Kind {
-        /// What was given.
+        /// The value that was given.
         kind: String,
     },
     /// An unknown package.
     #[error("Package {package} not found")]
     Package {
-        /// What was given.
+        /// The value that was given.
         package: String,
     },
 }

@@ -15,7 +15,7 @@ use super::graph::{Node, UserFinder, callees, principal};
 use super::lookup::{DEFAULT_PACKAGE, Lookup, LookupStatus};
 use super::question::Question;
 
-/// Which way to follow calls.
+/// The direction in which calls are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {

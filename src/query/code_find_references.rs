@@ -510,7 +510,7 @@ fn use_type(kind: Kind) -> UseType {
     }
 }
 
-/// What an occurrence without a record of the compiler's is, and whether that is sure; None for definitions and for
+/// Classifies an occurrence without a record of the compiler's, and tells whether that is sure; None for definitions and for
 /// local variables and functions of the same name.
 fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> {
     let sure = |use_type| Some((use_type, true));
@@ -531,7 +531,7 @@ fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> 
         SyntaxRole::Block => sure(UseType::Block),
         SyntaxRole::ReadTime => sure(UseType::ReadTime),
         SyntaxRole::Template if bound_in_template => None,
-        // What a macro makes of it may be a local variable as well.
+        // Not sure: a macro may make a local variable of it as well.
         SyntaxRole::Template => {
             let clear = matches!(occurrence.standing, SyntacticContext::Operator | SyntacticContext::Name);
             Some((UseType::Template, clear || !facts.shadowed))

@@ -83,13 +83,13 @@ pub enum FindReferencesError {
     /// An unknown kind.
     #[error("There is no kind {kind:?}. The kinds are {}.", names(DefinitionKind::all().map(DefinitionKind::name)))]
     Kind {
-        /// What was asked for.
+        /// The value that was asked for.
         kind: String,
     },
     /// An unknown language.
     #[error("There is no language {lang:?}. The languages are {}.", names(Language::all().map(Language::name)))]
     Language {
-        /// What was asked for.
+        /// The value that was asked for.
         lang: String,
     },
     /// A malformed glob.
@@ -98,7 +98,7 @@ pub enum FindReferencesError {
     /// A limit of 0, or a greater one than there is.
     #[error("The limit is {limit}, but must be between 1 and {MOST}. Use offset to turn pages.")]
     Limit {
-        /// What was asked for.
+        /// The value that was asked for.
         limit: u64,
     },
     /// A broad query.

@@ -24,7 +24,7 @@ pub enum IndexProjectError {
     /// An unknown language.
     #[error("There is no language {lang:?}. The languages are {}.", Language::all().map(Language::name).collect::<Vec<_>>().join(", "))]
     Language {
-        /// What was asked for.
+        /// The value that was asked for.
         lang: String,
     },
     /// The index cannot be built.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::nearest;
 use crate::project::write::is_nothing;
 
-/// How a load ended.
+/// The outcome of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadStatus {

@@ -36,7 +36,7 @@ pub enum LookupStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lookup {
-    /// What was asked for.
+    /// The value that was asked for.
     pub asked: Asked,
     /// Which function's name is made from the symbol, as in `(setf car)`.
     pub function_name: FunctionName,

@@ -51,7 +51,7 @@ pub enum OutlineError {
     File {
         /// The path as it was given.
         path: String,
-        /// What the system said.
+        /// The system's error.
         why: String,
     },
     /// Nothing is at the path.
@@ -69,7 +69,7 @@ pub enum OutlineError {
     /// There is no such package.
     #[error("Package {package} not found. Load the system that defines it, or give a path.")]
     Package {
-        /// What was asked for.
+        /// The value that was asked for.
         package: String,
     },
     /// The files of the system are not known.
@@ -77,13 +77,13 @@ pub enum OutlineError {
         "The files of the system {system} are not known: it is not loaded, or not the project's. Load it with load-system, or give a path."
     )]
     System {
-        /// What was asked for.
+        /// The value that was asked for.
         system: String,
     },
     /// An unknown kind.
     #[error("There is no kind {kind:?}. The kinds are {}.", DefinitionKind::all().map(DefinitionKind::name).collect::<Vec<_>>().join(", "))]
     Kind {
-        /// What was given.
+        /// The value that was given.
         kind: String,
     },
 }

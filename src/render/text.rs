@@ -61,7 +61,7 @@ pub fn who_page(answer: &WhoAnswer, offset: usize, most: usize) -> String {
     text + &unseen(answer)
 }
 
-/// What the answer cannot cover, below it.
+/// Renders the answer's cautions, below it.
 fn unseen(answer: &WhoAnswer) -> String {
     let mut text = String::new();
     if !answer.unseen.is_empty() {

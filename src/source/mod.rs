@@ -1,4 +1,4 @@
-//! Where the compiler's records stand in the text of the files.
+//! Places the compiler's records in the text of the files.
 //!
 //! Nothing here runs or loads anyone's code, and nothing here knows the engine.
 

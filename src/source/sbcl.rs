@@ -11,7 +11,7 @@ use super::positions::universal_write_date;
 use steelbank_reader::lines::{LineColumn, LineIndex, characters, decode};
 use steelbank_xref::places::{PlaceTable, form_start};
 
-/// Where the sources are that SBCL was built from, if they are at hand.
+/// The folder of the sources that SBCL was built from, if they are at hand.
 #[derive(Debug, Clone, Default)]
 pub struct SbclSources {
     root: Option<PathBuf>,
@@ -53,7 +53,7 @@ impl SbclPlaces<'_> {
     }
 }
 
-/// Where a form stands in its file.
+/// The place of a form in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FormPlace {

@@ -14,13 +14,13 @@ use crate::query::macroexpand::{MacroexpandAnswer, MacroexpandRequest};
 use crate::query::package_info::{PackageInfoAnswer, PackageInfoRequest};
 use crate::query::question::Question;
 
-/// How often a question is asked again that found the heap full.
+/// The most retries of a question that found the heap full.
 const RETRIES: usize = 2;
-/// How long it waits before, so that whoever fills it comes to its end.
+/// The pause before a retry, in which the work that fills the heap can end.
 const PAUSE: Duration = Duration::from_millis(200);
 
 impl Steelbank {
-    /// What questions are asked of, as it is now.
+    /// Takes the context of questions as it is now.
     pub fn context(&self) -> QueryContext<'_> {
         QueryContext {
             lisp: self.lisp(),
@@ -37,7 +37,7 @@ impl Steelbank {
     /// # Errors
     /// What is asked for cannot be read, Lisp cannot answer, or the question was called off.
     pub fn ask<Q: Question>(&self, question: &Q, control: &Control) -> Result<Q::Answer, Error> {
-        // What fills the heap is another's work, as a rule: it ends with the same fault when it allocates next.
+        // Retry: as a rule other work fills the heap, and ends with the same fault at its next allocation.
         for _ in 0..(if Q::REPEATABLE { RETRIES } else { 0 }) {
             match question.answer(&self.context(), control) {
                 Err(Error::Lisp(LispError::Fault(fault))) if fault.kind == FaultKind::HeapExhausted => {
@@ -141,7 +141,7 @@ impl Steelbank {
         request: &crate::query::impact::ImpactRequest,
         control: &Control,
     ) -> Result<crate::query::impact::ImpactAnswer, Error> {
-        // What git compares with may change, and no file with it.
+        // Never reuse an answer about the diff: the commit that git compares with may change without any file.
         match request.diff {
             true => self.ask(request, control),
             false => self.inner.impacts.answer(request, &self.context(), || self.ask(request, control)),

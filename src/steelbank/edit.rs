@@ -1,4 +1,4 @@
-//! What [`Steelbank`] does with a project's texts: reads and edits them. Lisp is not asked.
+//! The part of [`Steelbank`] that reads and edits a project's texts, without Lisp.
 
 use std::path::Path;
 

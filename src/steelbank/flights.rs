@@ -12,7 +12,7 @@ use crate::query::Error;
 use crate::query::control::Control;
 use crate::query::load_system::{LoadAnswer, LoadNews};
 
-/// How often who waits for another's load looks whether it was called off.
+/// The interval at which a caller that waits for another's load checks for its own cancellation.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The loads of systems that wait or run.

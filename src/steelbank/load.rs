@@ -1,4 +1,4 @@
-//! What [`Steelbank`] does with a user's project: loads its systems, and answers with lines.
+//! The part of [`Steelbank`] that loads a project's systems, and answers with lines of its files.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ use crate::query::load_system::{
 };
 use crate::query::{Error, nearest, read_json};
 
-/// Who hears which files are compiled or loaded. It must not wait.
+/// A progress listener of loads: receives each file that is compiled or loaded. It must not block.
 pub type LoadListener = Arc<dyn Fn(LoadNews) + Send + Sync>;
 
-/// What a snapshot answers to the loads of its systems.
+/// The answers that a snapshot has for loads of its systems.
 pub(super) struct RestoredLoads {
     answers: HashMap<String, LoadAnswer>,
-    /// What was answered so far of the load in which the snapshot was made.
+    /// The answer so far of the load in which the snapshot was made.
     partial: Option<LoadAnswer>,
     /// Whether all systems are loaded.
     pub(super) whole: bool,
@@ -36,18 +36,18 @@ pub(super) struct RestoredLoads {
 }
 
 impl RestoredLoads {
-    /// From now on, ASDF looks.
+    /// Forgets the answers, so that ASDF decides again.
     pub(super) fn forget(&mut self) {
         self.answers.clear();
         self.partial = None;
     }
 }
 
-/// How long after its time a load is left to end by itself between two forms, before it is interrupted.
+/// The time after its deadline in which a load may end by itself between two forms, before it is interrupted.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// How long after that Lisp may take to say what was loaded, before the load is answered without it.
+/// The time after that in which Lisp may report what was loaded, before the load is answered without it.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long the index may take to hear of what was loaded.
+/// The time limit for refreshing the index after a load.
 const REFRESH: Duration = Duration::from_secs(10);
 
 impl Steelbank {
@@ -74,7 +74,7 @@ impl Steelbank {
             let (flight, leads) = self.flights().join(system, listener.as_ref(), force);
             if !leads {
                 match flight.wait(control, deadline)? {
-                    // What changed since that load began must count, so a short load follows.
+                    // Load once more: files may have changed since that load began.
                     Some(answer) => {
                         first = first.map_or(Some(answer.clone()), |first| Some(first.followed_by(answer)))
                     }
@@ -357,7 +357,7 @@ impl Steelbank {
             bank.project().read_new_files();
             bank.project().unseen_files();
         });
-        // What was said of dependencies when they were compiled is nobody's concern now.
+        // Drop the kept diagnostics of dependencies: they are not the project's.
         answer.diagnostics.retain(|found| !found.kept || is_own(project, found));
         answer.diagnostics.iter_mut().for_each(|diagnostic| place(project, diagnostic));
         Ok(answer.finished())
@@ -470,7 +470,7 @@ impl Drop for Landing<'_> {
     }
 }
 
-/// What became of a load whose time was over before Lisp could tell; other errors stay what they are.
+/// Turns the error of a load whose deadline passed before Lisp reported into an answer; other errors stay.
 fn timed_out(error: Error, target: LoadTarget, allowed: Duration) -> Result<LoadAnswer, Error> {
     let message = match error {
         Error::NeverBegan => {

@@ -325,7 +325,7 @@ struct SharedBank {
     #[cfg(feature = "text")]
     text: std::sync::OnceLock<steelbank_text::TextIndex>,
     program: Option<PathBuf>,
-    /// What the project shows when it is loaded as it is, for renames.
+    /// The traces of a load of the unchanged project, which renames are compared with.
     before: Mutex<Option<Arc<verify::Before>>>,
     #[cfg(feature = "text")]
     outlined: crate::query::kept::LastAnswer<crate::query::outline::OutlineRequest>,
@@ -336,7 +336,7 @@ struct SharedBank {
     dynamic_space_size: Option<usize>,
     /// The snapshot that this image is, or is to be kept as.
     key: Option<snapshot::SnapshotKey>,
-    /// What the snapshot that it started from answers to loads, until it is asked.
+    /// The answers of the snapshot that it started from, until the first load.
     restored: Mutex<Option<load::RestoredLoads>>,
     /// Why it started from no whole snapshot, though there could be one.
     without_snapshot: Option<String>,
@@ -588,7 +588,7 @@ impl Steelbank {
         self.inner.lisp
     }
 
-    /// What Lisp is doing. Works in every state, also when Lisp has died.
+    /// Takes a snapshot of the engine's state. Works in every state, also when Lisp has died.
     pub fn status(&self) -> EngineStatus {
         self.inner.lisp.status()
     }

@@ -93,7 +93,7 @@ impl std::fmt::Display for LoadedItem {
     }
 }
 
-/// What one image of the program hands to the next.
+/// The state that one image of the program hands over to the next.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Handover {
@@ -105,19 +105,19 @@ pub struct Handover {
     pub protocol: String,
     /// The project's folder.
     pub project: Option<PathBuf>,
-    /// What is to be loaded, in order.
+    /// The loads to repeat, in order.
     pub loads: Vec<LoadedItem>,
     /// When Lisp died of itself lately, in seconds since 1970.
     pub deaths: Vec<u64>,
     /// The restarts so far, oldest first.
     pub restarts: Vec<LispRestart>,
-    /// What was being loaded when Lisp died.
+    /// The loads during which Lisp died.
     #[serde(default)]
     pub suspects: Vec<LoadedItem>,
-    /// What was being loaded when Lisp died twice, and is not loaded again.
+    /// The loads during which Lisp died twice, which are not repeated.
     #[serde(default)]
     pub deadly: Vec<LoadedItem>,
-    /// What was read and not yet answered.
+    /// Input that was read and not answered yet.
     #[serde(skip)]
     pub unread: Vec<u8>,
 }
@@ -155,14 +155,14 @@ const UNARMED: u8 = 0;
 const ARMED: u8 = 1;
 const STOPPED: u8 = 2;
 
-/// What a session knows of Lisp's deaths, and how it asks for a new image.
+/// A session's record of Lisp's deaths, and its way to ask for a new image.
 #[derive(Debug)]
 pub struct Recovery {
     state: AtomicU8,
     causes: Sender<Cause>,
     caused: Mutex<Option<Receiver<Cause>>>,
     loads: Mutex<Vec<LoadedItem>>,
-    /// What is being loaded.
+    /// The loads under way.
     begun: Mutex<Vec<LoadedItem>>,
     suspects: Mutex<Vec<LoadedItem>>,
     deadly: Mutex<Vec<LoadedItem>>,
@@ -307,13 +307,13 @@ impl Recovery {
         self.restarts.lock().clone()
     }
 
-    /// What the next answer is to tell, for a few answers after a restart.
+    /// Takes the note on a restart that the next answers show; none after a few of them.
     pub fn take_note(&self) -> Option<String> {
         self.notes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |notes| notes.checked_sub(1)).ok()?;
         self.restarts.lock().last().map(LispRestart::sentence)
     }
 
-    /// What is to be known of restarts, a sentence each.
+    /// Describes the restarts, a sentence each.
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences: Vec<String> = self.restarts.lock().iter().map(LispRestart::sentence).collect();
         if self.state.load(Ordering::SeqCst) == STOPPED {
@@ -325,7 +325,7 @@ impl Recovery {
         sentences
     }
 
-    /// What to do about a dead Lisp.
+    /// Advice on what to do about a dead Lisp.
     pub fn advice(&self) -> &'static str {
         match self.state.load(Ordering::SeqCst) {
             ARMED => "it is being started again: ask again",

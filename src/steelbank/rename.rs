@@ -1,4 +1,4 @@
-//! What [`Steelbank`] renames: it plans, writes files, and takes back what it wrote.
+//! The renames of [`Steelbank`]: plans them, writes the files, and undoes what it wrote.
 
 use std::path::Path;
 
@@ -81,7 +81,7 @@ impl Steelbank {
         let what = format!("{} became {}", plan.symbol, plan.new_name);
         let id = undo.keep(&what, &files).map_err(RenameError)?;
         if let Err(why) = write::replace_all(&files) {
-            // What could not be put back is still to be undone.
+            // Keep the undo while a file of it could not be restored.
             if undo.find(&id).is_ok_and(|kept| kept.files.is_empty()) {
                 undo.forget(&id);
                 return Err(RenameError(why));
@@ -111,7 +111,7 @@ impl Steelbank {
         settings.zip(root).map(|(settings, root)| Undo::new(&settings.cache, root)).ok_or_else(no_project)
     }
 
-    /// What the files of a plan hold, and what they will hold.
+    /// Reads the files of a plan, and makes their new texts.
     pub(super) fn replacements(&self, plan: &RenamePlan) -> Result<Vec<Replacement>, RenameError> {
         let root = self.project().root().ok_or_else(no_project)?;
         plan.files

@@ -48,19 +48,19 @@ use crate::query::control::Control;
 use crate::query::rename::{Traces, TracesRequest};
 pub(crate) use messages::{HelperStart, HelperTask, Reply, ScratchOrder};
 
-/// How many scratch images a process has at a time. Who asks for more waits.
+/// The most scratch images that a process has at a time. Further requests wait.
 pub const MOST_SCRATCHES: usize = 2;
 
 /// How long a scratch image may take until it can be asked.
 const START: Duration = Duration::from_secs(30);
-/// How often somebody who waits looks whether the call was called off.
+/// The interval at which a waiting call checks for its cancellation.
 const GLANCE: Duration = Duration::from_millis(20);
 
 /// A running call's news.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ScratchNews {
-    /// What is being done.
+    /// The step that it is at.
     pub what: Step,
     /// The file that it is done to, if it is one.
     pub path: Option<String>,
@@ -76,13 +76,13 @@ pub struct ScratchNews {
 pub enum ScratchOutcome {
     /// With an answer.
     Answered,
-    /// What was asked about does not exist.
+    /// The subject of the question does not exist.
     NotFound,
-    /// What was to be done failed, and the answer tells how.
+    /// The action failed, and the answer tells how.
     Failed,
 }
 
-/// What a tool answered in a scratch image.
+/// The answer of a tool in a scratch image.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ScratchAnswer {
@@ -112,7 +112,7 @@ pub enum ScratchError {
     Overlay {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// It started and could not go on.
@@ -198,7 +198,7 @@ impl ScratchFolder {
 
 impl Drop for ScratchFolder {
     fn drop(&mut self) {
-        // What cannot be removed now, the next one removes.
+        // Leave what cannot be removed to the next sweep.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }

@@ -1,4 +1,4 @@
-//! What the project's text tells, loaded or not, with the symbols of the image where it is loaded.
+//! Questions about the project's text, loaded or not, with the symbols of the image where it is loaded.
 
 use std::collections::HashMap;
 use std::path::Path;

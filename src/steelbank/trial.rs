@@ -1,4 +1,4 @@
-//! What runs code to see what it does, here or in a scratch image.
+//! The questions that run code, here or in a scratch image.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

@@ -31,7 +31,7 @@ use steelbank_xref::{Access, Index, Package};
 /// How long one test may take.
 const EACH_TEST: Duration = Duration::from_secs(60);
 
-/// What loading the project as it is has shown, and what it was read from.
+/// The traces of a load of the unchanged project, and the files that they are of.
 #[derive(Debug)]
 pub(super) struct Before {
     request: TracesRequest,
@@ -70,7 +70,8 @@ impl Steelbank {
         let written = written(plan, &files);
         let mut verified = compare(plan, &written, &before.traces, &after, &shown);
         if verified.may_be_stale() {
-            // What a file knew when it was read is in its fasl still, if ASDF is not told of the dependency.
+            // Compile anew: a fasl keeps what was known when it was compiled, if ASDF does not know of the
+            // dependency.
             wanted.anew = true;
             let after = self.gather(&texts, &wanted, &control.until(deadline), &mut news)?;
             let asked = TracesRequest { places: None, ..wanted.clone() };
@@ -122,7 +123,7 @@ impl Steelbank {
         })
     }
 
-    /// What loading the project as it is shows. It is kept until a file changes.
+    /// Takes the traces of a load of the unchanged project. They are kept until a file changes.
     fn before(
         &self,
         request: &TracesRequest,
@@ -147,7 +148,7 @@ impl Steelbank {
         Ok(before)
     }
 
-    /// What tells the file at `path` from what it was: of the project's own its contents, of others size and date.
+    /// Stamps the file at `path`: one of the project's own by its contents, others by size and date.
     fn stamp(&self, path: &Path) -> u64 {
         if self.project().contains(path) {
             return std::fs::read(path).map_or(0, |bytes| fnv_1a(&bytes));
@@ -213,7 +214,7 @@ impl Steelbank {
         traces.records = index
             .loaded_records()
             .into_iter()
-            // What of a dependency is alive changes with who compiled it.
+            // Skip dependencies: which of their functions are alive depends on who compiled them.
             .filter(|record| {
                 record.by.file.as_ref().is_none_or(|file| self.project().contains(Path::new(&**file)))
             })
@@ -277,7 +278,7 @@ impl Steelbank {
         let project = self.project();
         for said in answer.diagnostics {
             let path = said.path.unwrap_or_default();
-            // What is said of dependencies depends on who compiled them.
+            // Skip the diagnostics of dependencies: they depend on who compiled them.
             if path.is_empty() || project.contains(Path::new(&path)) {
                 let path = project.shown(Path::new(&path));
                 let said = ComparedDiagnostic {
@@ -386,7 +387,7 @@ fn left_of(planned: Result<RenamePlan, Error>) -> Result<Vec<String>, Error> {
     }))
 }
 
-/// What was found; nothing, if there is no such symbol.
+/// Returns what was found; nothing if there is no such symbol.
 fn or_none(found: Result<Vec<String>, Error>) -> Result<Vec<String>, Error> {
     match found {
         Err(Error::References(

@@ -81,7 +81,7 @@ pub(super) fn within(cursor: &str, total: usize) -> Result<(), Failure> {
     }
 }
 
-/// What is said of a cursor that no answer gave.
+/// Makes the error for a cursor that no answer gave.
 pub(super) fn wrong_cursor(cursor: &str) -> Failure {
     Failure::Arguments(format!(
         "The cursor {} is none: pass the \"cursor\" of the answer that is to be continued.",
@@ -132,7 +132,7 @@ fn drop_empty(schema: &Map<String, Value>, given: &mut Map<String, Value>) {
     given.retain(|name, value| value != "" || name == "text" || is_required(name));
 }
 
-/// What a call is about has one name in each tool; the others' names for it are understood.
+/// Accepts other tools' names for a tool's subject argument.
 fn rename_subject(schema: &Map<String, Value>, given: &mut Map<String, Value>) {
     const SUBJECTS: [&str; 3] = ["name", "symbol", "pattern"];
     let known =

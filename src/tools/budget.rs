@@ -9,7 +9,7 @@ use super::call::{Failure, ToolAnswer};
 /// The most characters of an answer unless its asker wants it whole, as text and as JSON: 10,000 tokens of some four
 /// characters each.
 pub(super) const BUDGET: usize = 40_000;
-/// What is left for what stands beside the entries.
+/// The characters reserved for what stands beside the entries.
 const BESIDE: usize = 3_000;
 
 /// How many of `entries` fit into `budget` characters, both as JSON and as the text of which each takes
@@ -42,7 +42,7 @@ pub(super) fn most_as_json(text: &str) -> usize {
     6 * text.len() + 2
 }
 
-/// How long `value` is as JSON, in bytes.
+/// Measures `value` as JSON, in bytes.
 pub(super) fn length<T: Serialize + ?Sized>(value: &T) -> usize {
     struct Count(usize);
     impl std::io::Write for Count {
@@ -394,7 +394,7 @@ mod tests {
             assert!(answer.text.chars().count() <= 10_000);
             assert!(answer.structured.to_string().contains("left"), "what is left out is told");
         }
-        // What fits is not changed, and need not be asked.
+        // An answer that fits is not changed.
         let mut whole = answer();
         let size = length(&whole.structured).max(whole.text.chars().count());
         assert!(fits(&whole, size) && !fits(&whole, size - 1));

@@ -15,7 +15,7 @@ use crate::query::{Error, Step};
 /// The progress of a running call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolProgress {
-    /// What is being done.
+    /// The step that it is at.
     pub what: Step,
     /// The file that it is done to, if it is one.
     pub path: Option<String>,
@@ -54,7 +54,7 @@ impl Call {
         Self { cancellation: Cancellation::default(), budget: BUDGET, listener: Arc::new(listener) }
     }
 
-    /// The same call, whose answer comes whole however long it is.
+    /// Asks for the whole answer, however long it is.
     #[must_use]
     pub fn whole(mut self) -> Self {
         self.budget = usize::MAX;
@@ -66,7 +66,7 @@ impl Call {
         self.budget
     }
 
-    /// What calls this call off.
+    /// The token that cancels this call.
     pub fn cancellation(&self) -> Cancellation {
         self.cancellation.clone()
     }
@@ -87,11 +87,11 @@ impl Call {
 pub enum CallOutcome {
     /// With an answer.
     Answered,
-    /// What was asked about does not exist, which is an answer too. The command line exits with 1.
+    /// The subject of the question does not exist, which is an answer too. The command line exits with 1.
     NotFound,
     /// The same, where a contract wants an error: MCP says `isError` too.
     NotFoundError,
-    /// What was to be done failed, and the answer tells how. MCP says `isError`, the command line exits with 3.
+    /// The action failed, and the answer tells how. MCP says `isError`, the command line exits with 3.
     Failed,
 }
 
@@ -106,7 +106,7 @@ pub struct ToolAnswer {
     pub structured: Structured,
     /// How it ended.
     pub outcome: CallOutcome,
-    /// What must be known beside the answer, a sentence each.
+    /// Notes beside the answer, a sentence each.
     pub notes: Vec<String>,
 }
 

@@ -104,7 +104,7 @@ pub(super) fn loaded(
     ToolAnswer::new(text, &MaybeFound::yes(answer), ended)
 }
 
-/// What was to be loaded, if that is what is not there.
+/// Makes the answer for a load whose system or file does not exist; none for other failures.
 fn missing(bank: &Steelbank, what: &LoadedItem, answer: &LoadAnswer) -> Option<Missing> {
     let failure = answer.failure.as_ref()?;
     match what {

@@ -40,10 +40,10 @@ impl<T> MaybeFound<T> {
     }
 }
 
-/// What is not there.
+/// A missing thing, as every tool reports it.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Missing {
-    /// What is missing, as a sentence.
+    /// The sentence that says what is missing.
     message: String,
     /// Symbols of that name in other packages, similar names, or similar packages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -60,7 +60,7 @@ pub(super) struct Missing {
 }
 
 impl Missing {
-    /// What `asked` names is not there.
+    /// Reports that what `asked` names does not exist.
     pub(super) fn new(index: &Index, asked: &Asked, status: LookupStatus, note: Option<String>) -> Self {
         let mut suggestions = nearest::elsewhere(index, &asked.name);
         if suggestions.is_empty() {

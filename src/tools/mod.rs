@@ -93,7 +93,7 @@ const LIST: &[fn() -> Tool] = &[
     who::specializes,
 ];
 
-/// What an agent cannot do without: for hosts with little room.
+/// The core tools, which an agent cannot do without: for hosts with little room.
 const CORE: &[&str] = &[
     "apropos",
     "code-find-references",

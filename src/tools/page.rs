@@ -9,7 +9,7 @@ use super::arguments::{within, wrong_cursor};
 /// The most characters of the lists in a structured answer: some 9,000 tokens, so that all of it stays below 10,000.
 pub(super) const MOST: usize = 36_000;
 
-/// Which part of a list is wanted.
+/// The part of a list that is wanted.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 pub(super) struct Paging {
     /// The most entries.
@@ -25,7 +25,7 @@ fn default_limit() -> usize {
     200
 }
 
-/// Where a list goes on.
+/// The total of a list, and the cursor of its next page.
 #[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Page {
     /// How many entries there are in all.

@@ -1,4 +1,4 @@
-//! What the program's user can do about an engine that cannot start: the library's errors know of no program.
+//! Remedies for an engine that cannot start, for the program's user: the library's errors know of no program.
 
 use super::words::sentence;
 use crate::engine::{ImageError, StartError};

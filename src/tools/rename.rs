@@ -77,7 +77,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Arguments, MaybeFound<ListedRename>>(about, rename).of_image().turns_pages()
 }
 
-/// What came of it.
+/// The outcome of a rename.
 #[derive(Debug, Serialize, JsonSchema)]
 struct ListedRename {
     symbol: String,
@@ -151,7 +151,7 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// What a page of a plan has.
+/// An entry on a page of a plan.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum PlanEntry {
@@ -342,7 +342,7 @@ fn page(
         PlanEntry::Hunk(hunk) => hunk.diff.len() + 2 * hunk.path.len() + 20,
         PlanEntry::Left(left) => left.at.len() + left.context.len() + left.reason.len() + 10,
     });
-    // What was written cannot be planned again, so it has one page.
+    // An applied rename has one page: it cannot be planned again.
     let more = fitting < entries.len() && applied.is_none();
     entries.truncate(fitting);
     answered.cursor = more.then(|| (offset + fitting).to_string());
@@ -355,7 +355,7 @@ fn page(
     Ok(answered)
 }
 
-/// What was taken back.
+/// The outcome of an undo.
 #[derive(Debug, Serialize)]
 struct UndoneRename {
     undo: String,

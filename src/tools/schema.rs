@@ -106,7 +106,7 @@ fn outline(schema: &Value, definitions: &Map<String, Value>, depth: usize) -> Va
         return definition.map_or_else(|| json!({}), |definition| inner(definition, depth));
     }
     if let Some(choices) = schema.get("anyOf").and_then(Value::as_array) {
-        // What may be absent is never null in what is written; what must be there may be.
+        // Drop null where a property may be absent: we leave it out instead. Keep it where the property is required.
         let is_null = |choice: &&Value| choice.get("type").is_some_and(|kind| kind == "null");
         let others: Vec<Value> =
             choices.iter().filter(|choice| !is_null(choice)).map(|choice| inner(choice, depth)).collect();

@@ -1,5 +1,5 @@
-//! What all calls share: SBCL, which starts when a tool first needs it, the index of the project's text, and what the
-//! person who started the program allows.
+//! The session that all calls share: SBCL, which starts when a tool first needs it, the index of the project's text,
+//! and the permissions of the person who started the program.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::query::Error;
 use crate::steelbank::recovery::{Cause, LoadedItem, Recovery};
 use steelbank_text::TextIndex;
 
-/// What every tool can use. Shared by all calls; cheap to clone.
+/// The session of a program. Shared by all calls; cheap to clone.
 #[derive(Clone)]
 pub struct Session {
     lisp: Arc<LazyLisp>,
@@ -73,7 +73,8 @@ struct LazyLisp {
     start: Mutex<Option<Box<StartLisp>>>,
 }
 
-/// What tools may do besides reading and loading. Nothing of it unless the person who starts the program says so.
+/// The permissions of tools beyond reading and loading. All are denied unless the person who starts the program
+/// grants them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Permissions {
     /// To evaluate code that is no file's.
@@ -96,14 +97,14 @@ pub enum Permission {
     Edits,
 }
 
-/// How a load ended.
+/// The outcome of a load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(super) struct Load {
     /// The system or file.
     pub(super) name: String,
     /// Whether all of it is loaded.
     pub(super) loaded: bool,
-    /// What came of it, in a line.
+    /// The outcome, in a line.
     pub(super) outcome: String,
 }
 
@@ -139,7 +140,7 @@ impl Session {
         self
     }
 
-    /// The same session, whose tools may do what `permissions` says.
+    /// Grants `permissions` to the session's tools.
     #[must_use]
     pub fn allowing(mut self, permissions: Permissions) -> Self {
         self.permissions = permissions;
@@ -165,7 +166,7 @@ impl Session {
         }
     }
 
-    /// The same session, which offers these tools and no others.
+    /// Limits the session to these tools.
     #[must_use]
     pub fn with_tools(mut self, tools: Tools) -> Self {
         self.tools = tools;
@@ -206,7 +207,7 @@ impl Session {
             loop {
                 seen = lisp.wait_for_trouble(&seen);
                 if let Some(reason) = &seen.death {
-                    // What never was ready would not be the next time either.
+                    // Do not start again: an SBCL that never was ready would not be the next time either.
                     if lisp.status().start_microseconds.is_some() {
                         recovery.ask(Cause::Died(reason.clone()));
                     }
@@ -277,7 +278,7 @@ impl Session {
         )))
     }
 
-    /// What is known of Lisp's deaths, and how it is started again.
+    /// The record of Lisp's deaths, and the way to start it again.
     pub fn recovery(&self) -> &Arc<Recovery> {
         &self.recovery
     }
@@ -303,7 +304,7 @@ impl Session {
             let mut arguments = arguments;
             arguments.insert("timeout_seconds".to_owned(), ALLOWED.into());
             if let Ok(tool) = Tools::all().get(tool) {
-                // How it ended is noted, as of every load.
+                // Drop the answer: the session has noted the outcome, as of every load.
                 let _ = tool.call(self, arguments, &Call::default());
             }
         }

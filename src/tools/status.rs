@@ -48,7 +48,7 @@ pub(crate) struct StatusAnswer {
     /// When and why Lisp was started again, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     restarts: Vec<LispRestart>,
-    /// What to do about a dead Lisp.
+    /// Advice on what to do about a dead Lisp.
     #[serde(skip)]
     advice: &'static str,
     /// What is to be known of restarts.

@@ -11,9 +11,9 @@ use serde_json::{Error, Value};
 #[derive(Clone, Default)]
 pub struct Structured {
     json: OnceLock<String>,
-    /// What `json` says.
+    /// The tree of `json`, made when it is first asked for.
     read: OnceLock<Value>,
-    /// What it is since somebody could change it.
+    /// The tree since somebody could change it, in place of `json`.
     changed: Option<Value>,
 }
 
@@ -41,7 +41,7 @@ impl Deref for Structured {
     type Target = Value;
 
     fn deref(&self) -> &Value {
-        // What was written here can be read.
+        // Parsing cannot fail: the text was written here.
         let read = || self.json.get().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
         match &self.changed {
             Some(value) => value,

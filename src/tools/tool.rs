@@ -1,4 +1,4 @@
-//! What a tool is: a name, schemas, and a function from checked arguments to an answer. It knows no protocol.
+//! A tool: a name, schemas, and a function from checked arguments to an answer. It knows no protocol.
 
 use std::sync::OnceLock;
 
@@ -16,7 +16,7 @@ use crate::Steelbank;
 use crate::engine::EngineState;
 use crate::query::Error;
 
-/// What a tool does to its surroundings.
+/// The effect of a tool on its surroundings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// It looks and changes nothing.
@@ -27,7 +27,7 @@ pub enum Effect {
     Writes,
 }
 
-/// How a tool presents itself.
+/// The presentation of a tool to people and models.
 #[derive(Debug, Clone, Copy)]
 pub struct About {
     /// The name that it is called by.
@@ -36,7 +36,7 @@ pub struct About {
     pub title: &'static str,
     /// What it does, and when to use it, for models.
     pub description: &'static str,
-    /// What it does to its surroundings.
+    /// Its effect on its surroundings.
     pub effect: Effect,
 }
 
@@ -71,7 +71,7 @@ struct Schemas {
     continues: bool,
 }
 
-/// What answers about the image say while a load changes it.
+/// The note on answers about the image while a load changes it.
 const LOADING_NOTE: &str = "A system is being loaded just now: what it defines may still be missing here. Ask again when the load has ended.";
 
 impl Tool {
@@ -106,36 +106,36 @@ impl Tool {
         }
     }
 
-    /// The same tool, whose answers are about the image, and say so when a load is changing it.
+    /// Marks the tool's answers as being about the image: they carry a note while a load changes it.
     #[must_use]
     pub fn of_image(mut self) -> Self {
         self.of_image = true;
         self
     }
 
-    /// The same tool, which neither waits for Lisp nor walks a tree: it may be carried out on the thread that reads
-    /// the requests.
+    /// Marks the tool as fast: it neither waits for Lisp nor walks a tree, so the thread that reads requests may run
+    /// it.
     #[must_use]
     pub fn at_once(mut self) -> Self {
         self.at_once = true;
         self
     }
 
-    /// The same tool, which has ended soon, whatever else runs, though its effect says that it runs code.
+    /// Marks the tool as brief although its effect says that it runs code: whatever else runs, it ends soon.
     #[must_use]
     pub fn brief(mut self) -> Self {
         self.ends_soon = true;
         self
     }
 
-    /// The same tool, which cuts its answers itself and takes a `cursor`. Others are cut at their longest list.
+    /// Marks the tool as one that cuts its answers itself and takes a `cursor`. Others are cut at their longest list.
     #[must_use]
     pub fn turns_pages(mut self) -> Self {
         self.turns_pages = true;
         self
     }
 
-    /// The same tool, each call of which needs `permission`. A tool that needs it for some calls only asks
+    /// Requires `permission` for each call of the tool. A tool that needs it for some calls only asks
     /// [`Session::permit`] itself.
     #[must_use]
     pub fn needs(mut self, permission: Permission) -> Self {

@@ -1,4 +1,4 @@
-//! What the tools that run code share: how a failure reads, and trying in a scratch image.
+//! Shared by the tools that run code: the text of a failure, and trials in a scratch image.
 
 use std::fmt::Write as _;
 
@@ -55,7 +55,7 @@ pub(super) fn scratch_failure(error: ScratchError) -> Failure {
     }
 }
 
-/// What a structured answer says of a failure beside its lists, which stand in the answer itself to be cut there.
+/// Moves a failure's lists into the answer itself, where they can be cut.
 pub(super) fn take_lists(structured: &mut Value) {
     let Value::Object(answer) = structured else { return };
     let Some(Value::Object(failure)) = answer.get_mut("failure") else { return };

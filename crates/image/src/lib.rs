@@ -1,4 +1,4 @@
-//! What steelbank runs: SBCL's runtime, the core with the Lisp half, its baked index, the contrib modules.
+//! The image that steelbank runs: SBCL's runtime, the core with the Lisp half, its baked index, the contrib modules.
 //!
 //! The build script makes it, in a folder; feature `embedded` puts it into the program as well. It is a crate of its own so
 //! that 60 MB are compiled when `lisp/` changes, and not whenever something else does.

@@ -145,7 +145,7 @@ impl EditedText<'_> {
         found
     }
 
-    /// What the form defines, by its operator and what follows it.
+    /// Reads the definition's name from its operator and what follows it.
     fn named(&self, id: FormId) -> Option<DefinitionName> {
         let mut elements = self.lisp.elements(id);
         let operator = self.symbol(elements.next()?)?;
@@ -267,7 +267,7 @@ impl DefinitionName {
     }
 }
 
-/// What is done at a definition.
+/// The edit at a definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EditAction {
     /// Another form takes its place.
@@ -404,7 +404,7 @@ fn end_of_line(text: &[u8], end: u32) -> u32 {
     }
 }
 
-/// What goes when the form in `span` does: with its line, if nothing else stands there, and one empty line.
+/// Extends `span`, of a form to delete, to its line if nothing else stands there, and to one empty line.
 fn deleted(text: &[u8], span: Range) -> Range {
     let (start, end) = (span.start as usize, span.end as usize);
     let line = memchr::memrchr(b'\n', &text[..start]).map_or(0, |newline| newline + 1);

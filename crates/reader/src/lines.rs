@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-/// What a column counts: what the Language Server Protocol calls a position encoding.
+/// The unit of columns, which the Language Server Protocol calls a position encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PositionEncoding {
     /// Bytes of UTF-8.
@@ -181,7 +181,7 @@ pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// What stands in a text for bytes that are no UTF-8.
+/// The replacement of bytes that are no UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undecodable {
     /// The character of Latin-1 that each byte is, as [`decode`] has it.

@@ -28,7 +28,7 @@ pub(super) struct LispReader<'a> {
     counted: bool,
 }
 
-/// What the reader is inside of.
+/// A construct that the reader is inside of.
 struct OpenConstruct {
     kind: FrameKind,
     /// The innermost form here.

@@ -1,4 +1,4 @@
-//! Where the parentheses of a Lisp text went wrong, judged by indentation.
+//! Finds the wrong parenthesis of a Lisp text, judged by indentation.
 
 use super::lines::AscendingColumns;
 use super::{Dialect, Features, LispText, Token, TokenKind};
@@ -144,7 +144,8 @@ fn judged(text: &[u8], dialect: Dialect, lisp: &LispText) -> Balance {
         if is_code && line_start {
             line_start = false;
             if !closes {
-                // What is odd in a form that is closed before the next one begins is a matter of taste.
+                // Ignore odd indentation in a form that is closed before the next one begins: it is a matter of
+                // taste.
                 let begins = open.is_empty() && byte == b'(' && columns.of(offset) == 1;
                 contradiction = contradiction.filter(|found| {
                     !begins || found.kind != ProblemKind::Unclosed || is_definition(text, found.shows)

@@ -1,4 +1,4 @@
-//! What each byte means in each Lisp.
+//! The syntax tables: the meaning of each byte in each Lisp.
 
 /// The Lisps that the structural reader knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! What the structural reader makes of a text.
+//! The structural reader's result for a text.
 
 use super::reader::LispReader;
 use super::{Dialect, Features, Range, Token, TokenKind};

@@ -39,7 +39,7 @@ pub enum TokenKind {
     Comment,
 }
 
-/// What stands in front of a symbol's name.
+/// The package marker in front of a symbol's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Marker {
     /// Nothing: the symbol is looked up in the current package.

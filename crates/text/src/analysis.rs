@@ -1,4 +1,4 @@
-//! What the index keeps of one file.
+//! Analyses one file for the index.
 
 use crate::definitions::definitions;
 use crate::definitions::lisp::{LispTextDefinition, definitions as lisp_definitions};

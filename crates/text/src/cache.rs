@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use steelbank_reader::lines::LineIndex;
 
-/// So many bytes are kept.
+/// The most bytes of text that are kept.
 const KEPT: usize = 32 << 20;
 
 /// A text with its lines.

@@ -1,9 +1,9 @@
-//! How a caller follows and ends long work.
+//! Progress and cancellation of long work.
 
 use crate::error::TextError;
 use std::time::{Duration, Instant};
 
-/// How far the work is.
+/// The progress of the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IndexProgress {

@@ -1,4 +1,4 @@
-//! What can go wrong with the text index.
+//! The errors of the text index.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ pub enum TextError {
     Root {
         /// The root.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The cache folder cannot be written.
@@ -22,7 +22,7 @@ pub enum TextError {
         root: PathBuf,
         /// The index's folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The index cannot be read.
@@ -30,7 +30,7 @@ pub enum TextError {
     Read {
         /// The index's folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The index is damaged.

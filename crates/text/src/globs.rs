@@ -1,4 +1,4 @@
-//! Which files a question is about, by glob.
+//! The globs that select a question's files.
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use std::path::Path;
@@ -19,7 +19,7 @@ pub struct Globs {
 pub struct BadGlob {
     /// The glob.
     pub glob: String,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 

@@ -29,7 +29,7 @@ pub enum Freshness {
     Manual,
 }
 
-/// What [`TextIndex::status`] tells.
+/// The answer of [`TextIndex::status`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TreeStatus {
     /// The index covers the files as they are.
@@ -40,7 +40,7 @@ pub enum TreeStatus {
     Missing(String),
 }
 
-/// What [`TextIndex::build`] did.
+/// The result of [`TextIndex::build`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Built {
     /// Files that the index now covers.
@@ -286,7 +286,7 @@ impl TextIndex {
         }
     }
 
-    /// How damage is reported.
+    /// Makes the error for a damaged index.
     pub(crate) fn explain(&self, error: PageError) -> TextError {
         match error {
             PageError::Damaged => TextError::Damaged { path: self.folder.clone() },

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 macro_rules! kinds {
     ($($(#[$documentation:meta])* $kind:ident = $name:literal or [$($other:literal),*],)*) => {
-        /// What a definition defines, in any language. In JSON it is its name.
+        /// The kinds of definition in any language. In JSON the kind's name.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         #[repr(u8)]

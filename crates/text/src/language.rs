@@ -26,7 +26,7 @@ pub enum Rule {
     Lisp(Dialect),
 }
 
-/// How comments and strings are written.
+/// The syntax of comments and strings.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Lexis {
     pub(crate) line: &'static [&'static str],
@@ -56,7 +56,7 @@ pub(crate) enum Apostrophe {
     Rust,
 }
 
-/// What makes the syntax tree of a language.
+/// The grammar of a language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Grammar {
     Rust,

@@ -1,4 +1,4 @@
-//! What is asked for: an identifier in some languages, literal text in the others.
+//! The pattern of a search: an identifier in some languages, literal text in the others.
 
 use crate::analysis;
 use crate::language::{Language, Rule};
@@ -22,7 +22,7 @@ pub(crate) enum PatternMeaning {
     Literal,
 }
 
-/// What must stand in front of a Lisp symbol's name.
+/// The qualification that a Lisp symbol must have in front of its name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Qualified {
     /// Anything.

@@ -33,9 +33,9 @@ pub struct TextSearch {
     pub language: Option<Language>,
     /// Only files that these match.
     pub globs: Globs,
-    /// So many occurrences are passed over.
+    /// The number of occurrences to pass over.
     pub offset: u64,
-    /// So many are given at most.
+    /// The most occurrences to return.
     pub limit: u64,
     /// With more occurrences than this only their number is given.
     pub bound: u64,
@@ -96,7 +96,7 @@ pub struct DefinitionMatch {
     pub declaration: bool,
 }
 
-/// So many definitions are located at most.
+/// The most definitions that are located.
 const LOCATED: usize = 50;
 
 impl TextIndex {

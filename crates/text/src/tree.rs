@@ -35,7 +35,7 @@ pub(crate) struct Tree {
     root: Mutex<Arc<OpenFolder>>,
 }
 
-/// What became of the root since it was looked at last.
+/// The change of the root since the last look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Root {
     /// Nothing.

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// A segment is closed when it holds so many bytes of text.
 const SEGMENT_TARGET_BYTES: u64 = 64 << 20;
-/// So many files are analysed before they are added to the segment.
+/// The number of files that are analysed before they are added to the segment.
 const BATCH_FILES: usize = 256;
 /// With more segments than this, the smallest are made one.
 const MAX_SEGMENTS: usize = 8;

@@ -1,4 +1,4 @@
-//! What decides outside of a folder about what Git ignores in it.
+//! Finds the files outside of a folder that decide what Git ignores in it.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What changed in folders since one looked last.
+//! Reports what changed in folders since the last look.
 //!
 //! Linux queues an inotify event before the system call that caused it returns. So who reads the queue *when a question
 //! is asked* knows of everything that was written before the question: there is no thread whose events are late, and
@@ -40,13 +40,13 @@ pub use refusal::WatchRefusal;
 #[derive(Debug)]
 pub struct Watch {
     queue: Arc<EventQueue>,
-    /// What is watched, by path.
+    /// The watches by path.
     numbers: HashMap<PathBuf, Number>,
     /// What is watched, by number: several paths if a folder is mounted in several places.
     watched: HashMap<i32, Vec<PathBuf>>,
     /// Whether the kernel tells everything of a file system, by device.
     told: HashMap<u64, bool>,
-    /// So many things are watched before files are refused.
+    /// The most watches; beyond them, files are refused.
     most: usize,
     names: &'static [&'static str],
     lost: bool,
@@ -199,7 +199,7 @@ impl Watch {
         }
     }
 
-    /// What happened since this was last called. It does not wait.
+    /// Reads the changes since the last call. It does not wait.
     pub fn changes(&mut self) -> Changes {
         if self.lost {
             return Changes::Everything;
@@ -219,7 +219,7 @@ impl Watch {
         if changes.is_empty() { Changes::Nothing } else { Changes::Some(changes) }
     }
 
-    /// What a thread can wait with while others ask.
+    /// Makes a handle with which a thread can wait for changes while others ask.
     pub fn waiter(&self) -> Waiter {
         Waiter(Arc::clone(&self.queue))
     }
@@ -293,7 +293,7 @@ impl Watch {
     }
 }
 
-/// What a thread can wait with.
+/// A handle to wait for changes.
 #[derive(Debug, Clone)]
 pub struct Waiter(Arc<EventQueue>);
 

@@ -1,4 +1,4 @@
-//! What happens to trees, for tests: an operation is made of three numbers, and whatever can fail may fail.
+//! Random operations on trees, for tests: each is made of three numbers, and may fail.
 
 use std::fs::{self, FileTimes, OpenOptions};
 use std::io::Write;

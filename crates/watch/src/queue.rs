@@ -20,7 +20,7 @@ const HIGH: i32 = 900;
 #[derive(Debug)]
 pub(crate) struct EventQueue {
     events: OwnedFd,
-    /// What tells the descriptor from another that has taken its number.
+    /// The descriptor's identity, to notice when another has taken its number.
     identity: (u64, u64, u32),
     /// Tells of mounts.
     mounts: OwnedFd,
@@ -49,7 +49,7 @@ fn identity(descriptor: &OwnedFd) -> rustix::io::Result<(u64, u64, u32)> {
     Ok((stat.st_dev, stat.st_ino, stat.st_mode))
 }
 
-/// Who is told of descriptors.
+/// The callback for opened and closed descriptors.
 static TOLD: OnceLock<fn(RawFd, bool)> = OnceLock::new();
 
 /// From now on `told` is called with the number of each descriptor that is opened here, and true; before it is closed, with the

@@ -35,7 +35,7 @@ impl WatchRefusal {
         }
     }
 
-    /// What whoever runs the program can do so that it is watched, as a clause without a subject.
+    /// Advises whoever runs the program how to have it watched, as a clause without a subject.
     pub fn remedy(self) -> String {
         const PLENTY: usize = 524_288;
         match self {

@@ -1,5 +1,5 @@
-//! Where the forms of SBCL's own sources stand: lines and columns, made when the program is built, so that nobody reads those
-//! sources for them.
+//! The table of places of the forms in SBCL's own sources, made when the program is built, so that no question reads
+//! those sources.
 //!
 //! On disk: [`MAGIC`], the number of rows, then the rows in the order of their keys: 64 bits of key, 32 of line, 32 of column,
 //! little-endian. The key is the FNV-1a hash of a file's logical name and an offset.

@@ -23,7 +23,7 @@ pub(super) struct Doctor {
     json: bool,
 }
 
-/// What the image says of itself.
+/// The image's report about itself.
 #[derive(Debug, Deserialize)]
 struct ImageIdentity {
     lisp: String,
@@ -56,7 +56,7 @@ struct Report {
     project: ProjectReport,
 }
 
-/// What the program would work with here.
+/// The project that the program finds here.
 #[derive(Debug, Serialize)]
 struct ProjectReport {
     folder: Option<String>,

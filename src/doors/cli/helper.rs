@@ -1,4 +1,4 @@
-//! What the program does as a copy of itself: it reads what it is to be from standard input, then its orders, one JSON
+//! The program as its own helper process: it reads what it is to be from standard input, then its orders, one JSON
 //! text a line. At the end of the input it ends, whatever it does at that moment.
 
 use std::collections::HashMap;
@@ -61,7 +61,7 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
                 break;
             }
         }
-        // Who started this process has ended, or does not want it any more.
+        // End: the process that started this one has ended, or does not want it any more.
         if !outlives {
             end(folder.as_deref());
         }
@@ -171,7 +171,7 @@ fn snapshot(start: &HelperStart) -> Result<(), String> {
     order.carry_out(|_| ()).map(drop).map_err(|error| error.to_string())
 }
 
-/// What starts an image of the project as `start` has it, without a snapshot.
+/// Makes the builder of an image of the project in `start`, without a snapshot.
 fn builder(shell: &Shell, start: &HelperStart) -> Builder {
     let project = ProjectSettings {
         root: start.root.clone(),

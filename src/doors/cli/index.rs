@@ -11,7 +11,7 @@ use super::{CommandError, Exit, Shell, installation};
 use crate::tools::{CallOutcome, Object, Session, ToolAnswer, Tools};
 use steelbank_text::{Freshness, TextIndex};
 
-/// How the text index is kept.
+/// The options of the text index.
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct TextOptions {
     /// Build and update the text index only when told to (index_project, `steelbank index`)

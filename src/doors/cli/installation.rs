@@ -1,4 +1,4 @@
-//! Where the program's SBCL comes from.
+//! Finds the SBCL that the program runs.
 
 use std::env;
 use std::path::PathBuf;

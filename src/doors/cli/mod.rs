@@ -27,7 +27,7 @@ use crate::tools::{Failure, Permissions, Session};
 use crate::{Builder, Installation, Steelbank};
 use output::Terminal;
 
-/// How a command ends.
+/// The exit codes of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Exit {
     Answered = 0,
@@ -167,7 +167,7 @@ struct Serve {
 /// The program that runs, also when its file was replaced.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// What commands work with.
+/// The context of commands: options, terminal and installation.
 struct Shell {
     options: GlobalOptions,
     installation: Installation,
@@ -175,7 +175,7 @@ struct Shell {
 }
 
 impl Shell {
-    /// What starts SBCL as the options say, without a project.
+    /// Makes the builder of an SBCL as the options say, without a project.
     fn builder(&self) -> Builder {
         let builder =
             Steelbank::builder().installation(self.installation.clone()).program(PathBuf::from(PROGRAM));

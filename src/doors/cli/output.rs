@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 
 use serde_json::Value;
 
-/// Where answers go.
+/// The terminal or pipe that answers are written to.
 pub(super) struct Terminal {
     color: bool,
 }

@@ -29,7 +29,7 @@ pub(super) struct ProjectOptions {
     no_snapshot: bool,
 }
 
-/// What stands for the project's own systems.
+/// The word that stands for the project's own systems.
 const AUTO: &str = "auto";
 
 /// How long --system may take.
@@ -138,7 +138,7 @@ fn nearest_project(start: &Path) -> Option<PathBuf> {
         .map(Path::to_path_buf)
 }
 
-/// What those say who need a project.
+/// The error of a command that needs a project.
 pub(super) fn none_here() -> String {
     let here = std::env::current_dir();
     let here = here.map_or_else(|_| "the current folder".to_owned(), |here| here.display().to_string());

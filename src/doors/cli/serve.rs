@@ -62,7 +62,7 @@ impl Serve {
         });
         // A client may yet say which project it is about.
         if !session.lacks_project() || shell.options.project.any() || !loads.is_empty() {
-            // What is wrong with the installation is told at once.
+            // Start SBCL now, so that a broken installation is reported at once.
             let bank = session.bank()?;
             let complete =
                 bank.is_from_fresh_snapshot() && loads.iter().all(|load| is_system_of(load, &baked));
@@ -116,12 +116,12 @@ fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Optio
     if named.is_empty()
         && let Some(bank) = session.started()
     {
-        // What has died once may die again. Without a snapshot, the next return takes longer.
+        // Make a snapshot now: Lisp may die again, and without one the next restart takes longer.
         let _ = bank.make_snapshot_later();
     }
 }
 
-/// How this process was started. Lisp code may change its environment and its folder later.
+/// Records how this process was started, before Lisp code can change its environment and its folder.
 fn origin() -> ProcessStart {
     ProcessStart {
         arguments: std::env::args_os()

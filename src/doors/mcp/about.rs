@@ -1,4 +1,4 @@
-//! What the server says of itself.
+//! The server's description of itself in the protocol.
 
 use rmcp::model::{
     DiscoverResult, Implementation, InitializeResult, ProtocolVersion, ServerCapabilities, ToolsCapability,
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::instructions::INSTRUCTIONS;
 use super::protocol::VERSIONS;
 
-/// What `initialize` answers.
+/// Makes the answer to `initialize`.
 pub(super) fn hello(version: ProtocolVersion) -> InitializeResult {
     InitializeResult::new(capabilities())
         .with_protocol_version(version)
@@ -16,7 +16,7 @@ pub(super) fn hello(version: ProtocolVersion) -> InitializeResult {
         .with_instructions(INSTRUCTIONS)
 }
 
-/// What `server/discover` answers.
+/// Makes the answer to `server/discover`.
 pub(super) fn discovery() -> DiscoverResult {
     DiscoverResult::from_server_info(VERSIONS.to_vec(), hello(ProtocolVersion::default()))
 }

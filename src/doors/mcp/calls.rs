@@ -54,7 +54,7 @@ pub(super) struct Unanswered {
     pub(super) cancellation: Cancellation,
     /// The line that asked for it, if it may be asked for again.
     pub(super) line: Option<Vec<u8>>,
-    /// What to answer if it is not, as it has failed.
+    /// The error to answer, if it failed.
     pub(super) failed: Option<Vec<u8>>,
 }
 
@@ -211,7 +211,7 @@ pub(super) fn cancelled(params: Option<&RawValue>) -> Option<Id> {
     Id::new(cancelled.request_id)
 }
 
-/// What a thread of a pool does. False if the thread has been replaced meanwhile.
+/// A task for a pool's thread. Returns false if the thread has been replaced meanwhile.
 pub(super) type PoolTask = Box<dyn FnOnce() -> bool + Send>;
 
 /// Threads for calls that may wait.

@@ -24,7 +24,7 @@ pub(super) struct ClientInput {
     resumed: Condvar,
 }
 
-/// What was read and not yet taken.
+/// Bytes that were read and not taken yet.
 #[derive(Default)]
 struct Unread {
     bytes: Vec<u8>,

@@ -1,6 +1,6 @@
-//! What the server tells a model about itself.
+//! The instructions that the server gives to models.
 
-/// What the server tells a model about itself.
+/// The instructions that the server gives to models.
 pub const INSTRUCTIONS: &str = "\
 Common Lisp code intelligence from a live SBCL image inside this server: answers come from the compiler's own records, \
 not from text search.

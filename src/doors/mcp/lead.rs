@@ -1,4 +1,4 @@
-//! Which thread reads: one leads, and one stands by to lead on when the leader takes long.
+//! Leader and stand-by: one thread reads, and another takes over the reading when the leader takes long.
 
 use std::time::{Duration, Instant};
 

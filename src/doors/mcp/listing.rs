@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::tools::{Effect, Tool, Tools};
 
-/// What `tools/list` answers for `tools`.
+/// Makes the answer to `tools/list` for `tools`.
 pub fn listing(tools: &Tools) -> Value {
     json!({ "tools": tools.list().iter().map(|tool| entry(tool)).collect::<Vec<_>>() })
 }

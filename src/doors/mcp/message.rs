@@ -26,7 +26,7 @@ impl Id {
     }
 }
 
-/// What a line says.
+/// A parsed line.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
     /// Something is asked.

@@ -1,4 +1,4 @@
-//! What is agreed with the client. Two lifecycles: a session that `initialize` begins (up to 2025-11-25), and requests
+//! The state agreed with the client. Two lifecycles: a session that `initialize` begins (up to 2025-11-25), and requests
 //! that each say for themselves what they speak (from 2026-07-28 on).
 
 use rmcp::model::{ErrorData, ProtocolVersion};
@@ -19,7 +19,7 @@ const SESSION: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// All that a server must remember of its client to go on with it. Plain, so that it can be handed to another process.
+/// The state of a session with a client. Plain data, so that it can be handed to another process.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Protocol {
     lifecycle: Lifecycle,
@@ -40,7 +40,7 @@ enum Lifecycle {
     Inline { version: ProtocolVersion },
 }
 
-/// What a request says beside its parameters.
+/// The metadata of a request.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Meta<'a> {
     #[serde(borrow, default, rename = "progressToken")]
@@ -79,7 +79,7 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// How a request is answered.
+/// The terms on which a request is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Terms {
     /// As 2026-07-28 wants it: results say that they are complete, and how long they last.

@@ -11,11 +11,11 @@ use super::message;
 use super::server::{GRACE, Server};
 use crate::recovery::{Cause, Handover};
 
-/// How a server goes on in another image of the program, and went on in this one.
+/// The restart of a server in another image of the program.
 pub struct Again {
     /// Why another image is wanted, from [`crate::recovery::Recovery::arm`].
     pub causes: Receiver<Cause>,
-    /// What the image before this one handed over.
+    /// The handover of the image before this one.
     pub handover: Option<Handover>,
     /// Executes the program again with what it is to take over. It returns only if that cannot be.
     pub execute: Box<dyn Fn(Handover) -> io::Error + Send>,

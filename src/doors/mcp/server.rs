@@ -225,7 +225,7 @@ impl Server {
         self.lead(mine);
     }
 
-    /// What is left to do once the client has left, or seems to have.
+    /// Winds up once the client has left, or seems to have.
     fn leave(&self) {
         let reads = || !self.output.is_gone() && !self.output.has_no_reader();
         let end = (!self.input.is_file()).then(|| Instant::now() + GRACE);

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::fcntl_dupfd_cloexec;
 
-/// What tells a stream from another that has taken its number: code that runs in the process may close any.
+/// Identifies a stream, to notice when another has taken its number: code that runs in the process may close any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StreamIdentity(Option<(u64, u64)>);
 

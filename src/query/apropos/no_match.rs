@@ -1,4 +1,4 @@
-//! What may have been meant by a pattern that nothing matches: names that are near, and how many would match in a wider search.
+//! Suggestions for a pattern that nothing matches: names that are near, and how many would match in a wider search.
 
 use super::{AproposAnswer, AproposRequest, Matching, origin};
 use crate::query::Error;
@@ -9,7 +9,7 @@ use crate::query::lookup::{Asked, DEFAULT_PACKAGE, find_package};
 use crate::query::nearest;
 use steelbank_xref::Symbol;
 
-/// What may have been meant.
+/// The suggestions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct NoMatch {
@@ -35,7 +35,7 @@ pub struct Wider {
     pub first: String,
 }
 
-/// What makes a search wider.
+/// The ways to make a search wider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Widening {
@@ -45,7 +45,7 @@ pub enum Widening {
     Words,
 }
 
-/// What may have been meant by `request`, which nothing answers to.
+/// Makes suggestions for `request`, which matches nothing.
 pub(super) fn no_match(
     request: &AproposRequest,
     context: &QueryContext<'_>,
@@ -89,7 +89,7 @@ pub(super) fn no_match(
     Ok(nothing)
 }
 
-/// What the wider search finds, if it finds something.
+/// Runs the wider search; none if it finds nothing.
 fn widened(
     request: &AproposRequest,
     change: Widening,

@@ -46,7 +46,7 @@ pub enum CodeFindReferencesError {
     /// There is no such package.
     #[error("Package {package} not found. Load the system that defines it, or name another package.{unseen}")]
     NoPackage {
-        /// What was asked for.
+        /// The value that was asked for.
         name: String,
         /// Where.
         package: String,
@@ -58,7 +58,7 @@ pub enum CodeFindReferencesError {
         "Symbol {name} not found in package {package}. Load the system that defines it, or correct the name.{unseen}"
     )]
     NoSymbol {
-        /// What was asked for.
+        /// The value that was asked for.
         name: String,
         /// Where.
         package: String,

@@ -189,7 +189,7 @@ pub struct Applied {
     pub files: Vec<String>,
 }
 
-/// What was taken back.
+/// The outcome of an undo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Undone {

@@ -7,7 +7,7 @@ use steelbank_reader::{Form, LispText, TopLevelForm};
 
 use super::{Evidence, Expander, Placement, PositionedFile, SearchTarget, UseKind, XrefRecord};
 
-/// What the structural reader knows of a recorded use.
+/// The structural reader's view of a recorded use.
 struct RecordedForm<'a> {
     top: &'a TopLevelForm,
     /// The sub-form with the recorded number.

@@ -41,7 +41,7 @@ impl Tapped {
         Tapped { sidecar, by_name, events, walked }
     }
 
-    /// What the symbols of the form at `index` are there for.
+    /// The syntactic contexts of the symbols of the form at `index`.
     pub(super) fn contexts(&self, index: usize) -> &[SyntaxContext] {
         self.walked[index].get_or_init(|| contexts(&self.sidecar, &self.sidecar.forms[index]))
     }
@@ -91,7 +91,7 @@ impl Tapped {
     }
 }
 
-/// What the tap knows of a recorded use.
+/// The tap's view of a recorded use.
 struct TapUse<'a> {
     form: &'a TapForm,
     contexts: &'a [SyntaxContext],
@@ -102,7 +102,7 @@ struct TapUse<'a> {
     numbered: bool,
     /// The events of the symbol inside it, in order.
     inside: Vec<usize>,
-    /// Of these, those that are meant without doubt.
+    /// Those of them that the record surely means.
     sure: Option<Vec<usize>>,
 }
 
@@ -131,7 +131,7 @@ impl<'a> TapUse<'a> {
         matches!(self.kind, UseKind::Calls | UseKind::Macroexpands)
     }
 
-    /// What is meant without doubt: the form's operator, what it binds, or its own arguments.
+    /// Finds the events that the record surely means: the form's operator, what it binds, or its own arguments.
     fn surely_meant(&self) -> Option<Vec<usize>> {
         if self.calls() {
             let operator = self.form.child(self.around, 1)?;
@@ -175,7 +175,7 @@ impl<'a> TapUse<'a> {
         }
     }
 
-    /// What can be meant, as far as the text tells.
+    /// Finds the events that the record may mean, as far as the text tells.
     fn possibly_meant(&self) -> Vec<usize> {
         let meant = |context: &SyntaxContext| match (self.kind, context.role) {
             (UseKind::Calls, SyntaxRole::Argument) => context.standing != SyntacticContext::Variable,

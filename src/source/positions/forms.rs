@@ -1,4 +1,4 @@
-//! What a top-level form holds and what makes its definitions, by the sidecar.
+//! The contents of a top-level form and the makers of its definitions, by the sidecar.
 
 use super::super::tap::roles::SyntaxRole;
 use super::super::tap::sidecar::{Abbreviation, EventKind, Name, NameKind, Sidecar, TapForm};

@@ -27,7 +27,7 @@ pub use super::tap::walk::SyntacticContext;
 pub use clauses::Clauses;
 pub use structures::{PackageAndName, Prefix, StructureDefinition};
 
-/// How sure a place is.
+/// The certainty of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Evidence {
@@ -39,7 +39,7 @@ pub enum Evidence {
     Via,
 }
 
-/// What makes a use where the symbol does not stand.
+/// The operator that makes a use where the symbol does not stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Expander {
@@ -166,14 +166,14 @@ pub enum Notation {
     Text,
 }
 
-/// Which reader a file's positions come from.
+/// The reader that a file's positions come from.
 #[derive(Debug)]
 enum Reading {
     Tap(Box<Tapped>),
     Structure(Box<LispText>),
 }
 
-/// What the sidecar of a file tells.
+/// The state of a file's sidecar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SidecarState {
     /// There is none: the file was not compiled or loaded as source here.
@@ -301,7 +301,7 @@ impl PositionedFile {
         matches!(self.reading, Reading::Tap(_))
     }
 
-    /// What the file's sidecar tells.
+    /// The state of the file's sidecar.
     pub fn sidecar_state(&self) -> SidecarState {
         match &self.reading {
             Reading::Tap(tapped) if tapped.sidecar.complete => SidecarState::Complete,
@@ -413,7 +413,7 @@ impl PositionedFile {
     pub fn position(&self, offset: u32) -> LineColumn {
         let LineColumn { line, column } = match &self.reading {
             Reading::Tap(tapped) if !self.fresh => {
-                // Of the text that was read only the newlines are left.
+                // Convert by the newlines: nothing else is left of the text that was read.
                 recorded_position(&tapped.sidecar, offset)
             }
             _ => self.lines.position(self.text.as_bytes(), offset),

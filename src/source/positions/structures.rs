@@ -1,4 +1,4 @@
-//! What DEFSTRUCT forms say of the names that they make.
+//! Reads DEFSTRUCT forms for the names that they make.
 
 use super::by_tap::Tapped;
 use super::{PositionedFile, Reading, SearchTarget};
@@ -21,7 +21,7 @@ pub struct StructureDefinition {
     pub name_range: Range,
     /// Whether it stands alone, without options.
     pub is_bare: bool,
-    /// What the accessors' names start with.
+    /// The prefix of the accessors' names.
     pub prefix: Prefix,
     /// The structure that it includes.
     pub included: Option<PackageAndName>,
@@ -41,7 +41,7 @@ pub struct StructureDefinition {
     pub constructors: Vec<PackageAndName>,
 }
 
-/// What the names of a structure's accessors start with.
+/// The prefix of the names of a structure's accessors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prefix {
     /// Its name, and a hyphen.
@@ -50,7 +50,7 @@ pub enum Prefix {
     Symbol(PackageAndName),
     /// A string; nothing, if it is empty.
     Text(String),
-    /// What cannot be told from the text.
+    /// The text does not tell it.
     Unknown,
 }
 

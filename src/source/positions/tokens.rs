@@ -1,4 +1,4 @@
-//! Where a symbol stands in live text, by the sidecar, and what it is there for.
+//! Finds where a symbol stands in live text, by the sidecar, and its role there.
 
 use std::collections::HashSet;
 
@@ -50,7 +50,7 @@ impl Tapped {
         let bound = context.bound.is_some();
         let function = self.sidecar.is_local_function(form.number, name);
         let variable = self.sidecar.is_local_variable(form.number, name);
-        // What the compiler found bound is explained where the text shows a binding.
+        // A name that the compiler found bound is explained where the text shows a binding.
         let explained = |space: Space| {
             let same = |other: &usize| form.events[*other].kind == EventKind::Symbol(name);
             (0..form.events.len()).filter(same).any(|other| {
@@ -218,7 +218,7 @@ impl PositionedFile {
             .filter(|&(name, (form, event))| {
                 let (form, event) = (&sidecar.forms[form as usize], event as usize);
                 match &sidecar.names[name as usize] {
-                    // What a package definition names is the symbol, or surely another package's.
+                    // A name in a package definition is the symbol, or surely another package's.
                     Name::Uninterned(_) => {
                         !package_clause(sidecar, form, event).is_some_and(|(_, package)| exists(package))
                     }

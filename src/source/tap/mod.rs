@@ -1,4 +1,4 @@
-//! What the tap saw while a file was compiled or loaded: its sidecar, and the roles of the tokens in it.
+//! The tap's record of a file: its sidecar, and the roles of the tokens in it.
 
 pub mod operators;
 pub mod roles;

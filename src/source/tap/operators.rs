@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// What kind of operator this is.
+/// The kinds of operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OperatorKind {
     /// A special operator, or `declare`.
@@ -20,7 +20,7 @@ pub enum OperatorKind {
     Function,
 }
 
-/// What a definition makes of its name.
+/// The kind of thing that a definition makes of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Defined {
     /// A function, generic function, method, or something filed with them.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The version of the format that this reader understands.
 pub const SIDECAR_VERSION: u8 = 3;
 
-/// What SBCL's reader and compiler reported of one file.
+/// The report of SBCL's reader and compiler about one file.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Sidecar {
@@ -27,17 +27,17 @@ pub struct Sidecar {
     pub newlines: Vec<u32>,
     /// The symbols and strings that events refer to.
     pub names: Vec<Name>,
-    /// What each of these named when the file had been read.
+    /// The kind of each of these names when the file had been read.
     pub kinds: Vec<NameKind>,
     /// The top-level forms, in the order of reading.
     pub forms: Vec<TapForm>,
-    /// What top-level code uses; SBCL keeps no record of these.
+    /// The uses by top-level code, of which SBCL keeps no record.
     pub uses: Vec<TapTopLevelUse>,
     /// Names bound locally: (top-level form, index of the name, true for a function), sorted.
     pub locals: Vec<(u32, u32, bool)>,
 }
 
-/// What a symbol named as an operator.
+/// The kind of operator that a symbol named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NameKind {
     /// A global function.
@@ -99,7 +99,7 @@ pub struct TapForm {
     numbered: Vec<(u32, u32)>,
 }
 
-/// What an event is.
+/// The kinds of event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     /// A form that the compiler numbered.
@@ -209,7 +209,7 @@ pub enum SidecarError {
     Unreadable {
         /// The sidecar's path.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! What a helper process is told, and what it replies: a line of JSON each.
+//! The protocol of helper processes: orders and replies, a line of JSON each.
 
 use std::path::PathBuf;
 
@@ -76,7 +76,7 @@ pub(crate) enum Reply {
     Broken(String),
     /// The snapshot is saved.
     Saved,
-    /// What was made is not as it should be, and another try may be better: a sentence's end.
+    /// The snapshot is not as it should be, and another try may be better: a sentence's end.
     Again(String),
     News {
         id: u64,

@@ -1,4 +1,4 @@
-//! What an image was made of, and whether that is still so.
+//! The inputs of an image, and whether they have changed.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;
@@ -215,7 +215,7 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// What is different now.
+    /// Compares the inputs with their present state.
     pub(super) fn changes(&self) -> ChangedInputs {
         let mut changes = ChangedInputs::default();
         for (name, value) in &self.variables {

@@ -200,7 +200,7 @@ impl SnapshotOrder {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .current_dir("/")
-            // What ends the terminal's program is not meant for it.
+            // Shield it from the terminal's signals, which are for the foreground program.
             .process_group(0)
             .spawn()?;
         if let Some(mut input) = child.stdin.take() {
@@ -211,7 +211,7 @@ impl SnapshotOrder {
     }
 }
 
-/// What Lisp tells before it saves.
+/// Lisp's report before it saves.
 #[derive(Deserialize)]
 struct Making {
     #[serde(flatten)]
@@ -263,7 +263,7 @@ fn try_to_save(
             return Err(Reply::Broken(format!("System {system} does not load: {why}")));
         }
         if !answer.compiled.is_empty() && !start.last {
-            // What a load from fasls leaves behind is what it is to be compared with.
+            // Try again from fasls: a snapshot is compared with what a load from fasls leaves behind.
             return Err(Reply::Again(format!(
                 "{} had to be compiled",
                 counted(answer.compiled.len(), "file", "files")

@@ -30,9 +30,9 @@ use format::{FilePart, SnapshotManifest};
 pub(crate) enum Layer {
     /// Everything.
     Whole,
-    /// What is loaded before the first of the files that changed lately.
+    /// The systems that are loaded before the first of the files that changed lately.
     BeforeChanges,
-    /// What is loaded before the first file of the project's own.
+    /// The systems that are loaded before the first file of the project's own.
     BeforeProject,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct SnapshotKey {
     pub(crate) systems: Vec<String>,
     pub(crate) root: Option<PathBuf>,
     pub(crate) layer: Layer,
-    /// All that tells this snapshot from others, as one number.
+    /// A hash of all that tells this snapshot from others.
     number: u64,
 }
 
@@ -85,7 +85,7 @@ impl SnapshotKey {
         Self { layer, ..self.clone() }
     }
 
-    /// What the names of its folders begin with.
+    /// The common prefix of the names of its folders.
     fn name(&self) -> String {
         format!("{:016x}", self.number.wrapping_add(self.layer as u64))
     }
@@ -99,7 +99,7 @@ impl SnapshotKey {
     }
 }
 
-/// What tells the parts of an installation from others. Those that are in the program are told with it.
+/// Identifies the parts of an installation. Those embedded in the program are identified with it.
 fn identity(installation: &Installation) -> String {
     let core = match &installation.image.core {
         Core::File(path) => file_identity(path),
@@ -112,7 +112,7 @@ fn identity(installation: &Installation) -> String {
     format!("{core}\n{library}")
 }
 
-/// What tells a file from others and from what it was before.
+/// Identifies a file and its version.
 fn file_identity(path: &Path) -> String {
     std::fs::metadata(path).map_or_else(
         |error| error.to_string(),
@@ -135,17 +135,17 @@ pub(crate) struct Snapshot {
     /// To be kept until SBCL has opened it.
     pub(crate) core: File,
     index: &'static [u8],
-    /// What [`crate::project::Project::restore_names`] reads.
+    /// The input of [`crate::project::Project::restore_names`].
     pub(crate) names: &'static [u8],
     /// The files that have changed since; empty: it is fresh.
     pub(crate) changed: Vec<PathBuf>,
-    /// What loading its systems answers.
+    /// The answers to loads of its systems.
     pub(crate) answers: Vec<LoadAnswer>,
-    /// What loading the next one had answered so far.
+    /// The answer so far to the load of the next one.
     pub(crate) partial: Option<LoadAnswer>,
     /// The files that it is before, if it is [`Layer::BeforeChanges`].
     before: Vec<PathBuf>,
-    /// What is loaded.
+    /// The contents of its image.
     pub(crate) image: ImageContents,
 }
 

@@ -1,4 +1,4 @@
-//! Where snapshots are kept: how many, how much, and which go first.
+//! The folder of snapshots: its limits, and the order in which they are dropped.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

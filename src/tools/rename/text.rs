@@ -113,7 +113,7 @@ fn hunks(answer: &ListedRename, text: &mut String) {
     }
 }
 
-/// What was taken back.
+/// The outcome of an undo.
 pub(super) fn undone(answer: &UndoneRename) -> String {
     let mut text = format!("Taken back: {}.", answer.what);
     match answer.restored.as_slice() {

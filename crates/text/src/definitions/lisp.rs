@@ -1,4 +1,4 @@
-//! What a Lisp text defines, told by the operators that define.
+//! Finds the definitions of a Lisp text by their operators.
 
 use crate::kind::DefinitionKind;
 use steelbank_reader::{Datum, Dialect, Form, FormId, FormKind, LispText, Marker, Range, Token, TokenKind};

@@ -50,7 +50,7 @@ pub(crate) fn write(path: &Path, body: &[&[u8]], table: &[u8]) -> io::Result<()>
     let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
     let result = write_to(&temporary, body, table).and_then(|()| std::fs::rename(&temporary, path));
     if result.is_err() {
-        // What is left is only a temporary file.
+        // Ignore the error: it leaves a temporary file only.
         let _ = std::fs::remove_file(&temporary);
     }
     result

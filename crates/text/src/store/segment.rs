@@ -35,7 +35,7 @@ impl Hasher for KeyHasher {
 
 pub(crate) type KeyMap<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
 
-/// What is known of one identifier.
+/// The entry of one identifier.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct KeyEntry {
     /// How often it occurs.
@@ -293,7 +293,7 @@ impl TextSegment {
         self.section(section, start..end)
     }
 
-    /// What is known of `key`.
+    /// Looks up the entry of `key`.
     pub(crate) fn lookup(&self, key: &[u8]) -> Result<Option<KeyEntry>, PageError> {
         let Some(index) = self.keys.partition_point(|(first, _)| &**first <= key).checked_sub(1) else {
             return Ok(None);

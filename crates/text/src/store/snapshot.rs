@@ -111,7 +111,7 @@ impl TextSnapshot {
     }
 }
 
-/// So many files are looked at in one go.
+/// The number of files that a thread takes at a time.
 const SHARE: usize = 256;
 
 /// Which files of the manifest are not as they were.

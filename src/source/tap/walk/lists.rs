@@ -3,7 +3,7 @@
 use super::{Binding, FormWalk, Lambda, LocalOperator, Mode, Space, SyntacticContext, SyntaxRole};
 use crate::source::tap::sidecar::{Abbreviation, EventKind};
 
-/// Where in a lambda list a parameter stands.
+/// The section of a lambda list that a parameter stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ParameterSection {
     Required,
@@ -128,7 +128,7 @@ impl FormWalk<'_> {
         match kind {
             LocalOperator::Flet => {}
             LocalOperator::Labels => self.env.extend(&bindings),
-            // What their templates become is in their scope.
+            // Walk the templates inside the scope: what they become is in it.
             LocalOperator::Macrolet => {
                 self.env.extend(bindings.iter().map(|binding| Binding { level: level + 1, ..*binding }));
             }
@@ -202,7 +202,7 @@ impl FormWalk<'_> {
         self.depth -= 1;
     }
 
-    /// What stands in a DECLARE, DECLAIM or PROCLAIM.
+    /// Walks a specifier of DECLARE, DECLAIM or PROCLAIM.
     pub(super) fn declaration_specifier(&mut self, event: usize, mode: Mode) {
         if !matches!(self.form.events[event].kind, EventKind::Form(_) | EventKind::List)
             || matches!(self.operator_of(event), Abbreviation::Comma | Abbreviation::Backquote)

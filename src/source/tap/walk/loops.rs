@@ -4,7 +4,7 @@ use super::{Binding, FormWalk, Mode, Space, SyntacticContext, SyntaxRole};
 
 const BY: &str = "LOOP";
 
-/// What the next element of a LOOP is.
+/// The meaning of the next element of a LOOP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// A word.
@@ -44,7 +44,7 @@ impl FormWalk<'_> {
         }
         let mut next = Next::Word;
         let mut place = 2;
-        // What AND goes on with.
+        // The kind of clause that AND continues.
         let mut clause = Next::Word;
         for child in elements {
             // Numbers and strings have no event: they are forms, or (from …) nothing that matters.

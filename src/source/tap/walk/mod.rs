@@ -21,9 +21,9 @@ pub struct SyntaxContext {
     pub role: SyntaxRole,
     /// In a template: what it is there for in the code that the template becomes.
     pub becomes: SyntaxRole,
-    /// How it stands among the operators around it.
+    /// Its context among the operators around it.
     pub standing: SyntacticContext,
-    /// Where its name is looked up.
+    /// The namespace of its name.
     pub space: Space,
     /// The operator around it that binds the name in that space, if the text shows one.
     pub bound: Option<&'static str>,
@@ -39,7 +39,7 @@ pub struct SyntaxContext {
     pub made: bool,
 }
 
-/// How a symbol stands among the operators around it.
+/// The position of a symbol among the operators around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyntacticContext {
     /// It is called: it is the operator of a list that is evaluated.
@@ -58,7 +58,7 @@ pub enum SyntacticContext {
     Open,
 }
 
-/// Where a name is looked up.
+/// The namespaces of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {
     /// Among functions and macros.
@@ -103,7 +103,7 @@ struct Binding {
     is_macro: bool,
 }
 
-/// What is known of a place in the code.
+/// The state of the walk at a place in the code.
 #[derive(Debug, Clone, Copy)]
 struct Mode {
     /// Nothing but known operators stands around.
@@ -266,7 +266,7 @@ impl<'a> FormWalk<'a> {
         self.note(event, role, SyntacticContext::Open, Space::Nowhere, mode);
     }
 
-    /// What was read and is no part of the form.
+    /// Walks what was read and is no part of the form.
     fn read_time(&mut self, event: usize) {
         self.note_read_time(event);
         self.read_time_inside(event);
@@ -523,7 +523,7 @@ impl<'a> FormWalk<'a> {
     }
 }
 
-/// What a list of local functions is.
+/// The operator of a list of local functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LocalOperator {
     Flet,
@@ -531,7 +531,7 @@ enum LocalOperator {
     Macrolet,
 }
 
-/// What a lambda list is.
+/// The kind of a lambda list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lambda {
     Ordinary,

@@ -86,7 +86,7 @@ impl FormWalk<'_> {
         mode: Mode,
         pending: &mut Vec<Binding>,
     ) {
-        // What a comma or #. makes of it, nobody knows.
+        // Stop at a comma or #.: what it makes of the form is unknown.
         if self.operator_of(event) == Abbreviation::Comma {
             if matches!(part, FormPart::Inner | FormPart::Tagbody) {
                 self.env.append(pending);
