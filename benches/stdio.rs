@@ -56,8 +56,11 @@ impl Lines {
         Self { child, input, output, line: String::new() }
     }
 
+    /// A server without a project: where the bench runs, one would be found.
     fn server() -> Self {
-        Self::served(Command::new(env!("CARGO_BIN_EXE_steelbank")).arg("serve"))
+        let empty = std::env::temp_dir().join(format!("steelbank-bench-empty-{}", std::process::id()));
+        std::fs::create_dir_all(&empty).unwrap();
+        Self::served(Command::new(env!("CARGO_BIN_EXE_steelbank")).arg("serve").current_dir(empty))
     }
 
     /// A server over a project in which `bench::callee` is used in three lines, and of so many more folders with ten files each.
@@ -233,6 +236,31 @@ fn in_flight(bencher: Bencher<'_, '_>, question: &str) {
     let (tool, name) = question.split_once(' ').unwrap();
     let mut server = Lines::server();
     let requests = call(tool, &arguments(name)).repeat(TOGETHER);
+    bencher
+        .counter(divan::counter::ItemsCount::new(TOGETHER))
+        .bench_local(|| server.ask_together(&requests, TOGETHER));
+    server.end();
+}
+
+/// 32 times who-references of a variable that five files with 500 lines each name, of which none is loaded.
+#[divan::bench]
+fn in_flight_with_text_that_is_not_loaded(bencher: Bencher<'_, '_>) {
+    let project = std::env::temp_dir().join(format!("steelbank-bench-text-{}", std::process::id()));
+    std::fs::create_dir_all(&project).unwrap();
+    let code = "(in-package #:cl-user)\n".to_owned() + &"(defun other (x) (list x 1))\n".repeat(500);
+    for file in 0..5 {
+        let code = format!("{code}(defun user-{file} () *print-base*)\n");
+        std::fs::write(project.join(format!("file-{file}.lisp")), code).unwrap();
+    }
+    let mut server = Lines::served(
+        Command::new(env!("CARGO_BIN_EXE_steelbank"))
+            .args(["--no-userinit", "serve", "--project"])
+            .arg(&project)
+            .env("STEELBANK_CACHE", project.join("cache")),
+    );
+    let request = call("who-references", &arguments("cl:*print-base*"));
+    assert!(server.ask(&request).contains("file-4.lisp"));
+    let requests = request.repeat(TOGETHER);
     bencher
         .counter(divan::counter::ItemsCount::new(TOGETHER))
         .bench_local(|| server.ask_together(&requests, TOGETHER));
