@@ -14,6 +14,7 @@ use super::control::Control;
 use super::graph::{Node, UserFinder, callees, principal};
 use super::lookup::{DEFAULT_PACKAGE, Lookup, LookupStatus};
 use super::question::Question;
+use super::text::{SoughtSymbol, Unseen, text_uses, unseen_uses};
 
 /// The direction in which calls are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -62,6 +63,9 @@ pub struct CallGraphAnswer {
     /// Whether nodes were left out at the limit.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// How often the name that was asked for stands in text that the image does not have: callers that are not known yet.
+    #[serde(skip_serializing_if = "Unseen::is_empty")]
+    pub unseen: Unseen,
 }
 
 /// A function in the graph.
@@ -169,7 +173,11 @@ impl Question for CallGraphRequest {
         let symbol = match lookup.found {
             Ok((symbol, _)) => symbol,
             Err(status) => {
+                let target = SoughtSymbol::missing(index, &lookup.asked, lookup.package);
+                let project = context.project;
                 return Ok(CallGraphAnswer {
+                    unseen: text_uses(index, project, &project.now(), &target, false)
+                        .unseen_with_definitions(),
                     status,
                     root: lookup.asked.name.clone(),
                     missing: Some(lookup.asked),
@@ -193,7 +201,12 @@ impl Question for CallGraphRequest {
             Direction::Callers => self.callers(context, control, &mut graph)?,
             Direction::Callees => self.callees(context, control, &mut graph)?,
         }
-        graph.finish(context, control, root)
+        let mut answer = graph.finish(context, control, root)?;
+        if let Some(home) = index.symbol_package(symbol).filter(|_| self.direction == Direction::Callers) {
+            let (package, name) = (index.package_name(home), index.symbol_name(symbol));
+            answer.unseen = unseen_uses(context, [(package.as_ref(), name.as_ref())]);
+        }
+        Ok(answer)
     }
 }
 
@@ -265,6 +278,7 @@ impl Graph {
             edges,
             cycles,
             truncated: self.truncated,
+            unseen: Unseen::default(),
         })
     }
 }

@@ -19,6 +19,7 @@ use super::graph::{Node, UserFinder};
 use super::lookup::Lookup;
 use super::outline::{DefinitionInFile, files_at, resolved};
 use super::question::Question;
+use super::text::{Unseen, unseen_uses};
 use super::use_counts::is_test_path;
 use super::working_tree::{ChangedLines, changes, committed};
 use crate::project::FileVersion;
@@ -76,6 +77,9 @@ pub struct ImpactAnswer {
     /// The files that are compiled again, the changed ones included.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recompiled: Vec<String>,
+    /// How often the names stand in text that the image does not have: users that are not known yet.
+    #[serde(skip_serializing_if = "Unseen::is_empty")]
+    pub unseen: Unseen,
     /// Whether the search for users stopped at a thousand.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
@@ -296,6 +300,9 @@ impl Question for ImpactRequest {
         let subjects = self.subjects(context, &users)?;
         let mut answer = ImpactAnswer { changed: subjects.changed.clone(), ..ImpactAnswer::default() };
         self.follow(&users, &subjects, control, &mut answer)?;
+        let symbols = subjects.symbols.iter();
+        answer.unseen =
+            unseen_uses(context, symbols.map(|(package, name)| (package.as_str(), name.as_str())));
         for (path, at) in &subjects.known {
             control.check()?;
             let definitions = users.definitions(path);

@@ -17,7 +17,9 @@ use super::context::QueryContext;
 use super::control::Control;
 use super::lookup::{find_package, written};
 use super::question::Question;
+use super::text::{SoughtSymbol, text_uses};
 use super::use_counts::{Counted, Counter, is_test_path};
+use crate::project::TextState;
 use crate::project::write::is_nothing;
 
 /// The question.
@@ -418,9 +420,13 @@ fn reach(
     if let Some(quoted) = lines.iter().filter(elsewhere).find(|line| line.use_type == UseType::Quoted) {
         reasons.push(format!("quoted in {}", place(quoted)));
     }
+    let read = read_string(context, known);
+    if let Some(place) = &read {
+        reasons.push(format!("named in a string in {place}"));
+    }
     if let Some(text) = text {
         let (strings, unloaded) = textual(context, text, known)?;
-        if let Some(place) = strings {
+        if let Some(place) = strings.filter(|_| read.is_none()) {
             reasons.push(format!("named in a string in {place}"));
         }
         if let Some(place) = unloaded {
@@ -459,6 +465,24 @@ fn is_structure_used(context: &QueryContext<'_>, counter: &Counter<'_>, known: &
             is_live(line) && (line.path != known.path || line.form != Some(known.definition.form))
         })
     })
+}
+
+/// A string that names the definition, and that code reads: a FORMAT directive, an argument of READ-FROM-STRING.
+fn read_string(context: &QueryContext<'_>, known: &DefinitionInFile) -> Option<String> {
+    let (index, name) = (&context.index, &known.definition.name);
+    let home = known.home.as_deref()?;
+    let symbol = index.find_package(home, None).and_then(|package| index.find_symbol(name, package));
+    let target = SoughtSymbol {
+        name: name.clone(),
+        package: home.to_owned(),
+        symbol: symbol.map(|(symbol, _)| symbol),
+    };
+    let uses = text_uses(index, context.project, &context.project.now(), &target, false);
+    let own = known.definition.start..=known.definition.end;
+    let named = uses.lines.into_iter().find(|line| {
+        line.state == TextState::Named && (line.path != known.path || !own.contains(&line.line))
+    });
+    named.map(|line| format!("{}:{}", line.path, line.line))
 }
 
 /// A string that names the definition, and an occurrence in a Lisp file that is not loaded, as `file:line`.

@@ -8,6 +8,8 @@ use steelbank_reader::Marker;
 use steelbank_reader::lines::LineColumn;
 use steelbank_xref::{Access, Index, Package, Symbol};
 
+#[cfg(feature = "text")]
+use super::context::QueryContext;
 use super::counted;
 use super::lookup::Asked;
 use super::uses::SymbolUses;
@@ -187,6 +189,26 @@ pub(super) fn text_uses(
         );
     }
     uses
+}
+
+/// How often the symbols, each a package and a name, stand in text that the image does not have, definitions left out.
+#[cfg(feature = "text")]
+pub(super) fn unseen_uses<'a>(
+    context: &QueryContext<'_>,
+    symbols: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Unseen {
+    let (index, project) = (&context.index, context.project);
+    let now = project.now();
+    let mut files: BTreeMap<String, usize> = BTreeMap::new();
+    for (package, name) in symbols {
+        let home = index.find_package(package, None);
+        let symbol = home.and_then(|home| index.find_symbol(name, home)).map(|(symbol, _)| symbol);
+        let target = SoughtSymbol { name: name.to_owned(), package: package.to_owned(), symbol };
+        for file in text_uses(index, project, &now, &target, false).unseen().files {
+            *files.entry(file.path).or_default() += file.count;
+        }
+    }
+    Unseen::new(files.iter().map(|(path, count)| (path.as_str(), *count)).collect())
 }
 
 /// Decides which tokens of a text are the symbol, by the packages of the image and by those that unseen text defines.

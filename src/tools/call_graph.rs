@@ -8,6 +8,7 @@ use super::missing::{MaybeFound, Missing};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::call_graph::{CallGraphAnswer, CallGraphRequest, Direction};
 use crate::query::control::ALLOWED;
+use crate::query::text::Unseen;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -84,7 +85,8 @@ fn graph(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer,
     let bank = session.bank()?;
     let graph = bank.call_graph(&request, &call.control(ALLOWED))?;
     if let Some(asked) = &graph.missing {
-        return Missing::new(&bank.index(), asked, graph.status, None).answer(CallOutcome::NotFound);
+        let note = Some(&graph.unseen).filter(|unseen| !unseen.is_empty()).map(Unseen::sentence);
+        return Missing::new(&bank.index(), asked, graph.status, note).answer(CallOutcome::NotFound);
     }
     let drawing = match given.format {
         Format::Json => None,
@@ -152,6 +154,9 @@ fn tree(graph: &CallGraphAnswer, direction: Direction) -> String {
     }
     if graph.truncated {
         text.push_str("\n\nMore functions were left out: ask with a smaller depth or a higher limit.");
+    }
+    if !graph.unseen.is_empty() {
+        text.push_str(&format!("\n\nNote: {}", graph.unseen.sentence()));
     }
     text
 }

@@ -137,6 +137,9 @@ fn text(answer: &ImpactAnswer, page: &Page) -> String {
             let _ = write!(text, "\n\n{heading}: {}", list.join(", "));
         }
     }
+    if !answer.unseen.is_empty() {
+        let _ = write!(text, "\n\nNote: {}", answer.unseen.sentence());
+    }
     text.push_str(&page.rest(answer.users.len()));
     text
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use serde_json::{Value, json};
 use steelbank::Steelbank;
 use steelbank::query::code_find_references::{CodeFindReferencesAnswer, CodeFindReferencesRequest};
 use steelbank::query::control::Control;
@@ -17,6 +18,7 @@ use steelbank_xref::Kind;
 
 use crate::child::in_own_process;
 use crate::project::{folder, load, project};
+use crate::tools::World;
 
 #[test]
 fn nothing_is_never_said_falsely() {
@@ -328,4 +330,59 @@ fn random_states() {
     }
     println!("seen: nofalse: {checked} questions in 40 states, {silent} with nothing to say");
     fs::remove_dir_all(&root).unwrap();
+}
+
+/// Every tool that is asked who uses something counts what stands in files that are not loaded, and what strings name that are read.
+#[test]
+fn what_is_not_loaded_is_not_silent_in_any_tool() {
+    in_own_process("nofalse::what_is_not_loaded_is_not_silent_in_any_tool", || {
+        let root = folder("not-silent");
+        let system = "(defsystem \"ns\" :components ((:file \"a\")))\n(defsystem \"ns/tests\" :components ((:file \"t\")))";
+        write(&root, "ns.asd", system, 0);
+        let text = "(defpackage :ns (:use :cl) (:export #:f #:show))\n(in-package :ns)\n(defun f (x) x)\n\
+            (defun print-it (stream it &rest more) (declare (ignore more)) (princ it stream))\n\
+            (defun show (it) (format t \"~/ns::print-it/~%\" it))\n(defun unused () 1)\n";
+        write(&root, "a.lisp", text, 0);
+        write(
+            &root,
+            "t.lisp",
+            "(in-package :ns)\n(print (f 1))\n(print (list (f 2) (f 3)))\n(print #'later)\n",
+            0,
+        );
+        let world = World::at(root, &["ns"]);
+        let unseen = json!({ "count": 3, "files": [{ "path": "t.lisp", "count": 3 }] });
+        for (tool, arguments) in [
+            ("who-calls", json!({ "name": "ns:f" })),
+            ("call-graph", json!({ "name": "ns:f" })),
+            ("call-graph", json!({ "name": "ns:f", "format": "mermaid" })),
+            ("impact", json!({ "names": ["ns:f"] })),
+        ] {
+            assert_eq!(world.ask(tool, arguments)["unseen"], unseen, "{tool}");
+        }
+        let answer = world.answer("impact", json!({ "names": ["ns:f", "ns:show"] })).unwrap();
+        assert!(
+            answer.text.contains("3 places of text that the image does not have: t.lisp (3)"),
+            "{}",
+            answer.text
+        );
+        assert_eq!(
+            world.ask("impact", json!({ "paths": ["a.lisp"] }))["unseen"]["files"][1]["path"],
+            "t.lisp"
+        );
+        assert_eq!(world.ask("code-find-references", json!({ "symbol": "ns:f" }))["text_total"], 3);
+        // What it calls stands where it is defined.
+        let callees = json!({ "name": "ns:f", "direction": "callees" });
+        assert_eq!(world.ask("call-graph", callees)["unseen"], Value::Null);
+        // A name that is nowhere but there.
+        let later = json!({ "name": "later", "package": "ns" });
+        assert!(world.ask("call-graph", later)["note"].as_str().unwrap().contains("t.lisp (1)"));
+        // A directive of FORMAT calls what it names.
+        let unused = world.ask("outline", json!({ "path": "a.lisp", "unused": true }));
+        let reached = |name: &str| {
+            let all = unused["definitions"].as_array().unwrap();
+            all.iter().find(|each| each["name"] == name).unwrap()["reached_by"].clone()
+        };
+        assert_eq!(reached("NS::UNUSED"), Value::Null, "{unused}");
+        assert_eq!(reached("NS::PRINT-IT"), json!(["named in a string in a.lisp:5"]), "{unused}");
+    });
 }

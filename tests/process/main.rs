@@ -4,6 +4,7 @@
 
 mod again;
 mod check;
+mod check_libraries;
 #[path = "../child/mod.rs"]
 mod child;
 mod cli;

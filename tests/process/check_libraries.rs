@@ -1,0 +1,158 @@
+//! check on three libraries that nobody here wrote, against what load-system says of the same texts on disk in another process.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use steelbank::query::check::{CheckAnswer, CheckRequest};
+use steelbank::query::control::Control;
+use steelbank::query::load_system::Diagnostic;
+use steelbank::scratch::Overlay;
+use steelbank::{ProjectSettings, Steelbank};
+
+use crate::child::in_own_process_with;
+use crate::fixtures::lisp_libraries;
+use crate::program::{Folder, STEELBANK};
+use crate::renames::copy;
+
+/// A library, a file of it, and whether all of it is clean.
+const LIBRARIES: [(&str, &str); 3] =
+    [("alexandria", "alexandria-1/lists.lisp"), ("cl-ppcre", "api.lisp"), ("yason", "parse.lisp")];
+
+/// What is written below the file's text, whether it still loads, and a word of what is said.
+const EDITS: [(&str, bool, &str); 5] = [
+    ("(defun steelbank-fine (x)\n  (list x))\n", true, ""),
+    (
+        "(defun steelbank-unknown (x)\n  (list x\n        (steelbank-nowhere x)))\n",
+        true,
+        "undefined function",
+    ),
+    (
+        "(defun steelbank-two (a b)\n  (list a b))\n(defun steelbank-wrong ()\n  (steelbank-two 1))\n",
+        false,
+        "wants exactly two",
+    ),
+    ("(defun steelbank-open (x)\n  (list x)\n", false, "closing parenthesis"),
+    ("(defun steelbank-missing (x)\n  (steelbank-no-package:f x))\n", false, "STEELBANK-NO-PACKAGE"),
+];
+
+#[test]
+fn check_says_of_three_libraries_what_a_load_says() {
+    let registry = format!("{}//", lisp_libraries().display());
+    in_own_process_with(
+        "check_libraries::check_says_of_three_libraries_what_a_load_says",
+        &[("CL_SOURCE_REGISTRY", registry.as_ref())],
+        || {
+            let folder = Folder::new("check-libraries");
+            let root = folder.0.join("project");
+            for (library, _) in LIBRARIES {
+                copy(&lisp_libraries().join(library), &root.join(library));
+            }
+            let settings = ProjectSettings::in_folder(&root).cache(folder.0.join("cache"));
+            let bank = Steelbank::builder().project(settings).program(STEELBANK.into()).start().unwrap();
+            for (library, file) in LIBRARIES {
+                compare(&bank, &folder.0, library, &Path::new(library).join(file));
+            }
+        },
+    );
+}
+
+/// Severity, file, line, column and words of what was said.
+type Said = BTreeSet<(String, Option<String>, Option<u32>, Option<u32>, String)>;
+
+fn compare(bank: &Steelbank, folder: &Path, library: &str, file: &Path) {
+    let control = Control::new(Duration::from_secs(300));
+    let root = bank.root().unwrap().to_path_buf();
+    let loaded = bank.load_system(library, false, &control, None).unwrap();
+    assert!(loaded.failure.is_none(), "{loaded:?}");
+    let path = root.join(file);
+    let text = fs::read_to_string(&path).unwrap();
+    let check = |request: CheckRequest| -> CheckAnswer {
+        let request = CheckRequest { system: Some(library.to_owned()), ..request };
+        bank.check(&request, &control, |_| ()).unwrap()
+    };
+    // As it is, from fasls and compiled again.
+    let own: Vec<PathBuf> = loaded
+        .compiled
+        .iter()
+        .map(PathBuf::from)
+        .filter(|path| path.starts_with(root.join(library)))
+        .collect();
+    assert!(own.contains(&path), "{own:?}");
+    for paths in [Vec::new(), own] {
+        let count = paths.len();
+        let answer = check(CheckRequest { paths, ..CheckRequest::default() });
+        assert!(answer.loads && answer.compiled.len() == count, "{library}: {answer:?}");
+        let (checked, first) = (said(&answer.diagnostics), said(&loaded.diagnostics));
+        assert!(checked.is_subset(&first), "{library}: {checked:?} {first:?}");
+    }
+    let before = everything(&root);
+    for (more, loads, word) in EDITS {
+        let edited = format!("{text}\n{more}");
+        let edits = vec![Overlay { path: file.to_owned(), text: Some(edited.clone()) }];
+        let checked = check(CheckRequest { edits, ..CheckRequest::default() });
+        assert_eq!(everything(&root), before, "{library}: the disk stays");
+        let form = "(dolist (package (list-all-packages)) \
+                      (do-symbols (symbol package) \
+                        (when (and (fboundp symbol) (eql 0 (search \"STEELBANK-\" (symbol-name symbol))) \
+                                   (not (search \"STEELBANK\" (package-name (symbol-package symbol))))) \
+                          (print symbol))))";
+        let image = bank.evaluate(form, Duration::from_secs(60)).unwrap();
+        assert_eq!(image.output, "", "{library}: the image stays");
+        fs::write(&path, &edited).unwrap();
+        let (on_disk, is_loaded) = load_elsewhere(&root, &folder.join("other-cache"), library);
+        fs::write(&path, &text).unwrap();
+        assert_eq!((checked.loads, is_loaded), (loads, loads), "{library}: {more}: {checked:?}");
+        assert_eq!(said(&checked.diagnostics), on_disk, "{library}: {more}");
+        assert!(on_disk.iter().any(|said| said.4.contains(word)) || word.is_empty(), "{on_disk:?}");
+        let first_new = text.lines().count() as u32 + 1;
+        assert!(
+            word.is_empty() || on_disk.iter().any(|said| said.2.is_some_and(|line| line >= first_new)),
+            "{library}: {on_disk:?}"
+        );
+    }
+    fs::write(&path, &text).unwrap();
+}
+
+fn said(diagnostics: &[Diagnostic]) -> Said {
+    let parts = |said: &Diagnostic| {
+        (said.severity.name().to_owned(), said.path.clone(), said.line, said.column, said.message.clone())
+    };
+    diagnostics.iter().map(parts).collect()
+}
+
+/// What load-system says in a new process, and whether it loads.
+fn load_elsewhere(root: &Path, cache: &Path, library: &str) -> (Said, bool) {
+    let output = Command::new(STEELBANK)
+        .args(["--no-userinit", "--no-snapshot", "load-system", library, "--detail", "--json", "--project"])
+        .arg(root)
+        .env("STEELBANK_CACHE", cache)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let diagnostics: Vec<Diagnostic> = match &answer["diagnostics"] {
+        Value::Null => Vec::new(),
+        diagnostics => serde_json::from_value(diagnostics.clone()).unwrap(),
+    };
+    (said(&diagnostics), answer["status"] == "loaded")
+}
+
+/// All files below `folder`, with their contents.
+fn everything(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            match entry.file_type().unwrap().is_dir() {
+                true => folders.push(entry.path()),
+                false => found.push((entry.path(), fs::read(entry.path()).unwrap())),
+            }
+        }
+    }
+    found.sort();
+    found
+}
