@@ -122,6 +122,26 @@ fn allowed_modules() -> BTreeSet<String> {
         .into()
 }
 
+/// A door makes no query's request and reads no query's answer: tools do.
+#[test]
+fn doors_know_no_question() {
+    // What all questions share, and names near to one that is not there.
+    let shared = ["Error", "control", "counted", "nearest", "Step"];
+    // Tries the installation with a call and a question of its own.
+    let tries = ["read_json", "who"];
+    for (path, text) in sources("src/doors") {
+        for line in code(&text) {
+            let Some((_, rest)) = line.split_once("crate::query::") else { continue };
+            let list = rest.strip_prefix('{').and_then(|list| list.split('}').next());
+            for used in list.unwrap_or(rest).split(if list.is_some() { ',' } else { '\n' }) {
+                let used = used.trim().split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap();
+                let tried = path.ends_with("/doctor.rs") && tries.contains(&used);
+                assert!(tried || shared.contains(&used), "{path} knows the question {used}: {line}");
+            }
+        }
+    }
+}
+
 /// The crates below the product know nothing of it; the compiler holds that, if their manifests do.
 #[test]
 fn the_crates_below_stand_alone() {
