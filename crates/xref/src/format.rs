@@ -220,18 +220,19 @@ impl XrefSegment {
 
     /// The packages that `package` uses.
     pub fn used_by(&self, package: u32) -> impl Iterator<Item = u32> + '_ {
-        let start = self.word(Section::UseStarts, package as usize) as usize;
-        let end = self.word(Section::UseStarts, package as usize + 1) as usize;
-        (start..end).map(|index| self.word(Section::Uses, index))
+        // As in `range_of`: damage must not make this a walk over four billion rows.
+        let uses = self.words(Section::Uses);
+        let end = |package| (self.word(Section::UseStarts, package) as usize).min(uses);
+        (end(package as usize)..end(package as usize + 1)).map(|index| self.word(Section::Uses, index))
     }
 
     /// The symbols with this name, in any package or none.
     pub fn symbols_named<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = u32> + 'a {
         let mask = self.words(Section::Buckets).saturating_sub(2) as u32;
         let bucket = (hash(name) & mask) as usize;
-        let start = self.word(Section::Buckets, bucket);
-        let end = self.word(Section::Buckets, bucket + 1);
-        (start..end).filter(move |symbol| self.string(self.symbol(*symbol, BakedSymbolColumn::Name)) == name)
+        let end = |bucket| self.word(Section::Buckets, bucket).min(self.symbols());
+        (end(bucket)..end(bucket + 1))
+            .filter(move |symbol| self.string(self.symbol(*symbol, BakedSymbolColumn::Name)) == name)
     }
 
     /// Number of symbols.

@@ -247,6 +247,26 @@ fn what_is_cut_short_is_refused() {
     assert!(open(&base()).apply(&export[..export.len() - 1]).is_err());
 }
 
+/// It would not come to its end if damage in an index made a walk over four billion rows of a question.
+#[test]
+fn damage_in_an_index_makes_no_question_long() {
+    let good = bake::bake(&base().finish()).unwrap();
+    for at in (8..good.len() - 3).step_by(4) {
+        let mut wrong = good.clone();
+        wrong[at..at + 4].copy_from_slice(&(u32::MAX - 1).to_le_bytes());
+        let Ok(index) = Index::open(Arc::<[u8]>::from(wrong)) else { continue };
+        for package in index.packages() {
+            for name in ["F", "CAR", "nowhere"] {
+                index.find_symbol(name, package);
+                index.find_package(name, Some(package));
+            }
+        }
+        for symbol in index.symbols() {
+            Kind::ALL.map(|kind| index.who(kind, symbol, |_| true).len());
+        }
+    }
+}
+
 #[test]
 fn numbers_out_of_range_do_no_harm() {
     let export = base().finish();
