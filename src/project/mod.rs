@@ -2,7 +2,10 @@
 
 pub(crate) mod baked;
 mod live;
+mod names;
+mod positions;
 mod sidecar_names;
+mod stamp;
 mod standings;
 pub(crate) mod systems;
 mod text;
@@ -16,20 +19,20 @@ pub use texts::TextState;
 pub(crate) use texts::{Look, Now, UnseenText};
 pub(crate) use tree::is_vendored;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use serde::{Deserialize, Serialize};
 
 use crate::source::positions::{PositionedFile, SidecarState};
 use crate::source::tap::sidecar::{fnv_1a, sidecar_name};
+use names::NamesInFiles;
+use positions::{CachedPositions, Positions};
 use sidecar_names::{FileNames, SidecarNames};
+use stamp::FileStamp;
 use steelbank_watch::WatchRefusal;
 
 /// A user's project, or what is needed to load files without one.
@@ -136,119 +139,11 @@ impl FileVersion {
     }
 }
 
-/// An index from names to the loaded files that have them.
-#[derive(Debug, Default)]
-struct NamesInFiles {
-    /// The part that came with the snapshot.
-    baked: baked::BakedNames,
-    /// Files that were loaded and not read since.
-    pending: BTreeSet<PathBuf>,
-    /// The names in each file.
-    named: HashMap<PathBuf, Vec<Arc<str>>>,
-    /// The files that have each name.
-    naming: HashMap<Arc<str>, BTreeSet<PathBuf>>,
-    /// The names that each file's top-level code uses.
-    toplevel: HashMap<PathBuf, HashSet<Arc<str>>>,
-    /// Files whose sidecars are missing or incomplete.
-    gaps: BTreeMap<PathBuf, SidecarState>,
-}
-
-impl NamesInFiles {
-    fn set(&mut self, path: &Path, FileNames { names, toplevel }: FileNames) {
-        self.toplevel.insert(path.to_path_buf(), toplevel);
-        for name in self.named.remove(path).into_iter().flatten() {
-            if let Some(files) = self.naming.get_mut(&name) {
-                files.remove(path);
-            }
-        }
-        for name in &names {
-            self.naming.entry(Arc::clone(name)).or_default().insert(path.to_path_buf());
-        }
-        self.named.insert(path.to_path_buf(), names);
-    }
-}
-
-/// A cache of files' positions, which drops the least recently used.
-#[derive(Debug, Default)]
-struct Positions {
-    files: HashMap<FileVersion, CachedPositions>,
-    /// The size of all of them together, in bytes.
-    size: usize,
-    /// Counts questions.
-    clock: u64,
-    /// Counts invalidations: what was read before the last one may be out of date.
-    epoch: u64,
-}
-
-impl Positions {
-    fn get(&mut self, version: &FileVersion) -> Option<&CachedPositions> {
-        self.clock += 1;
-        let known = self.files.get_mut(version)?;
-        known.asked = self.clock;
-        Some(known)
-    }
-
-    fn insert(&mut self, version: FileVersion, known: CachedPositions) {
-        self.remove(&version);
-        self.size += known.file.size();
-        self.files.insert(version, CachedPositions { asked: self.clock, ..known });
-        while self.size > MOST_BYTES && self.files.len() > 1 {
-            let oldest = self.files.iter().min_by_key(|(_, known)| known.asked);
-            let Some(oldest) = oldest.map(|(version, _)| version.clone()) else { break };
-            self.remove(&oldest);
-        }
-    }
-
-    /// Forgets every version of the file at `path`: it may have changed without another stamp.
-    fn forget(&mut self, path: &Path) {
-        let versions: Vec<FileVersion> =
-            self.files.keys().filter(|version| version.path == path).cloned().collect();
-        versions.iter().for_each(|version| self.remove(version));
-    }
-
-    fn remove(&mut self, version: &FileVersion) {
-        if let Some(known) = self.files.remove(version) {
-            self.size -= known.file.size();
-        }
-    }
-}
-
-/// A file's positions, and what the file looked like when they were read.
-#[derive(Debug)]
-struct CachedPositions {
-    stamp: FileStamp,
-    file: Arc<PositionedFile>,
-    asked: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct FileStamp {
-    modified: Option<SystemTime>,
-    size: u64,
-    // Compare the change time too: a program may set the modification date back, but not this.
-    changed: (i64, i64),
-    inode: u64,
-}
-
-impl FileStamp {
-    fn of(metadata: &Metadata) -> FileStamp {
-        FileStamp {
-            modified: metadata.modified().ok(),
-            size: metadata.len(),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-            inode: metadata.ino(),
-        }
-    }
-}
-
 /// The folder of the sidecars, in the cache.
 const SIDECARS: &str = "taps";
 
 /// The folder of the lower cache's sidecars, in the cache of a scratch image.
 const LOWER_SIDECARS: &str = "lower/taps";
-
-/// How much memory the kept positions may take, in bytes.
-const MOST_BYTES: usize = 256 << 20;
 
 /// Resolves `given` against the root of the project, if there is one.
 pub(crate) fn native(root: Option<&Path>, given: &Path) -> PathBuf {

@@ -8,7 +8,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -99,9 +98,6 @@ pub(crate) struct UnseenTexts {
 const LARGEST: u64 = 16 << 20;
 /// How much memory the tokens of files that were asked about may take, in bytes.
 const MOST_BYTES: usize = 64 << 20;
-/// A file that changed so shortly before it was read may change again without a new date.
-const COARSE: Duration = Duration::from_millis(50);
-
 /// The cached state of the project's texts.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
@@ -241,22 +237,6 @@ impl Texts {
         let text = ReadText::new(&bytes);
         self.keep(path, Read { stamp, text: Arc::clone(&text), asked: clock });
         Some(text)
-    }
-}
-
-impl FileStamp {
-    /// The stamp of what is at `path`, if there is something.
-    pub(super) fn of_path(path: &Path) -> Option<FileStamp> {
-        std::fs::metadata(path).ok().map(|metadata| FileStamp::of(&metadata))
-    }
-
-    /// Whether a later change shows in the stamp: the clock of a file system is coarse.
-    pub(super) fn is_settled(&self) -> bool {
-        let now = SystemTime::now();
-        let changed = u64::try_from(self.changed.0).ok().map(|seconds| {
-            SystemTime::UNIX_EPOCH + Duration::new(seconds, u32::try_from(self.changed.1).unwrap_or(0))
-        });
-        changed.is_some_and(|changed| changed + COARSE < now)
     }
 }
 

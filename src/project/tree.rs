@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use ignore::WalkBuilder;
 use parking_lot::Mutex;
 use steelbank_watch::{Watch, Watched};
 
-use super::FileStamp;
+use super::stamp::{COARSE, FileStamp};
 
 /// What says in a folder what Git ignores.
 const IGNORE_FILE: &str = ".gitignore";
@@ -18,9 +18,6 @@ const GIT: &str = ".git";
 pub(super) const OF_NOTE: [&str; 2] = [IGNORE_FILE, GIT];
 /// The most files that are searched. A folder with more is no project.
 const MOST_FILES: usize = 200_000;
-/// A folder that changed so shortly before it was read may change again without a new date.
-const COARSE: Duration = Duration::from_millis(50);
-
 /// Whether the folder `relative`, below `root`, is where ocicl, qlot, Quicklisp or another tool puts other people's
 /// systems.
 pub(crate) fn is_vendored(root: &Path, relative: &Path) -> bool {
