@@ -12,7 +12,7 @@ use super::lookup::{LookupStatus, find_package};
 use super::question::Question;
 use crate::engine::Lane;
 use steelbank_reader::lines::{LineColumn, LineIndex};
-use steelbank_reader::{Dialect, Features, FormKind, LispText};
+use steelbank_reader::{Dialect, Features, Form, FormKind, LispText};
 
 /// How far to expand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -127,8 +127,8 @@ pub struct FormAt {
     pub column: u32,
 }
 
-/// The outermost list that begins on `line` of the file at `path`, at or after `column` if that is given; else the
-/// innermost one around the line's beginning.
+/// The outermost list that begins on `line` of the file at `path`; if `column` is given, the one that begins there or whose operator
+/// stands there, else the first after it; else the innermost one around the line's beginning.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -141,9 +141,21 @@ pub fn form_at(path: &Path, line: u32, column: Option<u32>) -> std::io::Result<O
     }
     let position = |start: u32| lines.position(&bytes, start);
     let lists = || text.forms().iter().filter(|form| form.kind == FormKind::List);
-    let begins = lists()
-        .filter(|form| position(form.span.start).line == line)
-        .find(|form| column.is_none_or(|column| position(form.span.start).column >= column));
+    let starts = |form: &&Form| position(form.span.start);
+    let on_line = || lists().filter(|form| starts(form).line == line);
+    // Other tools tell where a symbol stands: as an operator, it means the form that it begins.
+    let headed = |form: &&Form| {
+        let (Some(head), Some(column)) = (text.head(form), column) else { return false };
+        let (first, last) = (position(head.span.start), position(head.span.end));
+        first.line == line && (first.column..last.column).contains(&column)
+    };
+    let begins = match column {
+        None => on_line().next(),
+        Some(column) => on_line()
+            .find(|form| starts(form).column == column)
+            .or_else(|| lists().find(headed))
+            .or_else(|| on_line().find(|form| starts(form).column >= column)),
+    };
     let start = lines.start(line);
     let around = || {
         lists().filter(|form| form.span.contains(start)).min_by_key(|form| form.span.end - form.span.start)
@@ -158,4 +170,27 @@ pub fn form_at(path: &Path, line: u32, column: Option<u32>) -> std::io::Result<O
             column,
         }
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_tells_of_an_operator_means_the_form_that_it_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.lisp");
+        std::fs::write(&path, "(list (when a (unless b c)) (when d e))\n").unwrap();
+        let at = |column| form_at(&path, 1, column).unwrap().unwrap().text;
+        for column in [None, Some(1), Some(2), Some(5)] {
+            assert!(at(column).starts_with("(list"), "{column:?}");
+        }
+        for column in [6, 7, 8, 11] {
+            assert_eq!(at(Some(column)), "(when a (unless b c))", "{column}");
+        }
+        for column in [13, 15, 16, 21] {
+            assert_eq!(at(Some(column)), "(unless b c)", "{column}");
+        }
+        assert_eq!(at(Some(30)), "(when d e)");
+    }
 }

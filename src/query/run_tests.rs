@@ -17,6 +17,7 @@ use super::control::Control;
 #[cfg(feature = "text")]
 use super::graph::UserFinder;
 use super::lookup::find_package;
+use super::nearest;
 use super::trial::{self, ToldFailure, TrialFailure, TrialFailureKind};
 use crate::engine::{CallError, Lane, LispError};
 #[cfg(feature = "text")]
@@ -51,6 +52,9 @@ pub struct TestRun {
     /// The system, if it does not load for there is none of that name.
     #[serde(skip)]
     pub unknown_system: Option<String>,
+    /// The first test that was asked for by name and is none, and those that may be meant.
+    #[serde(skip)]
+    pub unknown_test: Option<(String, Vec<String>)>,
     /// How long all took, in milliseconds.
     pub duration_ms: u64,
 }
@@ -424,19 +428,18 @@ fn read_file(
     }
 }
 
+/// The first of the tests that `request` names that is none of `known`, and those that may be meant.
+pub(crate) fn unknown_test(request: &RunTestsRequest, known: &[KnownTest]) -> Option<(String, Vec<String>)> {
+    let unknown = request.tests.iter().find(|wanted| !known.iter().any(|test| test.answers(wanted)))?;
+    let bare = unknown.rsplit(':').next().unwrap_or(unknown);
+    let near = nearest::among(bare, known.iter().map(|test| test.name.as_str()));
+    Some((unknown.clone(), near))
+}
+
 impl KnownTest {
     /// Whether it is among those that the request names.
     pub(crate) fn is_wanted(&self, request: &RunTestsRequest) -> bool {
-        let named = request.tests.is_empty()
-            || request.tests.iter().any(|wanted| {
-                let bare = wanted.rsplit(':').next().unwrap_or(wanted).trim_matches('|');
-                let whole = !wanted.contains(':')
-                    || self.test.replace("::", ":").eq_ignore_ascii_case(&wanted.replace("::", ":"))
-                    || self.package.as_deref().is_some_and(|package| {
-                        wanted.split(':').next().is_some_and(|prefix| prefix.eq_ignore_ascii_case(package))
-                    });
-                whole && self.name.eq_ignore_ascii_case(bare)
-            });
+        let named = request.tests.is_empty() || request.tests.iter().any(|wanted| self.answers(wanted));
         let touched = request.lines.as_ref().is_none_or(|lines| {
             self.place.as_ref().is_some_and(|place| {
                 lines
@@ -445,6 +448,17 @@ impl KnownTest {
             })
         });
         named && touched
+    }
+
+    /// Whether `wanted`, with or without a package, names it.
+    fn answers(&self, wanted: &str) -> bool {
+        let bare = wanted.rsplit(':').next().unwrap_or(wanted).trim_matches('|');
+        let whole = !wanted.contains(':')
+            || self.test.replace("::", ":").eq_ignore_ascii_case(&wanted.replace("::", ":"))
+            || self.package.as_deref().is_some_and(|package| {
+                wanted.split(':').next().is_some_and(|prefix| prefix.eq_ignore_ascii_case(package))
+            });
+        whole && self.name.eq_ignore_ascii_case(bare)
     }
 
     /// The result of a test that was not run.

@@ -15,7 +15,7 @@ use crate::query::evaluate::{EvaluateRequest, Evaluation};
 use crate::query::inspect::{InspectRequest, Inspected, Inspection};
 use crate::query::load_system::{LoadFailure, LoadStatus};
 use crate::query::question::Question;
-use crate::query::run_tests::{RunTestsRequest, TestRun, TestStatus, TestSystems, run_test_op};
+use crate::query::run_tests::{RunTestsRequest, TestRun, TestStatus, TestSystems, run_test_op, unknown_test};
 
 impl Steelbank {
     /// Evaluates forms, tells how that went, and brings the index up to date. This runs the code.
@@ -73,6 +73,7 @@ impl Steelbank {
         }
         let mut seen = BTreeSet::new();
         run.systems.retain(|system| seen.insert(system.clone()));
+        run.unknown_test = unknown_test(request, &known);
         known.retain(|test| test.is_wanted(request));
         known.dedup_by(|one, other| one.not_run() == other.not_run());
         let total = known.len();

@@ -89,6 +89,9 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     if evaluated == Some(EvaluationStatus::NoPackage) {
         return Missing::package(&bank.index(), &request.package, None).beside(listed);
     }
+    if outcome == CallOutcome::NotFound {
+        return Missing::other(text, Vec::new(), None).beside(listed);
+    }
     ToolAnswer::new(text, &MaybeFound { found, answer: Some(listed), missing: None }, outcome)
 }
 

@@ -26,7 +26,7 @@ struct Arguments {
     #[serde(default)]
     #[schemars(range(min = 0, max = 100_000_000))]
     line: u32,
-    /// The column, from 1, at or after which it begins; 0 for the first form of the line.
+    /// The column, from 1, of the form or of its operator, or one before it; 0 for the first form of the line.
     #[serde(default)]
     #[schemars(range(min = 0, max = 100_000_000))]
     column: u32,

@@ -107,6 +107,11 @@ impl Missing {
         }
     }
 
+    /// `message` tells what is not there, `suggestions` what may be meant.
+    pub(super) fn other(message: String, suggestions: Vec<String>, note: Option<String>) -> Self {
+        Self { message, suggestions, note, remedies: Vec::new(), advises: false }
+    }
+
     /// Nothing is at `path`, relative to the project.
     pub(super) fn path(bank: &Steelbank, path: &str) -> Self {
         let suggestions = nearest::paths_in(bank.project(), path);

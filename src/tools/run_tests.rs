@@ -132,6 +132,11 @@ fn answer(bank: &Steelbank, run: TestRun, only_affected: bool) -> Result<ToolAns
     if let Some(system) = &run.unknown_system {
         return Missing::system(&systems(bank), system).beside(run);
     }
+    if let Some((test, near)) = &run.unknown_test {
+        let note = (!run.tests.is_empty()).then(|| "The other tests were run.".to_owned());
+        let missing = Missing::other(format!("Test {test} not found"), near.clone(), note);
+        return missing.beside(run);
+    }
     let all_passed = run.not_loaded.is_none() && run.tests.iter().all(|test| test.status.is_good());
     let outcome = if all_passed { CallOutcome::Answered } else { CallOutcome::Failed };
     ToolAnswer::new(text(&run, only_affected), &MaybeFound::yes(run), outcome)

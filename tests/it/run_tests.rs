@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use serde_json::{Value, json};
+use steelbank::tools::CallOutcome;
 
 use crate::project::folder;
 use crate::tools::{World, with_libraries};
@@ -142,6 +143,16 @@ fn tested() {
     for name in ["good", "tested-five::good"] {
         let answer = world.ask("run-tests", json!({ "system": "tested", "tests": [name] }));
         assert_eq!(results(&answer), expected(&[("TESTED-FIVE::GOOD", "passed")]));
+    }
+    // One that is not there is told, and costs the others nothing.
+    for (asked, ran) in [(vec!["good", "godo"], 1), (vec!["tested-five::godo"], 0)] {
+        let unknown = *asked.last().unwrap();
+        let answer = world.answer("run-tests", json!({ "system": "tested", "tests": asked })).unwrap();
+        assert_eq!(answer.outcome, CallOutcome::NotFound);
+        let said = answer.structured.into_value();
+        assert_eq!((&said["found"], &said["suggestions"]), (&json!(false), &json!(["GOOD"])), "{said}");
+        assert_eq!(said["message"], format!("Test {unknown} not found"));
+        assert_eq!(said["tests"].as_array().unwrap().len(), ran, "{said}");
     }
     let text = TESTED[1].1.replace("(* 3 x)", "(* x 3)");
     std::fs::write(root.join("main.lisp"), text).unwrap();

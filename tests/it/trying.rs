@@ -377,7 +377,10 @@ fn handles_are_bounded(world: &World) {
     }
     assert_eq!(world.ask("inspect", json!({ "handle": first }))["status"], "gone");
     assert_eq!(world.ask("inspect", json!({ "handle": "h99999999" }))["status"], "unknown");
-    assert_eq!(world.ask("inspect", json!({ "handle": "nonsense" }))["status"], "unknown");
+    let nonsense = world.ask("inspect", json!({ "handle": "nonsense" }));
+    assert_eq!(nonsense["status"], "unknown");
+    assert_eq!(nonsense["found"], false);
+    assert_eq!(nonsense["message"], "No object has the handle nonsense.");
 }
 
 fn nothing_runs_without_permission(world: &World) {
