@@ -9,27 +9,8 @@
 (defvar *cache-directory* nil
   "Where fasls and sidecars go: a directory of our own, so that they never clash with the user's.")
 
-(defstruct (file-version (:constructor make-file-version (write-date size hash)))
-  "What a file is or was: its write date (universal time), its size in octets, the FNV-1a hash of its octets."
-  (write-date 0 :type (integer 0))
-  (size 0 :type (integer 0))
-  (hash 0 :type (unsigned-byte 64)))
-
 (defvar *loaded-files* (make-hash-table :test 'equal :synchronized t)
   "Native truename of each source file loaded through us -> its FILE-VERSION at that time.")
-
-(defun same-contents-p (version other)
-  "True when VERSION and OTHER, file versions, are of one text, whatever their dates."
-  (and (= (file-version-size version) (file-version-size other))
-       (= (file-version-hash version) (file-version-hash other))))
-
-(defun current-version (path)
-  "The version of the file PATH now, or NIL when it cannot be read."
-  (handler-case (let ((write-date (file-write-date path))
-                      (octets (file-octets path)))
-                  (make-file-version write-date (length octets) (fnv-1a octets)))
-    (file-error () nil)
-    (stream-error () nil)))
 
 (defun use-own-cache ()
   "Have ASDF keep fasls in the cache. An init file or a system may have told it something else."
@@ -94,14 +75,23 @@
 
 ;;; Records
 
-(defstruct (fasl-record (:constructor make-fasl-record (source size hash &optional diagnostics)))
-  "What is known of a fasl: the version of its SOURCE, its own SIZE and HASH, and the DIAGNOSTICS of its compilation."
+(defstruct (fasl-record (:constructor make-fasl-record (source fasl &key diagnostics source-stamp fasl-stamp sidecar-stamp)))
+  "What is known of a fasl: the versions of its SOURCE and of the FASL itself, the DIAGNOSTICS of its compilation, and the stamps of
+source, fasl and sidecar when each was last found to be what it must be, NIL if it is to be read next time."
   (source nil :type file-version)
-  (size 0 :type (integer 0))
-  (hash 0 :type (unsigned-byte 64))
-  (diagnostics '() :type list))
+  (fasl nil :type file-version)
+  (diagnostics '() :type list)
+  (source-stamp '() :type list)
+  (fasl-stamp '() :type list)
+  (sidecar-stamp '() :type list)
+  ;; The stamps that stand in the record's file.
+  (written '() :type list))
 
-(defparameter *record-head* (format nil "steelbank fasl record 2~%")
+(defun record-stamps (record)
+  "The stamps of RECORD, as its file has them."
+  (list (fasl-record-source-stamp record) (fasl-record-fasl-stamp record) (fasl-record-sidecar-stamp record)))
+
+(defparameter *record-head* (format nil "steelbank fasl record 3~%")
   "What a record's file begins with; the hash of the rest follows.")
 
 (defun record-path (fasl)
@@ -112,15 +102,20 @@
   "The octets of STRING. A character that UTF-8 has no form for becomes U+FFFD."
   (coerce (sb-ext:string-to-octets string :external-format '(:utf-8 :replacement #\ufffd)) 'octets))
 
+(defun version-list (version)
+  "What is written of VERSION, a file version."
+  (list (file-version-write-date version) (file-version-size version) (file-version-hash version)))
+
 (defun write-record (fasl record)
   "Put RECORD beside FASL. An unwritable cache is no error here: whoever needs it reports it."
-  (let* ((source (fasl-record-source record))
+  (let* ((stamps (record-stamps record))
          (body (utf-8 (with-standard-io-syntax
                         (prin1-to-string
-                         (list :source (list (file-version-write-date source) (file-version-size source)
-                                             (file-version-hash source))
-                               :fasl (list (fasl-record-size record) (fasl-record-hash record))
+                         (list :source (version-list (fasl-record-source record))
+                               :fasl (version-list (fasl-record-fasl record))
+                               :stamps stamps
                                :diagnostics (fasl-record-diagnostics record)))))))
+    (setf (fasl-record-written record) stamps)
     (handler-case (replace-file (record-path fasl)
                                 (concatenate 'octets (utf-8 (format nil "~A~16,'0X~%" *record-head* (fnv-1a body)))
                                              body))
@@ -135,16 +130,32 @@
       (let ((body (subseq octets start)))
         (when (equalp (subseq octets (length head) start) (utf-8 (format nil "~16,'0X~%" (fnv-1a body))))
           ;; These are the octets that were written, so they can be read.
-          (destructuring-bind (&key source fasl diagnostics)
+          (destructuring-bind (&key source fasl stamps diagnostics)
               (with-standard-io-syntax
                 (let ((*read-eval* nil))
                   (read-from-string (sb-ext:octets-to-string body :external-format :utf-8))))
-            (make-fasl-record (apply #'make-file-version source) (first fasl) (second fasl) diagnostics)))))))
+            (destructuring-bind (source-stamp fasl-stamp sidecar-stamp) stamps
+              (let ((record (make-fasl-record (apply #'make-file-version source) (apply #'make-file-version fasl)
+                                              :diagnostics diagnostics
+                                              :source-stamp source-stamp :fasl-stamp fasl-stamp
+                                              :sidecar-stamp sidecar-stamp)))
+                (setf (fasl-record-written record) stamps)
+                record))))))))
 
 (defun read-record (fasl)
-  "The record of FASL, or NIL if there is none that is whole."
-  (handler-case (parse-record (file-octets (record-path fasl)))
-    ((or file-error stream-error) () nil)))
+  "The record of FASL, or NIL if there is none that is whole. A load parses it once, unless it is replaced."
+  (let* ((path (record-path fasl))
+         (name (sb-ext:native-namestring path))
+         (stamp (file-stamp name))
+         (records (and *load-session* (load-session-records *load-session*)))
+         (known (and records (gethash name records))))
+    (if (and (consp stamp) known (equal (car known) stamp))
+        (cdr known)
+        (let ((record (handler-case (parse-record (file-octets path))
+                        ((or file-error stream-error) () nil))))
+          (when records
+            (setf (gethash name records) (cons stamp record)))
+          record))))
 
 (defun discard-fasl (fasl)
   "Remove FASL, or whatever stands at its path, and its record."
@@ -155,21 +166,29 @@
            (uiop:delete-directory-tree found :validate #'in-cache-p))
           (t (uiop:delete-file-if-exists fasl)))))
 
+(defun source-now (source record)
+  "The version of SOURCE, the source file of RECORD, now, or NIL if it cannot be read."
+  (multiple-value-bind (version stamp)
+      (version-now source (fasl-record-source record) (fasl-record-source-stamp record) #'settled-stamp)
+    (setf (fasl-record-source-stamp record) stamp)
+    version))
+
 (defun whole-record (fasl)
   "The record of FASL if it tells that FASL is what was written; else NIL."
   (let ((record (read-record fasl)))
     (when record
-      (let ((version (current-version fasl)))
+      (multiple-value-bind (version stamp)
+          (version-now fasl (fasl-record-fasl record) (fasl-record-fasl-stamp record) #'written-stamp)
+        (setf (fasl-record-fasl-stamp record) stamp)
         (and version
-             (= (file-version-size version) (fasl-record-size record))
-             (= (file-version-hash version) (fasl-record-hash record))
+             (same-contents-p version (fasl-record-fasl record))
              record)))))
 
 (defun make-record (fasl source)
   "Put a record beside FASL, which was compiled from SOURCE, a file version. The record, or NIL if there is no fasl."
   (let ((version (current-version fasl)))
     (when version
-      (let ((record (make-fasl-record source (file-version-size version) (file-version-hash version))))
+      (let ((record (make-fasl-record source version)))
         (write-record fasl record)
         record))))
 
@@ -184,8 +203,8 @@ SBCL."
     (typecase condition
       (invalid-fasl (this-p (invalid-fasl-stream condition)))
       (end-of-file (this-p (stream-error-stream condition)))
-      (file-error (and (uiop:pathname-equal (file-error-pathname condition) fasl)
-                       (not (probe-file fasl))))
+      ;; Another process may have put one there meanwhile.
+      (file-error (uiop:pathname-equal (file-error-pathname condition) fasl))
       (simple-error (let ((control (simple-condition-format-control condition)))
                       (and (stringp control)
                            (or (search "empty FASL file" control)
@@ -201,12 +220,16 @@ SBCL."
 or incomplete."
   (let ((source (compiled-source component)))
     (and source
-         (not (eq :complete
-                  (sidecar-state (borrowed
-                                  (merge-pathnames
-                                   (sb-ext:parse-native-namestring
-                                    (sidecar-name source (file-version-write-date (fasl-record-source record))))
-                                   (sidecar-directory)))))))))
+         (let* ((sidecar (borrowed
+                          (merge-pathnames
+                           (sb-ext:parse-native-namestring
+                            (sidecar-name source (file-version-write-date (fasl-record-source record))))
+                           (sidecar-directory))))
+                (stamp (written-stamp (sb-ext:native-namestring sidecar))))
+           (not (or (and stamp (equal stamp (fasl-record-sidecar-stamp record)))
+                    (when (eq :complete (sidecar-state (octets-if-any sidecar)))
+                      (setf (fasl-record-sidecar-stamp record) stamp)
+                      t)))))))
 
 (defun recompile (component)
   "Compile COMPONENT as ASDF does."
@@ -217,6 +240,8 @@ or incomplete."
 system that compiles in a way of its own writes no record: then one is made."
   (let ((record (whole-record fasl)))
     (cond ((and record (not (sidecar-lost-p component record)))
+           (unless (equal (record-stamps record) (fasl-record-written record))
+             (write-record fasl record))
            record)
           (t
            (discard-fasl fasl)
@@ -227,19 +252,20 @@ system that compiles in a way of its own writes no record: then one is made."
                  (and version (make-record fasl version))))))))
 
 (defun call-with-whole-fasl (fasl component function)
-  "Call FUNCTION, which loads FASL, of COMPONENT, with its record. A fasl of the cache that turns out to be damaged or
-gone is compiled again, and FUNCTION called once more."
+  "Call FUNCTION, which loads FASL, of COMPONENT, and return its record. A fasl of the cache that turns out to be damaged or
+gone is compiled again, and FUNCTION called once more, at most twice: another process may take it away at any moment."
+  (loop repeat 2
+        do (let ((record (fit-record fasl component)))
+             (block damaged
+               (handler-bind ((error (lambda (condition)
+                                       (when (damaged-fasl-p condition fasl)
+                                         (return-from damaged)))))
+                 (funcall function)
+                 (return-from call-with-whole-fasl record))))
+           (discard-fasl fasl))
   (let ((record (fit-record fasl component)))
-    (block damaged
-      (handler-bind ((error (lambda (condition)
-                              (when (damaged-fasl-p condition fasl)
-                                (return-from damaged)))))
-        (funcall function)
-        (return-from call-with-whole-fasl record)))
-    (discard-fasl fasl)
-    (recompile component)
     (funcall function)
-    (whole-record fasl)))
+    record))
 
 (defun call-in-shared-cache (function)
   "Call FUNCTION, which compiles into the cache. Another process may do the same at that moment, and have taken a file
@@ -268,7 +294,7 @@ away to put its own there: then call FUNCTION again, at most twice."
   "True when FASL, of COMPONENT, was not compiled from what SOURCE holds now, or when SOURCE was loaded with other
 contents and ASDF, for which a file changes by becoming newer, would not load FASL again."
   (let* ((record (read-record fasl))
-         (version (and record (current-version source)))
+         (version (and record (source-now source record)))
          (loaded (gethash (sb-ext:native-namestring source) *loaded-files*)))
     (and version
          (or (not (same-contents-p version (fasl-record-source record)))

@@ -27,6 +27,8 @@
   (versions (make-hash-table :test 'equal) :type hash-table)
   ;; Native name of each source file that was compiled -> its fasl.
   (fasls (make-hash-table :test 'equal) :type hash-table)
+  ;; Native name of each fasl record that was read -> its stamp then, and what it says.
+  (records (make-hash-table :test 'equal) :type hash-table)
   ;; Native names of the files before the first of which the load ends, as if that were all; NIL: there is more to it than that.
   (before nil :type (or null hash-table))
   ;; The names of the systems that ASDF was told are settled, or that it has made plans to do something for.

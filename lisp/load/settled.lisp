@@ -20,40 +20,6 @@ names of the systems that its actions depend on."
 (defparameter *standard-searches* (copy-list asdf:*system-definition-search-functions*)
   "The default value of ASDF's system search functions.")
 
-;;; Files as they are
-
-(defconstant +at-fdcwd+ -100
-  "AT_FDCWD.")
-(defconstant +statx-basic-stats+ #x7ff
-  "STATX_BASIC_STATS.")
-
-(defun file-stamp (file)
-  "The stamp of FILE, a native name, by which a later look tells whether it was touched, as a list: size, inode, device, and when it was changed and
-written, the first of these in seconds since 1970. :ABSENT if there is no such file. NIL if it is not what is on disk."
-  (unless (overlay file)
-    (sb-alien:with-alien ((buffer (array (sb-alien:unsigned 8) 256)))
-      (let ((sap (sb-alien:alien-sap buffer)))
-        (if (zerop (sb-alien:alien-funcall
-                    (sb-alien:extern-alien "statx" (function sb-alien:int sb-alien:int sb-alien:c-string sb-alien:int
-                                                             sb-alien:unsigned-int sb-sys:system-area-pointer))
-                    +at-fdcwd+ file 0 +statx-basic-stats+ sap))
-            ;; struct statx is of one layout on all machines.
-            (list (sb-sys:signed-sap-ref-64 sap 96)
-                  (sb-sys:sap-ref-32 sap 104)
-                  (sb-sys:signed-sap-ref-64 sap 112)
-                  (sb-sys:sap-ref-32 sap 120)
-                  (sb-sys:sap-ref-64 sap 40)
-                  (sb-sys:sap-ref-64 sap 32)
-                  (sb-sys:sap-ref-64 sap 136))
-            :absent)))))
-
-(defun settled-stamp (file)
-  "The stamp of FILE, or NIL if it is so recent that another write could leave the same stamp."
-  (let ((stamp (file-stamp file)))
-    (and (or (eq stamp :absent)
-             (and stamp (< (max (first stamp) (third stamp)) (- (sb-ext:get-time-of-day) 2))))
-         stamp)))
-
 ;;; Recording what a plan found
 
 (defun system-sources (system actions)

@@ -17,6 +17,11 @@
       (read-sequence octets stream)
       octets)))
 
+(defun octets-if-any (path)
+  "The octets of the file PATH; none if it cannot be read."
+  (handler-case (file-octets path)
+    ((or file-error stream-error) () (make-array 0 :element-type '(unsigned-byte 8)))))
+
 (defun replace-file (path octets)
   "Replace the file PATH by one with OCTETS, atomically. A folder of that name is removed."
   (declare (type pathname path) (type octets octets))

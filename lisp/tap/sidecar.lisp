@@ -115,12 +115,11 @@
                         'octets)))
     (format nil "~(~16,'0X~)-~D.tap" (fnv-1a octets) write-date)))
 
-(defun sidecar-state (path)
-  "The state of the sidecar at PATH: :COMPLETE or :INCOMPLETE, and the hash of the file's content; NIL when it is not
-there, damaged, or of another version."
-  (let* ((octets (handler-case (file-octets path)
-                   ((or file-error stream-error) () nil)))
-         (end (- (length octets) 8)))
+(defun sidecar-state (octets)
+  "The state of the sidecar OCTETS: :COMPLETE or :INCOMPLETE, and the hash of the file's content; NIL when it is damaged, or of
+another version."
+  (declare (type octets octets))
+  (let ((end (- (length octets) 8)))
     (flet ((word (start)
              (loop for index below 8
                    sum (ash (aref octets (+ start index)) (* 8 index)))))
@@ -130,21 +129,22 @@ there, damaged, or of another version."
         (values (if (= (aref octets 7) 1) :complete :incomplete)
                 (word 8))))))
 
-(defun better-sidecar-p (path sidecar)
-  "True when the sidecar at PATH is complete and SIDECAR, of the same content, is not."
-  (declare (type octets sidecar))
-  (and (/= (aref sidecar 7) 1)
-       (multiple-value-bind (state hash) (sidecar-state path)
-         (and (eq state :complete)
-              (= hash (loop for index below 8
-                            sum (ash (aref sidecar (+ 8 index)) (* 8 index))))))))
+(defun better-sidecar-p (known sidecar)
+  "True when KNOWN, octets that are in SIDECAR's place, is a complete sidecar of the same content, and SIDECAR is not, or is the same."
+  (declare (type octets known sidecar))
+  (or (equalp known sidecar)
+      (and (/= (aref sidecar 7) 1)
+           (multiple-value-bind (state hash) (sidecar-state known)
+             (and (eq state :complete)
+                  (= hash (loop for index below 8
+                                sum (ash (aref sidecar (+ 8 index)) (* 8 index)))))))))
 
 (defun write-sidecar (tap sidecar directory)
-  "Write SIDECAR, of TAP, into DIRECTORY atomically, unless a better one is there."
+  "Write SIDECAR, of TAP, into DIRECTORY atomically, unless the same or a better one is there."
   (declare (type tap tap) (type octets sidecar) (type pathname directory))
   (let* ((name (sidecar-name (truename (tap-stream tap))
                              (file-info-write-date (tap-file-info tap))))
          (path (merge-pathnames (sb-ext:parse-native-namestring name) directory)))
-    (unless (better-sidecar-p path sidecar)
+    (unless (better-sidecar-p (octets-if-any path) sidecar)
       (replace-file path sidecar))
     path))

@@ -1,0 +1,80 @@
+;;;; What a file holds, and whether it was touched since.
+
+(in-package :steelbank)
+
+;;; Contents
+
+(defstruct (file-version (:constructor make-file-version (write-date size hash)))
+  "What a file is or was: its write date (universal time), its size in octets, the FNV-1a hash of its octets."
+  (write-date 0 :type (integer 0))
+  (size 0 :type (integer 0))
+  (hash 0 :type (unsigned-byte 64)))
+
+(defun same-contents-p (version other)
+  "True when VERSION and OTHER, file versions, are of one text, whatever their dates."
+  (and (= (file-version-size version) (file-version-size other))
+       (= (file-version-hash version) (file-version-hash other))))
+
+(defun current-version (path)
+  "The version of the file PATH now, or NIL when it cannot be read."
+  (handler-case (let ((write-date (file-write-date path))
+                      (octets (file-octets path)))
+                  (make-file-version write-date (length octets) (fnv-1a octets)))
+    (file-error () nil)
+    (stream-error () nil)))
+
+;;; Stamps
+
+(defconstant +at-fdcwd+ -100
+  "AT_FDCWD.")
+(defconstant +statx-basic-stats+ #x7ff
+  "STATX_BASIC_STATS.")
+
+(defun file-stamp (file)
+  "The stamp of FILE, a native name, by which a later look tells whether it was touched, as a list: size, inode, device, and when it was changed and
+written, the first of these in seconds since 1970. :ABSENT if there is no such file. NIL if it is not what is on disk."
+  (unless (overlay file)
+    (sb-alien:with-alien ((buffer (array (sb-alien:unsigned 8) 256)))
+      (let ((sap (sb-alien:alien-sap buffer)))
+        (if (zerop (sb-alien:alien-funcall
+                    (sb-alien:extern-alien "statx" (function sb-alien:int sb-alien:int sb-alien:c-string sb-alien:int
+                                                             sb-alien:unsigned-int sb-sys:system-area-pointer))
+                    +at-fdcwd+ file 0 +statx-basic-stats+ sap))
+            ;; struct statx is of one layout on all machines.
+            (list (sb-sys:signed-sap-ref-64 sap 96)
+                  (sb-sys:sap-ref-32 sap 104)
+                  (sb-sys:signed-sap-ref-64 sap 112)
+                  (sb-sys:sap-ref-32 sap 120)
+                  (sb-sys:sap-ref-64 sap 40)
+                  (sb-sys:sap-ref-64 sap 32)
+                  (sb-sys:sap-ref-64 sap 136))
+            :absent)))))
+
+(defun settled-p (seconds)
+  "True if SECONDS since 1970 are so long past that what is written now has another date."
+  (< seconds (- (sb-ext:get-time-of-day) 2)))
+
+(defun settled-stamp (file)
+  "The stamp of FILE, or NIL if somebody may write to it once more and leave the same."
+  (let ((stamp (file-stamp file)))
+    (and (or (eq stamp :absent)
+             (and stamp (settled-p (max (first stamp) (third stamp)))))
+         stamp)))
+
+(defun written-stamp (file)
+  "The settled stamp of FILE without the date of its change, which a hard link to it changes as well; NIL if there is none."
+  (let ((stamp (file-stamp file)))
+    (and (consp stamp)
+         (settled-p (third stamp))
+         (cddr stamp))))
+
+(defun version-now (path version stamp stamp-function)
+  "The version of the file PATH now, NIL if it cannot be read; second, its stamp as STAMP-FUNCTION tells it, NIL if PATH does not hold
+what VERSION says. PATH is not read if it has STAMP, that of VERSION, still."
+  ;; Before it is read: what is written meanwhile has another stamp.
+  (let ((now (funcall stamp-function (sb-ext:native-namestring path))))
+    (if (and (consp now) (equal now stamp))
+        (values version stamp)
+        (let ((found (current-version path)))
+          (values found
+                  (and (consp now) found (same-contents-p found version) now))))))
