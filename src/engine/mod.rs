@@ -20,6 +20,7 @@
 mod again;
 mod answers;
 mod death;
+mod heap;
 mod host;
 mod image;
 mod lisp;
@@ -41,6 +42,7 @@ pub use answers::{
     CallAnswer, CallError, EngineState, EngineStatus, EngineTrouble, Expired, Fault, FaultKind, Lane,
     LispError, Operation,
 };
+pub(crate) use heap::give_back_memory;
 pub use image::{Contribs, Core, Image, ImageError, RuntimeLibrary};
 pub use lisp::{Lisp, OnLisp, SaveError};
 pub(crate) use map::map_file;

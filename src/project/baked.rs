@@ -1,8 +1,7 @@
 //! What is known of the names in a project's files as a snapshot keeps it, so that nobody reads all files for a first question.
 //!
 //! On disk: the length of a JSON text (64 bits, little-endian like all numbers), that text ([`Head`]), the hashes of the texts that it
-//! counts, and rows of 16 bytes in the order of their hashes: hash of a name (64 bits), file (32), whether top-level code of the
-//! file uses it (32).
+//! counts, and [rows](Row).
 //!
 //! What is known of a text holds while the file's stamp is the same. Which loaded file has which name holds while the file is the one that
 //! was loaded: who starts from a snapshot has seen to that.
@@ -13,11 +12,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::text::{PackageText, hash};
+use super::name_table::{NameTable, Row, row};
+use super::text::PackageText;
 use super::texts::CachedNames;
 use super::{FileStamp, Project};
-
-const ROW: usize = 16;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Head {
@@ -51,45 +49,7 @@ struct Hashes {
 }
 
 /// Files with the hashes of their texts' names, and rows.
-type FileTable<'a> = (Vec<(FileHead, Hashes)>, &'a [[u8; ROW]]);
-
-/// Which loaded files have which names, read in place.
-#[derive(Debug, Default)]
-pub(super) struct BakedNames {
-    rows: &'static [[u8; ROW]],
-    /// By number; none: it was loaded again since.
-    files: Vec<Option<PathBuf>>,
-    numbers: HashMap<PathBuf, usize>,
-}
-
-impl BakedNames {
-    /// The files that have `name`; with `toplevel`, whose top-level code uses it.
-    pub(super) fn naming(&self, name: &str, toplevel: bool) -> impl Iterator<Item = &PathBuf> {
-        let wanted = hash(name);
-        let start = self.rows.partition_point(|row| word(row) < wanted);
-        let rows =
-            self.rows.get(start..).unwrap_or_default().iter().take_while(move |row| word(row) == wanted);
-        let rows = rows.filter(move |row| !toplevel || short(row, 12) == 1);
-        rows.filter_map(|row| self.files.get(short(row, 8) as usize)?.as_ref())
-    }
-
-    /// The file at `path` is loaded again.
-    pub(super) fn forget(&mut self, path: &Path) {
-        if let Some(number) = self.numbers.remove(path)
-            && let Some(file) = self.files.get_mut(number)
-        {
-            *file = None;
-        }
-    }
-}
-
-fn word(row: &[u8; ROW]) -> u64 {
-    row.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
-}
-
-fn short(row: &[u8; ROW], at: usize) -> u32 {
-    row.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_le_bytes(*bytes))
-}
+type FileTable<'a> = (Vec<(FileHead, Hashes)>, &'a [Row]);
 
 impl Project {
     /// What is known of the names in the project's files and in those that are loaded.
@@ -100,16 +60,11 @@ impl Project {
         let own = self.own_files();
         let loaded = self.loaded.read().clone();
         let paths: BTreeSet<&PathBuf> = own.iter().chain(loaded.keys()).collect();
-        let (mut head, mut hashes, mut rows) = (Head::default(), Vec::new(), Vec::new());
+        let (mut head, mut hashes, mut whole) = (Head::default(), Vec::new(), HashMap::new());
         for path in paths {
             let loaded = loaded.get(path).and_then(|&written| self.whole_sidecar(path, written));
             if loaded.is_some() {
-                let names = self.names.lock();
-                let toplevel = names.toplevel.get(path);
-                for name in names.named.get(path).into_iter().flatten() {
-                    let at_toplevel = toplevel.is_some_and(|used| used.contains(name));
-                    rows.push((hash(name), head.files.len() as u32, u32::from(at_toplevel)));
-                }
+                whole.insert(path, head.files.len() as u32);
             }
             let mut texts = self.texts.lock();
             let seen = texts.seen.get(path).copied();
@@ -125,15 +80,15 @@ impl Project {
             });
             head.files.push(FileHead { path: path.clone(), loaded, seen, text });
         }
-        rows.sort_unstable();
         let json = serde_json::to_vec(&head).unwrap_or_default();
         let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
         bytes.extend(json);
         bytes.extend(hashes.into_iter().flat_map(u64::to_le_bytes));
-        for (hash, file, toplevel) in rows {
-            bytes.extend(hash.to_le_bytes());
-            bytes.extend(file.to_le_bytes());
-            bytes.extend(toplevel.to_le_bytes());
+        let names = self.names.lock();
+        for (hash, path, toplevel) in names.table.rows() {
+            if let Some(&number) = whole.get(path) {
+                bytes.extend(row(hash, number, toplevel));
+            }
         }
         bytes
     }
@@ -141,7 +96,7 @@ impl Project {
     /// Write date and sidecar of a loaded file of which all names are known.
     fn whole_sidecar(&self, path: &Path, written: u64) -> Option<(u64, PathBuf)> {
         let names = self.names.lock();
-        let whole = names.named.contains_key(path) && !names.gaps.contains_key(path);
+        let whole = names.table.knows(path) && !names.gaps.contains_key(path);
         drop(names);
         whole.then(|| self.sidecar(path, written)).flatten().map(|sidecar| (written, sidecar))
     }
@@ -150,16 +105,15 @@ impl Project {
     pub(crate) fn restore_names(&self, bytes: &'static [u8]) {
         let Some((files, rows)) = parse(bytes) else { return };
         let (loaded, mut names, mut texts) = (self.loaded.read(), self.names.lock(), self.texts.lock());
-        let mut baked = BakedNames { rows, ..BakedNames::default() };
-        for (number, (file, hashes)) in files.into_iter().enumerate() {
+        let mut baked = Vec::new();
+        for (file, hashes) in files {
             let whole = file
                 .loaded
                 .filter(|(written, sidecar)| loaded.get(&file.path) == Some(written) && sidecar.exists());
             if whole.is_some() {
                 names.pending.remove(&file.path);
-                baked.numbers.insert(file.path.clone(), number);
             }
-            baked.files.push(whole.map(|_| file.path.clone()));
+            baked.push(whole.map(|_| file.path.clone()));
             if let Some(seen) = file.seen {
                 texts.seen.insert(file.path.clone(), seen);
             }
@@ -175,7 +129,7 @@ impl Project {
                 texts.files.insert(file.path, Arc::new(known));
             }
         }
-        names.baked = baked;
+        names.baked = NameTable::baked(rows, baked);
     }
 }
 

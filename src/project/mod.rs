@@ -2,6 +2,7 @@
 
 pub(crate) mod baked;
 mod live;
+mod name_table;
 mod names;
 mod positions;
 mod sidecar_names;
@@ -29,9 +30,10 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::source::positions::{PositionedFile, SidecarState};
 use crate::source::tap::sidecar::{fnv_1a, sidecar_name};
+use name_table::FileNames;
 use names::NamesInFiles;
 use positions::{CachedPositions, Positions};
-use sidecar_names::{FileNames, SidecarNames};
+use sidecar_names::SidecarNames;
 use stamp::FileStamp;
 use steelbank_watch::WatchRefusal;
 
@@ -275,8 +277,7 @@ impl Project {
     pub(crate) fn naming(&self, name: &str) -> Vec<FileVersion> {
         self.read_new_files();
         let (loaded, names) = (self.loaded.read(), self.names.lock());
-        let naming = names.naming.get(name).into_iter().flatten();
-        let naming = naming.chain(names.baked.naming(name, false));
+        let naming = names.table.naming(name, false).chain(names.baked.naming(name, false));
         naming.filter_map(|path| FileVersion::loaded(&loaded, path)).collect()
     }
 
@@ -284,12 +285,8 @@ impl Project {
     pub(crate) fn naming_at_toplevel(&self, name: &str) -> Vec<FileVersion> {
         self.read_new_files();
         let (loaded, names) = (self.loaded.read(), self.names.lock());
-        let naming = names.naming.get(name).into_iter().flatten();
-        naming
-            .filter(|path| names.toplevel.get(*path).is_some_and(|used| used.contains(name)))
-            .chain(names.baked.naming(name, true))
-            .filter_map(|path| FileVersion::loaded(&loaded, path))
-            .collect()
+        let naming = names.table.naming(name, true).chain(names.baked.naming(name, true));
+        naming.filter_map(|path| FileVersion::loaded(&loaded, path)).collect()
     }
 
     /// The loaded files of which [`Project::naming`] does not know every name, and what their sidecars are.
@@ -308,6 +305,7 @@ impl Project {
         }
         let mut kept =
             self.settings.as_ref().map(|settings| SidecarNames::read(&settings.cache)).unwrap_or_default();
+        let mut read = Vec::new();
         for path in std::mem::take(&mut names.pending) {
             let Some(&written) = loaded.get(&path) else { continue };
             let (known, state) = self.names_in(&path, written, &mut kept);
@@ -315,8 +313,9 @@ impl Project {
                 SidecarState::Complete => names.gaps.remove(&path),
                 state => names.gaps.insert(path.clone(), state),
             };
-            names.set(&path, known);
+            read.push((path, known));
         }
+        names.table.set(read);
         kept.write();
     }
 

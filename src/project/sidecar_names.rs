@@ -1,54 +1,45 @@
 //! The names in sidecars as the cache keeps them beside these, so that a load from the cache reads no sidecar for a first question.
 //!
-//! On disk: a JSON text, a list of [`NamesOfSidecar`]. What it says of a sidecar holds while that file's stamp is the same. A file that cannot
-//! be read is as good as none: the sidecars are read, and it is written anew.
+//! On disk: the length of a JSON text (64 bits, little-endian like all numbers), that text, a list of [`EntryHead`], and for each of
+//! them the hashes that it counts (64 bits each). What it says of a sidecar holds while that file's stamp is the same. A file that
+//! cannot be read is as good as none: the sidecars are read, and it is written anew.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::name_table::FileNames;
 use super::{FileStamp, LOWER_SIDECARS, SIDECARS};
-use crate::source::positions::PositionedFile;
 
 /// The name of the file, in the folder of the sidecars.
-const FILE: &str = "names";
+const FILE: &str = "hashes";
 
-/// The names of one complete sidecar.
+/// What is said of one complete sidecar before its names' hashes.
 #[derive(Debug, Serialize, Deserialize)]
-struct NamesOfSidecar {
+struct EntryHead {
     /// The sidecar's file name, which tells the source and its write date.
     sidecar: String,
     stamp: FileStamp,
-    /// Of all symbols and package designators in live text.
-    names: Vec<Arc<str>>,
-    /// Of the symbols that top-level code uses.
-    toplevel: Vec<Arc<str>>,
+    /// How many of its names are used by top-level code.
+    toplevel: usize,
+    /// How many others there are.
+    others: usize,
 }
 
-/// The names of one file.
-#[derive(Debug, Default)]
-pub(super) struct FileNames {
-    pub(super) names: Vec<Arc<str>>,
-    pub(super) toplevel: HashSet<Arc<str>>,
-}
-
-impl FileNames {
-    pub(super) fn of(file: &PositionedFile) -> FileNames {
-        FileNames {
-            names: file.names().map(Arc::from).collect(),
-            toplevel: file.toplevel_names().into_iter().map(Arc::from).collect(),
-        }
-    }
+/// The names of one complete sidecar.
+#[derive(Debug)]
+struct Entry {
+    stamp: FileStamp,
+    names: FileNames,
 }
 
 /// What is kept of the sidecars of a cache, and of the one below it.
 #[derive(Debug, Default)]
 pub(super) struct SidecarNames {
     folder: PathBuf,
-    entries: BTreeMap<String, NamesOfSidecar>,
+    entries: BTreeMap<String, Entry>,
     /// Whether there is something that the file does not have.
     changed: bool,
 }
@@ -60,8 +51,7 @@ impl SidecarNames {
         // What the upper one has of a sidecar counts.
         for folder in [LOWER_SIDECARS, SIDECARS] {
             let bytes = std::fs::read(cache.join(folder).join(FILE)).unwrap_or_default();
-            let read: Vec<NamesOfSidecar> = serde_json::from_slice(&bytes).unwrap_or_default();
-            entries.extend(read.into_iter().map(|entry| (entry.sidecar.clone(), entry)));
+            entries.extend(parse(&bytes).unwrap_or_default());
         }
         SidecarNames { folder: cache.join(SIDECARS), entries, changed: false }
     }
@@ -69,18 +59,13 @@ impl SidecarNames {
     /// The names of `sidecar`, which has `stamp` now, if it is what it was.
     pub(super) fn get(&self, sidecar: &Path, stamp: FileStamp) -> Option<FileNames> {
         let entry = self.entries.get(sidecar.file_name().and_then(OsStr::to_str)?)?;
-        (entry.stamp == stamp).then(|| FileNames {
-            names: entry.names.clone(),
-            toplevel: entry.toplevel.iter().cloned().collect(),
-        })
+        (entry.stamp == stamp).then(|| entry.names.clone())
     }
 
     /// Keeps the `names` of `sidecar`, which had `stamp` before it was read.
     pub(super) fn set(&mut self, sidecar: &Path, stamp: FileStamp, names: &FileNames) {
         let Some(name) = sidecar.file_name().and_then(OsStr::to_str) else { return };
-        let toplevel = names.toplevel.iter().cloned().collect();
-        let entry = NamesOfSidecar { sidecar: name.to_owned(), stamp, names: names.names.clone(), toplevel };
-        self.entries.insert(name.to_owned(), entry);
+        self.entries.insert(name.to_owned(), Entry { stamp, names: names.clone() });
         self.changed = true;
     }
 
@@ -90,15 +75,43 @@ impl SidecarNames {
             return;
         }
         let folder = self.folder;
-        let entries: Vec<NamesOfSidecar> =
-            self.entries.into_values().filter(|entry| folder.join(&entry.sidecar).exists()).collect();
-        let Ok(json) = serde_json::to_vec(&entries) else { return };
+        let (mut heads, mut hashes) = (Vec::new(), Vec::new());
+        for (sidecar, Entry { stamp, names }) in self.entries {
+            if folder.join(&sidecar).exists() {
+                let (toplevel, others) = (names.toplevel.len(), names.others.len());
+                heads.push(EntryHead { sidecar, stamp, toplevel, others });
+                hashes.extend(names.toplevel.into_iter().chain(names.others));
+            }
+        }
+        let Ok(json) = serde_json::to_vec(&heads) else { return };
+        let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(json);
+        bytes.extend(hashes.into_iter().flat_map(u64::to_le_bytes));
         // With a hyphen: what a writer that died leaves is deleted with old sidecars.
         let written = folder.join(format!("{FILE}-{}", std::process::id()));
-        if std::fs::write(&written, json).is_err() || std::fs::rename(&written, folder.join(FILE)).is_err() {
+        if std::fs::write(&written, bytes).is_err() || std::fs::rename(&written, folder.join(FILE)).is_err() {
             let _ = std::fs::remove_file(&written);
         }
     }
+}
+
+/// Reads all that [`SidecarNames::write`] wrote.
+fn parse(bytes: &[u8]) -> Option<BTreeMap<String, Entry>> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    let (json, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+    let heads: Vec<EntryHead> = serde_json::from_slice(json).ok()?;
+    let (hashes, []) = rest.as_chunks::<8>() else { return None };
+    let mut hashes = hashes.iter().map(|bytes| u64::from_le_bytes(*bytes));
+    let mut take = |count: usize| -> Option<Vec<u64>> {
+        let taken: Vec<u64> = hashes.by_ref().take(count).collect();
+        (taken.len() == count).then_some(taken)
+    };
+    let mut entries = BTreeMap::new();
+    for EntryHead { sidecar, stamp, toplevel, others } in heads {
+        let names = FileNames { toplevel: take(toplevel)?, others: take(others)? };
+        entries.insert(sidecar, Entry { stamp, names });
+    }
+    Some(entries)
 }
 
 #[cfg(test)]
@@ -113,7 +126,7 @@ mod tests {
         let (sidecar, gone) = (folder.join("a-1.tap"), folder.join("b-1.tap"));
         std::fs::write(&sidecar, "one").unwrap();
         let stamp = || FileStamp::of(&std::fs::metadata(&sidecar).unwrap());
-        let names = FileNames { names: vec!["F".into(), "É".into()], toplevel: HashSet::from(["F".into()]) };
+        let names = FileNames { toplevel: vec![1], others: vec![2, u64::MAX] };
         let mut kept = SidecarNames::read(cache.path());
         kept.set(&sidecar, stamp(), &names);
         kept.set(&gone, stamp(), &names);
@@ -121,14 +134,13 @@ mod tests {
 
         let kept = SidecarNames::read(cache.path());
         assert!(!kept.entries.contains_key("b-1.tap"));
-        let found = kept.get(&sidecar, stamp()).unwrap();
-        assert_eq!((found.names, found.toplevel), (names.names, names.toplevel));
+        assert_eq!(kept.get(&sidecar, stamp()), Some(names));
         std::fs::write(&sidecar, "other").unwrap();
         assert!(kept.get(&sidecar, stamp()).is_none());
 
-        let json = std::fs::read(folder.join(FILE)).unwrap();
-        for end in 0..json.len() {
-            std::fs::write(folder.join(FILE), &json[..end]).unwrap();
+        let bytes = std::fs::read(folder.join(FILE)).unwrap();
+        for end in 0..bytes.len() {
+            std::fs::write(folder.join(FILE), &bytes[..end]).unwrap();
             assert!(SidecarNames::read(cache.path()).entries.is_empty(), "cut at {end}");
         }
     }

@@ -3,7 +3,6 @@
 mod scan;
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -108,13 +107,6 @@ impl FileTokens {
     pub(crate) fn size(&self) -> usize {
         self.size
     }
-}
-
-/// Hashes a name to the key by which files that may have it are found.
-pub(super) fn hash(name: &str) -> u64 {
-    let mut hasher = std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default().build_hasher();
-    hasher.write(name.as_bytes());
-    hasher.finish()
 }
 
 #[cfg(test)]

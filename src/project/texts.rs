@@ -15,8 +15,9 @@ use steelbank_reader::lines::{LineIndex, decode};
 use steelbank_watch::WatchRefusal;
 
 use super::live::Live;
+use super::name_table::hash;
 use super::standings::Standings;
-use super::text::{FileTokens, PackageText, TextContext, TextToken, hash};
+use super::text::{FileTokens, PackageText, TextContext, TextToken};
 use super::tree::{ProjectWalk, is_lisp};
 use super::{FileStamp, Project};
 

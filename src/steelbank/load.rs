@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use super::flights::{Flight, Flights};
 use super::snapshot::Snapshot;
 use crate::Steelbank;
-use crate::engine::{CallError, Expired, Lane, LispError, Operation, ProgressListener, deadline_after};
+use crate::engine::{
+    CallError, Expired, Lane, LispError, Operation, ProgressListener, deadline_after, give_back_memory,
+};
 use crate::project::systems::files_of_system;
 use crate::project::{Contents, ImageSystem, Project, ProjectSettings};
 use crate::query::code_find_references;
@@ -356,6 +358,7 @@ impl Steelbank {
         let _ = std::thread::Builder::new().name("steelbank-sidecars".into()).spawn(move || {
             bank.project().read_new_files();
             bank.project().unseen_files();
+            give_back_memory();
         });
         // Drop the kept diagnostics of dependencies: they are not the project's.
         answer.diagnostics.retain(|found| !found.kept || is_own(project, found));
