@@ -42,3 +42,7 @@
             do (let ((line (string-trim '(#\Space #\Tab) line)))
                  (when (plusp (length line))
                    (return (if (> (length line) 160) (concatenate 'string (subseq line 0 160) "...") line))))))))
+
+(define-question "collect-garbage" ()
+  "Collect what loads have left, and whether there was enough of it. The host asks when a load has been answered."
+  (json-boolean (collect-garbage-of-loads)))

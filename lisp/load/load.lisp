@@ -144,10 +144,22 @@ and load files by itself. Only files that are still what was compiled."
           when (and version (= created (file-version-write-date version)))
             do (setf (gethash file *loaded-files*) version))))
 
+(sb-ext:define-load-time-global *consed-by-loads* 0
+  "How many octets were allocated while systems and files were loaded, since COLLECT-GARBAGE-OF-LOADS collected.")
+
+(defun collect-garbage-of-loads ()
+  "Collect garbage if loads have left much of it: the next collection would come only after as much again was allocated. True if so."
+  (when (> *consed-by-loads* (ash 1 26))
+    (setf *consed-by-loads* 0)
+    ;; Generation 0 alone keeps what one collection during the load has promoted.
+    (sb-ext:gc :gen 1)
+    t))
+
 (defun call-with-load-session (session function)
   "Call FUNCTION as a load: quiet, tapped, with its uses recorded whatever the policy. The outcome as a
 property list; FUNCTION's effects before a failure remain."
   (let* ((start (get-internal-real-time))
+         (consed (sb-ext:get-bytes-consed))
          (features (copy-list *features*))
          (sink (make-broadcast-stream))
          (outcome
@@ -169,6 +181,7 @@ property list; FUNCTION's effects before a failure remain."
                (note-loaded-code session)))))
     (keep-features session features)
     (keep-diagnostics session)
+    (incf *consed-by-loads* (- (sb-ext:get-bytes-consed) consed))
     (append outcome
             (list :duration-ms (round (* 1000 (- (get-internal-real-time) start))
                                       internal-time-units-per-second)

@@ -42,7 +42,7 @@ impl QueryContext<'_> {
     ///
     /// # Errors
     /// Lisp cannot answer, or not in time.
-    pub(super) fn ask<T: DeserializeOwned>(
+    pub(crate) fn ask<T: DeserializeOwned>(
         &self,
         name: &str,
         arguments: Vec<String>,

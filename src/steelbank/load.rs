@@ -359,6 +359,8 @@ impl Steelbank {
             bank.project().read_new_files();
             bank.project().unseen_files();
             give_back_memory();
+            // What Lisp allocated stays resident until then, if nobody loads or evaluates any more.
+            let _ = bank.context().ask::<bool>("collect-garbage", Vec::new(), &Control::new(REFRESH));
         });
         // Drop the kept diagnostics of dependencies: they are not the project's.
         answer.diagnostics.retain(|found| !found.kept || is_own(project, found));
