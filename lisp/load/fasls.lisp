@@ -273,8 +273,8 @@ away to put its own there: then call FUNCTION again, at most twice."
   (loop repeat 2
         do (block moved
              (handler-bind ((file-error (lambda (condition)
-                                          (when (and (cache-trouble-p condition)
-                                                     (not (probe-file (file-error-pathname condition))))
+                                          ;; The file may be there again by now.
+                                          (when (cache-trouble-p condition)
                                             (return-from moved)))))
                (return-from call-in-shared-cache (funcall function)))))
   (funcall function))

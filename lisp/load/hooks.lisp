@@ -153,6 +153,7 @@
                (,+define-structure+ noted-compiler-defstruct)
                (,+load-as-source+ noted-load-as-source)
                (,+fasl-features+ constant-fasl-features)
+               (,+query-file-system+ steady-query)
                (asdf/output-translations:apply-output-translations borrowing-translation)
                (,+find-source-paths+ checked-find-source-paths))
         do (encapsulate name 'steelbank-load (symbol-function function)))

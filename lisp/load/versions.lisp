@@ -78,3 +78,14 @@ what VERSION says. PATH is not read if it has STAMP, that of VERSION, still."
         (let ((found (current-version path)))
           (values found
                   (and (consp now) found (same-contents-p found version) now))))))
+
+;;; Truenames in a cache that others use
+
+(defun steady-query (function path query error-p)
+  "Around %QUERY-FILE-SYSTEM: ask once more if a truename cannot be told. SBCL looks at the file, then asks for its real path; of a file
+that another process takes away in between, it takes the number of the device for that of an error, and PROBE-FILE signals a TYPE-ERROR."
+  (flet ((ask () (funcall function path query error-p)))
+    (if (eq query :truename)
+        (handler-case (ask)
+          ((or file-error type-error) () (ask)))
+        (ask))))
