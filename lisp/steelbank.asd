@@ -76,6 +76,7 @@
                (:file "tap")
                (:file "project")
                (:file "settled")
+               (:file "versions")
                (:file "internals")
                (:file "guards"))
   :perform (asdf:test-op (operation component)

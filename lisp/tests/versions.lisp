@@ -1,0 +1,85 @@
+;;;; When a file is read to tell what it holds, and when its stamp tells.
+
+(in-package :steelbank-tests)
+
+(defun call-counting-reads (function)
+  "Call FUNCTION with a function that returns how many files were read since it was called last, where all files are old."
+  (let ((reads 0))
+    (unwind-protect
+         (progn
+           (steelbank::encapsulate 'steelbank::settled-p 'old (constantly t))
+           (steelbank::encapsulate 'steelbank::current-version 'counted
+                               (lambda (function path)
+                                 (incf reads)
+                                 (funcall function path)))
+           (funcall function (lambda () (shiftf reads 0))))
+      (steelbank::unencapsulate 'steelbank::settled-p 'old)
+      (steelbank::unencapsulate 'steelbank::current-version 'counted))))
+
+(defun stamp-now (path version stamp)
+  "The stamp of PATH as VERSION-NOW tells it, and whether it holds what VERSION says."
+  (multiple-value-bind (found stamp) (steelbank::version-now path version stamp #'steelbank::settled-stamp)
+    (values stamp (steelbank::same-contents-p found version))))
+
+(deftest a-file-is-read-again-only-when-it-was-touched
+    (call-with-file "kept.lisp" "(list 1)"
+                    (lambda (path)
+                      (let ((version (steelbank::current-version path))
+                            (date (sb-posix:stat-mtime (sb-posix:stat path))))
+                        (call-counting-reads
+                         (lambda (reads)
+                           (multiple-value-bind (stamp same) (stamp-now path version nil)
+                             (let ((first (list same (funcall reads)))
+                                   (second (list (nth-value 1 (stamp-now path version stamp)) (funcall reads))))
+                               ;; The dates of files advance by some milliseconds at a time.
+                               (sleep 0.05)
+                               (write-text path "(list 2)")
+                               (sb-posix:utimes path date date)
+                               (list first second
+                                     (list (nth-value 1 (stamp-now path version stamp)) (funcall reads))))))))))
+  ((t 1) (t 0) (nil 1)))
+
+(deftest a-file-that-was-just-written-is-always-read
+    (call-with-file "young.lisp" "(list 1)"
+                    (lambda (path)
+                      (nth-value 1 (steelbank::version-now path (steelbank::current-version path) nil
+                                                           #'steelbank::settled-stamp))))
+  nil)
+
+(deftest a-link-to-a-file-does-not-touch-what-was-written
+    (call-with-file "linked.lisp" "(list 1)"
+                    (lambda (path)
+                      (call-counting-reads
+                       (lambda (reads)
+                         (declare (ignore reads))
+                         (let* ((name (sb-ext:native-namestring path))
+                                (link (concatenate 'string name ".link"))
+                                (written (steelbank::written-stamp name))
+                                (whole (steelbank::settled-stamp name)))
+                           (sleep 0.05)
+                           (sb-posix:link name link)
+                           (unwind-protect (list (equal written (steelbank::written-stamp name))
+                                                 (equal whole (steelbank::settled-stamp name)))
+                             (sb-posix:unlink link)))))))
+  (t nil))
+
+(deftest a-truename-is-asked-for-twice
+    (loop for condition in (list (make-condition 'type-error :datum nil :expected-type 'pathname)
+                                 (make-condition 'file-error :pathname #p"a"))
+          collect (let ((calls 0))
+                    (steelbank::steady-query (lambda (path query error-p)
+                                               (declare (ignore error-p))
+                                               (if (= 1 (incf calls)) (error condition) (list path query calls)))
+                                             "a" :truename nil)))
+  (("a" :truename 2) ("a" :truename 2)))
+
+(deftest a-compilation-is-tried-again-though-the-file-is-back
+    (call-with-file "there.fasl" ""
+                    (lambda (path)
+                      (let ((steelbank::*cache-directory* (uiop:pathname-directory-pathname path))
+                            (calls 0))
+                        (steelbank::call-in-shared-cache (lambda ()
+                                                           (if (< (incf calls) 3)
+                                                               (error 'file-error :pathname path)
+                                                               calls))))))
+  3)
