@@ -1,10 +1,11 @@
-//! rename_plan: every edit that gives a symbol another name, and what must be known before they are made. It writes
-//! nothing.
+//! rename_plan: every edit that gives a symbol another name, with the conflicts and cautions to know first.
+//! Writes nothing.
 //!
-//! There are two sets of places. The *narrow* one has the places where the symbol means what is renamed; it is taken
-//! when each of them is exact. The *symbol's* set has every token that reads as the symbol, whatever it means there: local
-//! variables, blocks, slots, quoted data. Which symbol a token is, SBCL's reader has told; so that set is whole also where
-//! roles are in doubt, and replacing all of it leaves the program what it was.
+//! There are two sets of places. The *narrow* set has the places where the symbol means what is renamed; it
+//! is taken when each of them is exact. The *symbol's* set has every token that reads as the symbol, whatever
+//! it means there: local variables, blocks, slots, quoted data. Which symbol a token is, SBCL's reader has
+//! reported. So that set is complete even where roles are in doubt, and replacing all of it leaves the
+//! program what it was.
 
 mod cautions;
 mod conflicts;
@@ -53,7 +54,7 @@ use crate::source::sbcl::SbclSources;
 use crate::source::tap::roles::SyntaxRole;
 use steelbank_xref::{Index, Symbol};
 
-/// The question.
+/// A request to rename a symbol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenameRequest {
     /// The name, as [`crate::query::designator`] reads it.
@@ -64,16 +65,16 @@ pub struct RenameRequest {
     pub new_name: String,
     /// Which places to take.
     pub scope: Scope,
-    /// Also the words of comments that spell the name.
+    /// Whether to edit words of comments that spell the name.
     pub comments: bool,
-    /// Also the words of strings that name it with its package, or that code reads.
+    /// Whether to edit words of strings that name it with its package, or that code reads.
     pub strings: bool,
-    /// Also the names that macros make from it. Those of structures are always renamed along.
+    /// Whether to edit names that macros make from it. Those of structures are always renamed along.
     pub derived: bool,
 }
 
 impl RenameRequest {
-    /// The question how `name`, looked up in CL-USER, becomes `new_name`.
+    /// Makes a request to rename `name`, looked up in CL-USER, to `new_name`.
     pub fn new(name: impl Into<String>, new_name: impl Into<String>) -> RenameRequest {
         RenameRequest {
             name: name.into(),
@@ -87,10 +88,10 @@ impl RenameRequest {
     }
 }
 
-/// What the image says of a symbol's definitions, by name and home package.
+/// Asks the image for a symbol's definitions, by name and home package.
 pub type DefinitionsSource<'a> = dyn Fn(&str, &str) -> Result<ImageDefinitions, super::Error> + 'a;
 
-/// Everything that a plan is made from.
+/// The sources that a plan is made from.
 pub struct Sources<'a> {
     /// The index.
     pub index: &'a Index,
@@ -100,7 +101,7 @@ pub struct Sources<'a> {
     pub(crate) sbcl: &'a SbclSources,
     /// The names of the project's symbols.
     pub names: &'a ProjectSymbols,
-    /// What the image says.
+    /// The image's definitions.
     pub definitions: &'a DefinitionsSource<'a>,
 }
 
@@ -134,7 +135,7 @@ pub fn rename_plan(sources: &Sources<'_>, request: &RenameRequest) -> Result<Ren
     Ok(planner.plan)
 }
 
-/// The symbol's name that `text` means.
+/// Reads the name of the new symbol from `text`.
 fn new_name(text: &str) -> Result<String, DesignatorError> {
     let designator = Designator::parse(text)?;
     match (designator.package, designator.function_name) {
@@ -261,7 +262,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// A symbol that is another project's. Methods may be added to anybody's generic function.
+    /// Adds a conflict for a symbol that another project defines. Methods may be added to anybody's generic
+    /// function.
     fn defined_elsewhere(&mut self, image: &ImageDefinitions) {
         let project = self.sources.project;
         let all = image.definitions.iter().filter(|definition| definition.kind != LispKind::Declaration);
@@ -276,7 +278,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Where the symbol of `uses` stands in text that the compiler did not see as symbols.
+    /// Finds the symbol of `uses` in text that the compiler did not see as symbols.
     fn text_tokens(&self, uses: &SymbolUses<'_>) -> TextTokens {
         let (index, project) = (self.sources.index, self.sources.project);
         let target = SoughtSymbol::of(uses);
@@ -309,7 +311,7 @@ impl<'a> Planner<'a> {
         tokens
     }
 
-    /// The exact places by path, line and column; or why the narrow set does not do.
+    /// Returns the exact places by path, line and column, or why the narrow set cannot be taken.
     fn narrow(
         &self,
         found: &code_find_references::CodeFindReferencesAnswer,
@@ -341,7 +343,7 @@ impl<'a> Planner<'a> {
             .filter(|found| found.kind != LispKind::Method || !kept)
             .count();
         let exact_definitions = definitions.iter().filter(|found| found.evidence == Evidence::Exact).count();
-        // Whatever binds a global variable of this name binds that.
+        // A symbol that is spelt as a global variable, and defined only as one, is never a local variable.
         let special = |found: &ImageDefinition| matches!(found.kind, LispKind::Variable | LispKind::Constant);
         let global = is_global_variable(&self.uses.sought().name)
             && image.definitions.iter().filter(|found| found.kind != LispKind::Declaration).all(special);
@@ -400,8 +402,8 @@ impl<'a> Planner<'a> {
         Ok(Err(reason))
     }
 
-    /// Whether the symbol stands in the form from which a definition comes, or in the macro that made it there: then it
-    /// is not made from parts of names.
+    /// Whether the symbol stands in the form from which a definition comes, or in the macro that made it
+    /// there: then the name is not made from parts of names.
     fn stands_in_maker(&self, source: &ImageSource, files: &[TokensOfFile]) -> bool {
         let Some(&form) = source.form_path.first() else { return false };
         let path = Path::new(&source.file);
@@ -421,8 +423,8 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// A name that forms make from others, and that stands in none of them: it changes only with what it is made from.
-    /// Returns how a structure is made to make the new name.
+    /// Looks for forms that make the name from others without containing it: it changes only with those.
+    /// Returns the edits of such a form that make it make the new name.
     fn made(
         &mut self,
         image: &ImageDefinitions,
@@ -440,7 +442,7 @@ impl<'a> Planner<'a> {
             .collect();
         let defines =
             |token: &SymbolToken| matches!(token.role, SyntaxRole::Definition | SyntaxRole::Structure);
-        // Of some definitions the image knows the file and no form.
+        // For some definitions, the image knows the file but no form.
         let stands = |(file, form): &(&str, Option<u32>)| {
             files.iter().filter(|tapped| tapped.path.as_os_str() == *file).any(|tapped| {
                 tapped.tokens.iter().any(|token| match form {
@@ -449,7 +451,7 @@ impl<'a> Planner<'a> {
                 })
             })
         };
-        // A file that was edited may define it by now; what a feature expression leaves out does not.
+        // An edited file may define the name by now; text that a feature expression leaves out does not.
         let edited = |place: &edits::TextPlace| {
             let same = |(file, _): &(&str, Option<u32>)| place.file.path.as_os_str() == *file;
             place.token.defines && place.file.standing != TextState::LeftOut && own.iter().any(same)
@@ -466,7 +468,7 @@ impl<'a> Planner<'a> {
             let structures = structures::Structures::of(project);
             let SearchTarget { package, name } = self.uses.sought().clone();
             for (file, form) in made {
-                // Without a prefix, it is the slot's own symbol.
+                // Without a prefix, the accessor's symbol is the slot's.
                 let own = |slot: &PackageAndName| *slot == (package.clone(), name.clone());
                 let origin = structures.origin(&file, form, &name);
                 let bare =
@@ -532,7 +534,8 @@ fn place_names(doubts: &[Doubt]) -> Vec<String> {
 /// The most names that a caution lists.
 const MOST_NAMES: usize = 20;
 
-/// How many tokens are neither among the `exact` places nor surely local: a macro may bind what it is given.
+/// Counts the tokens that are neither among the `exact` places nor surely local: a macro may bind its
+/// arguments.
 fn unexplained(project: &Project, files: &[TokensOfFile], exact: &BTreeSet<ExactPlace>) -> usize {
     let mut count = 0;
     for TokensOfFile { path, file, tokens } in files {
@@ -548,7 +551,7 @@ fn unexplained(project: &Project, files: &[TokensOfFile], exact: &BTreeSet<Exact
         };
         count += left.iter().filter(|token| !explained(token)).count();
     }
-    // What a template names may be what code around it binds.
+    // What a template names may be a variable that code around it binds.
     let tokens = || files.iter().flat_map(|file| &file.tokens);
     let templates = tokens().filter(|token| token.role == SyntaxRole::Template).count();
     if tokens().any(|token| token.binds) {
@@ -563,7 +566,7 @@ fn is_global_variable(name: &str) -> bool {
     within('*') || within('+')
 }
 
-/// Where the name stands in text, by what is known there.
+/// The places of the name in text, by what is known about them.
 #[derive(Default)]
 struct TextTokens {
     certain: Vec<edits::TextPlace>,

@@ -1,4 +1,5 @@
-//! What may break although every edit is right: names that code makes from parts, looks up, or compares.
+//! Cautions about what may break although every edit is right: names that code makes from parts, looks up, or
+//! compares.
 
 use crate::query::LispKind;
 use std::collections::BTreeSet;
@@ -32,7 +33,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A word that clauses of a macro have as a keyword as well.
+    /// Warns if the name is also a keyword in clauses of a macro.
     pub(super) fn clause_words(&mut self, files: &[TokensOfFile]) {
         let project = self.sources.project;
         let name = &self.uses.sought().name;
@@ -51,7 +52,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Uses that a macro makes, in whose definition the name does not stand either: it makes the name from parts.
+    /// Warns of uses by macros whose definitions do not contain the name either: they make it from parts.
     pub(super) fn uses_made(&mut self, found: &code_find_references::CodeFindReferencesAnswer) {
         let names = makers_of_uses(found);
         if !names.is_empty() {
@@ -60,7 +61,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Uses in code that is made while the file is read: the name does not stand where they are.
+    /// Warns of uses in code that is made while the file is read: the name does not stand there.
     pub(super) fn uses_without_name(
         &mut self,
         found: &code_find_references::CodeFindReferencesAnswer,
@@ -87,7 +88,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Uninterned names, and keywords where names are looked up, that no package definition explains and no edit takes.
+    /// Warns of uninterned names, and of keywords where names are looked up, that no package definition
+    /// explains and no edit changes.
     fn designators(&mut self, text: &TextTokens) {
         let project = self.sources.project;
         let sought = self.uses.sought().clone();
@@ -110,8 +112,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Definitions by forms in which the name stands for something else or not at all: they make it from parts, and go on
-    /// to make the old one.
+    /// Warns of definitions by forms in which the name means something else or does not stand: such a form
+    /// makes it from parts, and will go on making the old one.
     pub(super) fn definitions_made(&mut self, image: &ImageDefinitions, files: &[TokensOfFile]) {
         let project = self.sources.project;
         let mut places = BTreeSet::new();
@@ -139,11 +141,11 @@ impl Planner<'_> {
         }
     }
 
-    /// A slot or a component's class, whose keyword is written somewhere.
+    /// Warns if the symbol is a slot, or the class of a component, whose keyword is written somewhere.
     pub(super) fn initargs(&mut self, files: &[TokensOfFile]) {
         let project = self.sources.project;
         let name = self.uses.sought().name.clone();
-        // A structure's slot is a keyword of its constructor.
+        // A structure's constructor takes each slot as a keyword.
         let is_slot = |operator: &str, token: &SymbolToken| {
             (matches!(operator, "DEFSTRUCT" | "PROGN" | "EVAL-WHEN") && token.role == SyntaxRole::Slot)
                 || (makers::makes_slots(operator) && token.role != SyntaxRole::Binding)
@@ -175,7 +177,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Functions that look up, or make, a symbol by the name of the one that they are given.
+    /// Warns of functions that are given the symbol, and look up or make another one by its name.
     fn given_by_name(&mut self, files: &[TokensOfFile]) {
         let project = self.sources.project;
         let sought = self.uses.sought();
@@ -199,7 +201,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Quoted names that code turns into strings.
+    /// Warns of code that turns the quoted name into a string, or gets it while the file is read.
     pub(super) fn symbol_names(&mut self, files: &[TokensOfFile]) {
         self.given_by_name(files);
         let project = self.sources.project;
@@ -231,7 +233,7 @@ impl Planner<'_> {
     }
 }
 
-/// Whether the definition of a function takes a name as a string, and finds or makes a symbol.
+/// Whether a function's definition takes a name as a string, and finds or makes a symbol by it.
 fn looks_up_by_name(project: &Project, package: &str, name: &str) -> bool {
     let sought = SearchTarget { package: package.to_owned(), name: name.to_owned() };
     project.naming(name).into_iter().any(|FileVersion { path, write_date }| {
@@ -247,7 +249,7 @@ fn looks_up_by_name(project: &Project, package: &str, name: &str) -> bool {
     })
 }
 
-/// The operators that make uses of a name from parts.
+/// Lists the operators that make uses of the name from parts.
 pub(super) fn makers_of_uses(found: &code_find_references::CodeFindReferencesAnswer) -> BTreeSet<String> {
     let made = found.refs.iter().filter(|found| found.via_made_from.is_some());
     made.filter_map(|found| found.via.clone()).collect()

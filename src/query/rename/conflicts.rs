@@ -1,4 +1,4 @@
-//! What a rename would break: names that are taken, or that are not to be changed.
+//! Conflicts of a rename: names that are taken, or that must not change.
 
 use steelbank_xref::{Access, Symbol};
 
@@ -13,7 +13,7 @@ impl Planner<'_> {
         self.plan.conflicts.push(Conflict { kind, message });
     }
 
-    /// What makes the new name impossible, as far as packages tell.
+    /// Adds the conflicts that make the new name impossible, as far as packages tell.
     pub(super) fn conflicts(&mut self) {
         let index = self.sources.index;
         let name = self.uses.sought().name.clone();
@@ -57,7 +57,7 @@ impl Planner<'_> {
         self.plan.conflicts.dedup();
     }
 
-    /// Whether a symbol is more than a name that was read once.
+    /// Whether a symbol is used, named or defined anywhere, and was not merely interned.
     pub(super) fn is_used(&self, symbol: Symbol) -> bool {
         let uses = SymbolUses::new(self.sources.index, symbol, FunctionName::Plain);
         let recorded = uses.recorded(|_, _| true);

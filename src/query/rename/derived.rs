@@ -23,7 +23,7 @@ use steelbank_xref::Symbol;
 /// A top-level form.
 type FormInFile = (PathBuf, u32);
 
-/// A name that is made, and where it stands.
+/// A derived name, and where it stands.
 struct Other<'a> {
     uses: SymbolUses<'a>,
     name: String,
@@ -42,7 +42,7 @@ impl Other<'_> {
 }
 
 impl<'a> Planner<'a> {
-    /// The names that are made from it by forms in which it stands. Those of structures are renamed along.
+    /// Finds the names that forms make from the renamed one. Renames those that structures make.
     pub(super) fn derived(
         &mut self,
         files: &[TokensOfFile],
@@ -55,7 +55,7 @@ impl<'a> Planner<'a> {
         Ok(derived)
     }
 
-    /// Renames what changes with the parts of a structure.
+    /// Renames the names that change with the parts of a structure.
     pub(super) fn with_parts(
         &mut self,
         along: &[(Symbol, String)],
@@ -81,7 +81,7 @@ impl<'a> Planner<'a> {
         Other { name: name.to_owned(), uses, tapped, text }
     }
 
-    /// The project's loaded files with tokens of a symbol.
+    /// Lists the project's loaded files with tokens of a symbol.
     pub(super) fn tapped(&self, uses: &SymbolUses<'_>) -> Vec<TokensOfFile> {
         let project = self.sources.project;
         project
@@ -96,7 +96,7 @@ impl<'a> Planner<'a> {
             .collect()
     }
 
-    /// Renames what structures make from it. Returns the names that they make, and that stay as they are, by form.
+    /// Renames what structures make from the renamed name. Returns the names that they go on making, by form.
     fn of_structures(
         &mut self,
         files: &[TokensOfFile],
@@ -111,7 +111,7 @@ impl<'a> Planner<'a> {
         }
         let sought = self.uses.sought().clone();
         let structures = Structures::of(self.sources.project);
-        // By the old name: the forms that make it, and what they will make.
+        // For each old name, the forms that make it and the names that they will make.
         let mut changed: BTreeMap<String, HashMap<FormInFile, String>> = BTreeMap::new();
         for made in structures.made(&(sought.package.clone(), sought.name.clone()), &self.new) {
             let form = (made.path, made.form);
@@ -135,7 +135,7 @@ impl<'a> Planner<'a> {
                 let home =
                     SymbolUses::new(self.sources.index, symbol, FunctionName::Plain).sought().package.clone();
                 let image = (self.sources.definitions)(&old, &home)?;
-                // A file that was compiled and not loaded has made no definitions.
+                // A file that was compiled and not loaded has defined nothing in the image.
                 let compiled = || {
                     let mut all = forms.values();
                     let new =
@@ -156,7 +156,7 @@ impl<'a> Planner<'a> {
         Ok(unchanged)
     }
 
-    /// A caution if macros make uses of `symbol`, which changes along, from other parts than the renamed name.
+    /// Warns if macros make uses of `symbol`, which is renamed along, from other parts than the renamed name.
     fn uses_made_of(&mut self, symbol: Symbol) -> Result<(), Error> {
         let (index, project) = (self.sources.index, self.sources.project);
         let name = index.symbol_text(symbol);
@@ -175,7 +175,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// A conflict if a name that is renamed along would be another symbol's.
+    /// Adds a conflict if a name that is renamed along would become another symbol's.
     fn taken(&mut self, other: &Other<'_>, new: &str) {
         let index = self.sources.index;
         let home = index.find_package(&other.uses.sought().package, None);
@@ -187,7 +187,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Renames a name that is made.
+    /// Renames a derived name.
     fn along(&mut self, other: &Other<'a>, new: String, editor: &mut Editor<'a>) -> Derived {
         let project = self.sources.project;
         let mut along = Editor::new(project, &other.name, &new);
@@ -200,7 +200,7 @@ impl<'a> Planner<'a> {
         Derived { name: other.uses.text(), new_name: new, places: other.places(), renamed: true }
     }
 
-    /// What other forms make from it.
+    /// Finds what forms other than structures make from the renamed name.
     fn of_forms(
         &mut self,
         files: &[TokensOfFile],
@@ -221,7 +221,7 @@ impl<'a> Planner<'a> {
             }
             let uses = SymbolUses::new(self.sources.index, symbol, FunctionName::Plain);
             let tapped = self.tapped(&uses);
-            // A name that stands in a definition of its own is made by nobody.
+            // A name that stands in a definition of its own is not derived.
             let defined =
                 |token: &SymbolToken| matches!(token.role, SyntaxRole::Definition | SyntaxRole::Structure);
             if tapped.iter().flat_map(|file| &file.tokens).any(defined) {
@@ -254,7 +254,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Says which form makes it, from which names as it seems, and what they would have to become.
+    /// Says which form makes the symbol, from which names as it seems, and what they would have to become.
     pub(super) fn what_makes_it(&self, path: &Path, form: Option<u32>) -> String {
         let project = self.sources.project;
         let (name, symbol) = (&self.uses.sought().name, &self.plan.symbol);
@@ -280,7 +280,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Whether the form in which a token stands may define it: not where it is called, in a form that has others in it.
+    /// Whether the form in which a token stands may define the symbol: not if it only calls it, and contains
+    /// other definitions.
     pub(super) fn may_define(&self, path: &Path, token: &SymbolToken) -> bool {
         let project = self.sources.project;
         if matches!(
@@ -290,7 +291,7 @@ impl<'a> Planner<'a> {
             return true;
         }
         let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
-        // Without a prefix, an accessor is called what its slot is.
+        // Without a prefix, an accessor has the name of its slot.
         let is_accessor = |structure: &StructureDefinition| {
             structure.prefix == Prefix::Text(String::new())
                 && structure.slot_places.iter().any(|(_, place)| *place == token.range)
@@ -312,7 +313,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// The top-level forms that `definitions` come from.
+/// Lists the top-level forms that `definitions` come from.
 pub(super) fn sources(definitions: &[ImageDefinition]) -> impl Iterator<Item = FormInFile> {
     let definitions = definitions.iter().filter(|found| found.kind != LispKind::Declaration);
     definitions

@@ -1,4 +1,4 @@
-//! Edits as a unified diff, and as the bytes that they make.
+//! Applies edits to a file's bytes, and shows them as a unified diff.
 
 use std::fmt::Write as _;
 
@@ -24,8 +24,8 @@ pub struct Hunk {
     pub diff: String,
 }
 
-/// `old` with `edits`, which are in order and do not overlap; none if they are not of this text. `encode` writes a new name in the
-/// file's encoding.
+/// Applies `edits`, which are in order and do not overlap, to `old`; fails if they are not of this text.
+/// `encode` writes a new name in the file's encoding.
 pub(crate) fn edited(
     old: &[u8],
     edits: &[RenameEdit],
@@ -52,7 +52,7 @@ pub(crate) fn edited(
     Ok(new)
 }
 
-/// The `edits` of the file `path`, which holds `old`, as hunks.
+/// Makes the hunks of `edits` in the file `path`, which holds `old`.
 pub(crate) fn hunks(path: &str, old: &[u8], edits: &[RenameEdit]) -> Vec<Hunk> {
     let lines = LineIndex::new(old);
     let count = lines.count() as u32 - u32::from(old.ends_with(b"\n") || old.is_empty());
@@ -94,7 +94,7 @@ pub(crate) fn hunks(path: &str, old: &[u8], edits: &[RenameEdit]) -> Vec<Hunk> {
             let _ = writeln!(diff, "{mark}{text}");
         };
         (from..first).for_each(|line| put(' ', &shown(line)));
-        // Lines between those that change stay what they are.
+        // Shows unchanged lines between those that change as context.
         let same = |at: usize| old_lines.len() == new_lines.len() && old_lines.get(at) == new_lines.get(at);
         let mut at = 0;
         while at < old_lines.len() {
@@ -117,7 +117,7 @@ pub(crate) fn hunks(path: &str, old: &[u8], edits: &[RenameEdit]) -> Vec<Hunk> {
     made
 }
 
-/// The lines from `first` to `last` as they are, and with the edits.
+/// Returns the lines from `first` to `last` as they are, and with the edits.
 fn changed(
     old: &[u8],
     lines: &LineIndex,

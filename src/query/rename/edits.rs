@@ -1,4 +1,4 @@
-//! From tokens to edits: where in the file's bytes the name stands, and how the new one is written there.
+//! Turns tokens into edits: finds the name in the file's bytes, and spells the new one there.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ impl TextPlace {
     }
 }
 
-/// Each of `places`, those of a file one after the other, as a doubt for `reason`.
+/// Makes a doubt for `reason` of each of `places`, which are grouped by file.
 pub(super) fn doubts(project: &Project, places: &[TextPlace], reason: &str) -> Vec<Doubt> {
     let mut of: Option<(&Path, LineIndex)> = None;
     let mut found = Vec::with_capacity(places.len());
@@ -50,9 +50,9 @@ pub(super) fn doubts(project: &Project, places: &[TextPlace], reason: &str) -> V
 struct Opened {
     path: PathBuf,
     bytes: Vec<u8>,
-    /// Whether that is the text in which the places were found.
+    /// Whether the file still has the text in which the places were found.
     is_same: bool,
-    /// Whether that text's bytes are the file's, which is so in UTF-8.
+    /// Whether the text's byte offsets are the file's, as in UTF-8.
     is_utf8: bool,
     lines: LineIndex,
     hash: u64,
@@ -69,7 +69,7 @@ impl Opened {
         Some(Self { path, bytes, is_same, is_utf8, lines, hash, read: OnceCell::new() })
     }
 
-    /// Where the file has what stands at `range` of the text.
+    /// Finds the bytes of the file that are at `range` of the text.
     fn span(&self, range: std::ops::Range<usize>) -> Option<std::ops::Range<usize>> {
         if self.is_utf8 {
             return Some(range);
@@ -134,7 +134,7 @@ impl<'a> Editor<'a> {
         };
         self.hashes.insert(path.to_path_buf(), fnv_1a(&bytes));
         for token in tokens {
-            // LOOP compares names.
+            // LOOP compares its keywords by name, whatever their symbols.
             if token.role == SyntaxRole::LoopKeyword {
                 continue;
             }
@@ -278,7 +278,8 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// The part of a token that is replaced, and by what. None if it does not read as the name.
+    /// Finds the part of a token that is replaced, and its replacement. None if the token does not read as
+    /// the name.
     fn edit(&self, written: &[u8], kind: EditKind, key: Option<KeyForm>) -> Option<(usize, usize, String)> {
         if kind == EditKind::Text {
             let inside = written.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
@@ -296,7 +297,7 @@ impl<'a> Editor<'a> {
         let new = spelled(&self.new, old);
         match key {
             None => Some((from, to, new)),
-            // The keyword stays what it was, spelt as before.
+            // Keeps the parameter's keyword, spelt as before.
             Some(form) => {
                 let keyword = String::from_utf8_lossy(old);
                 let whole = match form {
@@ -308,7 +309,7 @@ impl<'a> Editor<'a> {
         }
     }
 
-    /// The files with their edits, in order; and what could not be edited.
+    /// Returns the files with their edits, in order, and what could not be edited.
     pub(super) fn finish(self) -> (Vec<FileEdits>, Vec<Doubt>) {
         let mut files = Vec::new();
         for (path, edits) in self.files {
@@ -329,7 +330,7 @@ impl<'a> Editor<'a> {
     }
 }
 
-/// `name` as it is written in place of `old`: in its case, or with bars.
+/// Writes `name` as it stands in place of `old`: in the case of `old`, or with bars.
 fn spelled(name: &str, old: &[u8]) -> String {
     let plain = !name.is_empty()
         && name.chars().all(|char| upcase(char) == char)
@@ -371,7 +372,7 @@ fn key_form(before: &[u8]) -> KeyForm {
 /// Whether the token at `offset` is a parameter after `&key`, without a keyword of its own.
 fn is_key_parameter<'a>(text: &[u8], offset: u32, read: impl FnOnce() -> &'a LispText) -> bool {
     let before = &text[..offset as usize];
-    // Most texts have none nearby.
+    // Reads the text as Lisp only if `&key` stands in the 4096 bytes before.
     let near = &before[before.len().saturating_sub(4096)..];
     if memchr::memmem::rfind(&near.to_ascii_lowercase(), b"&key").is_none() {
         return false;
@@ -413,14 +414,14 @@ fn is_key_parameter<'a>(text: &[u8], offset: u32, read: impl FnOnce() -> &'a Lis
 enum Encoding {
     Ascii,
     Utf8,
-    /// UTF-8, but for octets in comments, which SBCL passes over and does not count.
+    /// UTF-8 with invalid bytes in comments, which SBCL's reader skips and does not count.
     Damaged,
     /// Every byte is a character.
     Latin,
 }
 
 impl Encoding {
-    /// None if the encoding is not known here.
+    /// Detects the encoding of `bytes`; None if `format` is not known here.
     fn of(bytes: &[u8], format: &str) -> Option<Encoding> {
         match format {
             _ if bytes.is_ascii() => Some(Encoding::Ascii),
@@ -440,7 +441,7 @@ impl Encoding {
 
     fn can_encode(self, text: &str) -> bool {
         match self {
-            // What an edit adds must read in the encoding that the file may be taken for.
+            // Allows ASCII only: other programs may read the file in another encoding.
             Encoding::Latin | Encoding::Damaged => text.is_ascii(),
             Encoding::Ascii | Encoding::Utf8 => true,
         }

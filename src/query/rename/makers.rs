@@ -12,7 +12,7 @@ pub struct ProjectSymbols {
 }
 
 impl ProjectSymbols {
-    /// The names of all symbols in `index` but SBCL's own.
+    /// Collects the names of all symbols in `index` but SBCL's own.
     pub fn new(index: &Index) -> ProjectSymbols {
         let mut names = ProjectSymbols::default();
         for symbol in index.symbols() {
@@ -30,7 +30,7 @@ impl ProjectSymbols {
         names
     }
 
-    /// The symbols that are called `name`.
+    /// Finds the symbols that are called `name`.
     pub(super) fn named(&self, index: &Index, name: &str) -> Vec<Symbol> {
         let line = format!("{}\n", name.replace('\n', " "));
         memchr::memmem::find_iter(&self.text, line.as_bytes())
@@ -41,7 +41,7 @@ impl ProjectSymbols {
             .collect()
     }
 
-    /// The symbols with longer names in which `name` stands as a part.
+    /// Finds the symbols with longer names that have `name` as a part.
     pub(super) fn containing(&self, index: &Index, name: &str) -> Vec<(Symbol, String)> {
         let mut found: Vec<(Symbol, String)> = Vec::new();
         if name.is_empty() {
@@ -64,23 +64,23 @@ impl ProjectSymbols {
     }
 }
 
-/// Where `name` stands in `other` as a part: not inside of a word.
+/// Finds `name` as a part of `other` that neither begins nor ends inside a word.
 fn part(other: &str, name: &str) -> Option<usize> {
     let is_word = |char: Option<char>| char.is_some_and(char::is_alphanumeric);
     let bounded = |at: &usize| {
         let (before, after) = (&other[..*at], &other[*at + name.len()..]);
         let starts = !is_word(before.chars().next_back()) || !is_word(name.chars().next());
         let ends = !is_word(after.chars().next()) || !is_word(name.chars().next_back());
-        // FOOP is made from FOO, as FOO-P is.
+        // Takes a final P for a word: FOOP is made from FOO, as FOO-P is.
         starts && (ends || after == "P")
     };
     let mut all = other.match_indices(name).map(|(at, _)| at).filter(bounded);
     let first = all.next()?;
-    // Accessors end with the slot, and begin with the structure.
+    // Accessors begin with the structure's name, and end with the slot's.
     Some(if other.starts_with(name) { first } else { all.last().unwrap_or(first) })
 }
 
-/// `other` with its part `name` replaced by `new`.
+/// Replaces the part `name` of `other` by `new`.
 pub(super) fn replaced(other: &str, name: &str, new: &str) -> String {
     match part(other, name) {
         Some(at) => format!("{}{new}{}", &other[..at], &other[at + name.len()..]),
@@ -88,14 +88,14 @@ pub(super) fn replaced(other: &str, name: &str, new: &str) -> String {
     }
 }
 
-/// What `part` of `other` must become for `other` to become `new`.
+/// Finds what `part` of `other` must become for `other` to become `new`.
 pub(super) fn part_of_new<'a>(other: &str, part: &str, new: &'a str) -> Option<&'a str> {
     let at = self::part(other, part)?;
     let (before, after) = (&other[..at], &other[at + part.len()..]);
     new.strip_prefix(before)?.strip_suffix(after).filter(|part| !part.is_empty())
 }
 
-/// Whether a top-level operator, not the standard's, makes classes: it may make initargs from slots.
+/// Whether an operator that is not the standard's may define classes, and so make initargs from slots.
 pub(super) fn makes_slots(operator: &str) -> bool {
     operator.starts_with("DEF")
         && !matches!(
@@ -123,7 +123,7 @@ pub(super) fn is_quoted(line: &str, column: u32) -> bool {
     before.ends_with('\'') || ends_with(before, "(quote ")
 }
 
-/// What stands before `column` of `line`, of which there may be many in one line.
+/// Returns the text before `column` of `line`, with a short cut for ASCII: a long line may have many places.
 fn before(line: &str, column: u32) -> &str {
     let count = column.saturating_sub(1) as usize;
     let end = match line.is_ascii() {

@@ -1,5 +1,5 @@
-//! Names that a form makes, and can be told to make otherwise: a structure by an option or by another name of the slot, a
-//! foreign function by a name beside its string.
+//! Edits of a form that make it make another name: an option of a structure, another name of its slot, or a
+//! name beside the string of a foreign function.
 
 use std::path::{Path, PathBuf};
 
@@ -17,34 +17,35 @@ use steelbank_reader::lines::LineColumn;
 use steelbank_reader::{Marker, Range};
 use steelbank_xref::Symbol;
 
-/// What is edited besides the name's own tokens.
+/// Edits beside those of the name's own tokens.
 #[derive(Default)]
 pub(super) struct Parts {
     /// File, range of its text, and what is written there.
     pub(super) edits: Vec<(PathBuf, Range, PartText)>,
     /// The slot's name, and its new one.
     slot: (String, String),
-    /// Its tokens in the structures that have it.
+    /// The slot's tokens in the structures that have it.
     tokens: Vec<TokensOfFile>,
-    /// Names that change with it.
+    /// The accessors that change with the slot, and their new names.
     along: Vec<(Symbol, String)>,
 }
 
-/// How an edit of the structure is written.
+/// The text that an edit of a form writes.
 pub(super) enum PartText {
     /// A keyword.
     Keyword(String),
     /// An option of this keyword with the symbol, after the structure's name.
     Option { keyword: &'static str, name: String, bare: bool },
-    /// A list of what stands there, a string, and the symbol.
+    /// A list of the string that stands there and the symbol.
     Pair(String),
 }
 
 const OPTIONS: [&str; 3] = [":constructor", ":copier", ":predicate"];
 
 impl<'a> Planner<'a> {
-    /// How what stands in the top-level form `form` of the file at `path` is made to make the new name: a structure, or
-    /// what a macro defines that is written like one. None if it is neither, or cannot be.
+    /// Finds the edits that make the top-level form `form` of the file at `path` make the new name. None if
+    /// that is neither a structure, nor a foreign definition, nor a form of a macro that is written like a
+    /// structure, or if no edit does it.
     pub(super) fn parts(&mut self, path: &Path, form: u32) -> Result<Option<Parts>, Error> {
         let project = self.sources.project;
         let structures = Structures::of(project);
@@ -69,7 +70,7 @@ impl<'a> Planner<'a> {
             ),
             AccessorOrigin::Standard { which, .. } => {
                 let option = OPTIONS[*which];
-                // It must be an option that the macro knows.
+                // Accepts only an option that other forms of the macro have.
                 if !structures.have_option(&option[1..].to_uppercase()) {
                     return Ok(None);
                 }
@@ -84,7 +85,7 @@ impl<'a> Planner<'a> {
         Ok(parts)
     }
 
-    /// `(defcfun "get_it" …)` becomes `(defcfun ("get_it" new-name) …)`.
+    /// Makes `(defcfun ("get_it" new-name) …)` of `(defcfun "get_it" …)`.
     fn foreign(&mut self, path: &Path, operator: &PackageAndName, string: Range) -> Option<Parts> {
         let project = self.sources.project;
         let (package, name) = operator;
@@ -136,7 +137,7 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// The edits that give a slot of `structure` another name, if it can be told where it is meant.
+    /// Finds the edits that give a slot of `structure` another name, if it can be told which places mean it.
     fn slot(
         &mut self,
         structures: &Structures,
@@ -148,11 +149,12 @@ impl<'a> Planner<'a> {
         let family = structures.family(structure, slot);
         let home = index.find_package(&slot.0, None);
         let found = home.and_then(|home| index.find_symbol(&slot.1, home));
-        // The slot's own symbol is every structure's that has such a slot.
+        // All structures with a slot of this name share the slot's symbol.
         let Some((symbol, _)) = found.filter(|(symbol, _)| *symbol != self.symbol) else { return Ok(None) };
         let uses = SymbolUses::new(index, symbol, FunctionName::Plain);
         let mut parts = Parts { slot: (slot.1.clone(), new.to_owned()), ..Parts::default() };
-        // Places where objects are asked for a slot of this name; and whether others than these structures have one.
+        // Places that take the slot by its name, as SLOT-VALUE does; and whether other classes have such a
+        // slot.
         let (mut asked, mut others) = (Vec::new(), false);
         for TokensOfFile { path, file, tokens } in self.tapped(&uses) {
             let own: Vec<&StructureDefinition> =
@@ -232,7 +234,7 @@ impl<'a> Planner<'a> {
         Ok(Some(parts))
     }
 
-    /// The edits of what it is made from, and of what changes with that.
+    /// Adds the edits of `parts`, and of the accessors that change with them.
     pub(super) fn edit_parts(&mut self, parts: &Parts, editor: &mut Editor<'a>) -> Result<(), Error> {
         editor.parts(&parts.edits);
         let (old, new) = &parts.slot;
@@ -245,7 +247,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Names, written somewhere, that the forms with a slot make from it, and that do not change along as edits.
+    /// Lists the names that the forms with the slot make from it, that stand somewhere, and that no edit
+    /// changes.
     fn made_of_slot(&self, parts: &Parts) -> Result<Vec<String>, Error> {
         let index = self.sources.index;
         let forms: Vec<(&Path, u32)> = parts
@@ -269,7 +272,7 @@ impl<'a> Planner<'a> {
         Ok(found)
     }
 
-    /// The keywords in calls of a structure's constructors.
+    /// Adds the keywords in calls of a structure's constructors.
     fn keywords(
         &mut self,
         structure: &StructureDefinition,
@@ -292,7 +295,7 @@ impl<'a> Planner<'a> {
             let text = self.text_tokens(&uses);
             unclear |= !text.certain.is_empty() || !text.possible.is_empty();
             for TokensOfFile { path, tokens, .. } in self.tapped(&uses) {
-                // (apply #'make-x …), or a macro that is given the keywords.
+                // Calls whose keywords cannot be seen: `(apply #'make-x …)`, or a macro that is given them.
                 let passed =
                     [SyntaxRole::Function, SyntaxRole::Quoted, SyntaxRole::Argument, SyntaxRole::Template];
                 unclear |= tokens.iter().any(|token| passed.contains(&token.role));
@@ -304,7 +307,7 @@ impl<'a> Planner<'a> {
                 }
             }
         }
-        // Of structures that are read, too.
+        // Whether code has the keyword at all, in a call or after `#S`.
         let written = || {
             project.texts_naming(&slot.1, Look::All, true).files.iter().any(|file| {
                 let tokens = file.tokens.named(&slot.1);

@@ -1,4 +1,4 @@
-//! The answer: edits, and what must be known before they are made.
+//! The plan of a rename: its edits, conflicts and cautions; and the answers of applying and undoing it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

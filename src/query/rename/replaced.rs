@@ -1,4 +1,4 @@
-//! Texts with the one name of a rename replaced, as they are compared.
+//! Replaces the names of a rename in texts that are compared before and after it.
 
 use std::collections::BTreeMap;
 
@@ -43,13 +43,14 @@ impl Renamed {
         let read = LispText::read(written.as_bytes(), Dialect::CommonLisp, &Features::sbcl());
         self.whole.keys().any(|symbol| {
             let (_, name) = parts(symbol);
-            // In a string, it stands as it is.
+            // A string has the name without bars.
             written.replace('\\', "") == name
                 || matches!(read.tokens(), [token] if token.is_named(written.as_bytes(), name))
         })
     }
 
-    /// Whether an edit is of what a structure makes the name from: the slot at its end, or an option that says it.
+    /// Whether an edit changes a part of which a structure makes the name: the slot at its end, or an option
+    /// that says it.
     pub(super) fn is_part(&self, edit: &RenameEdit) -> bool {
         let plain = |text: &str| plain(text.trim_start_matches(':')).to_uppercase();
         let (old, new) = (plain(&edit.old), plain(&edit.new));
@@ -59,12 +60,12 @@ impl Renamed {
         option || (slot.is_some() && slot == prefix(&self.new, &new))
     }
 
-    /// A printed name of before as it must be after.
+    /// Returns the printed name `text` of the old program as it must be in the new one.
     pub(super) fn replaced_text(&self, text: &str) -> String {
         tokens(text, |token| self.whole.get(token).cloned())
     }
 
-    /// What a name that contains the renamed one may have become.
+    /// Returns what a printed name that contains the renamed one may have become.
     pub(super) fn made(&self, text: &str) -> Option<String> {
         let new = tokens(text, |token| {
             let (package, name) = parts(token);
@@ -74,7 +75,7 @@ impl Renamed {
         (new != text).then_some(new)
     }
 
-    /// A text in which the old name and the new one, and names that contain them, are the same.
+    /// Returns `text` with the old name, the new one, and names that contain them made the same.
     pub(super) fn neutral_text(&self, text: &str) -> String {
         let mut names = [&self.old, &self.new];
         names.sort_by_key(|name| std::cmp::Reverse(name.len()));
@@ -94,7 +95,7 @@ impl Renamed {
         said.text(&self.neutral_text(&said.message))
     }
 
-    /// What of a system's tests ended otherwise.
+    /// Lists how the tests of a system ended otherwise.
     pub(super) fn tests(&self, before: &Tested, after: &Tested) -> Vec<String> {
         let mut found = Vec::new();
         if before.not_loaded.is_some() != after.not_loaded.is_some() {
@@ -113,7 +114,7 @@ impl Renamed {
         found
     }
 
-    /// How a test ended otherwise, if it did.
+    /// Says how a test ended otherwise, if it did.
     fn test(&self, before: &TestResult, after: &TestResult) -> Option<String> {
         // Times and counts of random checks differ from run to run.
         let words = |text: &str| -> Vec<String> {
@@ -144,7 +145,7 @@ impl Renamed {
         if !before.is_operation() {
             return None;
         }
-        // Of what no framework tells, the output is all that is known.
+        // Compares the output of a test-op: no framework reports its assertions.
         let (first, second) = (words(&before.output), words(&after.output));
         let at = first.iter().zip(&second).take_while(|(first, second)| first == second).count();
         (first != second).then(|| {
@@ -159,7 +160,7 @@ impl Renamed {
     }
 }
 
-/// The package with its colons, and the name.
+/// Splits a printed symbol into its package with the colons, and its name.
 pub(super) fn parts(symbol: &str) -> (&str, &str) {
     match symbol.rfind(':') {
         Some(at) if at + 1 < symbol.len() => symbol.split_at(at + 1),
@@ -167,18 +168,18 @@ pub(super) fn parts(symbol: &str) -> (&str, &str) {
     }
 }
 
-/// A printed symbol without bars and escapes.
+/// Removes bars and escapes from a printed symbol.
 fn plain(symbol: &str) -> String {
     symbol.replace(['|', '\\'], "")
 }
 
-/// A printed name without bars, and without the numbers of symbols that were made up.
+/// Removes the bars from a printed name, and the numbers from generated symbols.
 pub(super) fn plain_text(text: &str) -> String {
     tokens(text, |_| None)
 }
 
-/// `text` with each token, without its bars, replaced by what `replace` makes of it. Symbols without a package lose the number at
-/// their end.
+/// Replaces each token of `text`, without its bars, by what `replace` makes of it. Symbols without a package
+/// lose the number at their end.
 fn tokens(text: &str, replace: impl Fn(&str) -> Option<String>) -> String {
     let mut made = String::with_capacity(text.len());
     let mut token = String::new();
@@ -211,7 +212,8 @@ fn tokens(text: &str, replace: impl Fn(&str) -> Option<String>) -> String {
     made
 }
 
-/// `text` without the addresses of unreadable objects, as in `#<FD-STREAM {1001B08B93}>`: they differ in each image.
+/// Removes the addresses of unreadable objects from `text`, as in `#<FD-STREAM {1001B08B93}>`: they differ in
+/// each image.
 fn without_addresses(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

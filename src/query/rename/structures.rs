@@ -1,4 +1,5 @@
-//! The names that structures make: what each of them becomes when the structure, a slot or a prefix gets another name.
+//! The names that structures make: what each of them becomes when the structure, a slot or a prefix gets
+//! another name.
 
 use std::path::{Path, PathBuf};
 
@@ -21,15 +22,15 @@ pub(super) struct MadeName {
     pub(super) new: String,
 }
 
-/// What a structure makes a name from.
+/// The origin of a name that a structure makes.
 pub(super) enum AccessorOrigin<'a> {
-    /// MAKE-, COPY- or -P, by index, and its own.
+    /// The structure's name, in MAKE-, COPY- or -P; `which` is 0, 1 or 2.
     Standard { structure: &'a StructureDefinition, which: usize },
-    /// A slot, and what stands before it.
+    /// The name of a slot after a prefix.
     Slot { structure: &'a StructureDefinition, slot: &'a PackageAndName, prefix: String },
 }
 
-/// Structures that include each other deeper than this are not looked through.
+/// How deep `:include` is followed.
 const DEEPEST: usize = 50;
 
 impl Structures {
@@ -46,7 +47,8 @@ impl Structures {
         Structures { all }
     }
 
-    /// And what forms of `operator`, a macro of the project's own, define, if that is written as for DEFSTRUCT.
+    /// Adds what forms of `operator`, a macro of the project's own, define, if they are written as for
+    /// DEFSTRUCT.
     pub(super) fn and_like(mut self, project: &Project, operator: &PackageAndName) -> Structures {
         for FileVersion { path, write_date } in project.naming(&operator.1) {
             if let Ok(file) = project.positions(&path, write_date)
@@ -60,12 +62,12 @@ impl Structures {
         self
     }
 
-    /// Whether a structure has the option `keyword`.
+    /// Whether any of the structures has the option `keyword`.
     pub(super) fn have_option(&self, keyword: &str) -> bool {
         self.all.iter().any(|(_, found)| found.options.iter().any(|option| option == keyword))
     }
 
-    /// All names that structures make, when `symbol` is called `new`.
+    /// Lists all names that structures make, as they are and as they will be when `symbol` is called `new`.
     pub(super) fn made(&self, symbol: &PackageAndName, new: &str) -> Vec<MadeName> {
         let named = |named: &PackageAndName| if named == symbol { new.to_owned() } else { named.1.clone() };
         let mut made = Vec::new();
@@ -96,7 +98,8 @@ impl Structures {
         made
     }
 
-    /// What the structures of the top-level form `form` in the file at `path` make the name `made` from.
+    /// Finds what the structures of the top-level form `form` in the file at `path` make the name `made`
+    /// from.
     pub(super) fn origin(&self, path: &Path, form: u32, made: &str) -> Option<AccessorOrigin<'_>> {
         let of_form = self.all.iter().filter(|(other, found)| other == path && found.form == form);
         of_form.into_iter().find_map(|(_, structure)| {
@@ -112,7 +115,7 @@ impl Structures {
         })
     }
 
-    /// The structure that gives `of` its slot, and those that include it.
+    /// Finds the structure that gives `of` its slot, and those that include it.
     pub(super) fn family(
         &self,
         of: &StructureDefinition,
@@ -141,13 +144,13 @@ impl Structures {
         self.all.iter().filter(|(_, found)| descends(found)).collect()
     }
 
-    /// Whether a slot is given its name at `range` of the file at `path`.
+    /// Whether `range` of the file at `path` is a slot's name in the definition of a structure.
     pub(super) fn have_slot_at(&self, path: &Path, range: Range) -> bool {
         let mut here = self.all.iter().filter(|(other, _)| other == path);
         here.any(|(_, found)| found.slot_places.iter().any(|(_, place)| *place == range))
     }
 
-    /// The slots of a structure, those of what it includes among them.
+    /// Lists the slots of a structure, with those of the structures that it includes.
     fn slots<'a>(&'a self, structure: &'a StructureDefinition, depth: usize) -> Vec<&'a PackageAndName> {
         let mut slots: Vec<&PackageAndName> = structure.slots.iter().collect();
         let included = structure
@@ -163,7 +166,7 @@ impl Structures {
     }
 }
 
-/// What the names of a structure's accessors start with, if that can be told.
+/// Returns the prefix of the names of a structure's accessors, if it can be told.
 pub(super) fn prefix(structure: &StructureDefinition) -> Option<String> {
     match &structure.prefix {
         Prefix::OfName => Some(format!("{}-", structure.name.1)),

@@ -1,5 +1,5 @@
-//! Whether a rename leaves the program what it was: what loading the project shows before and after, compared with the one
-//! name replaced.
+//! Verification that a rename leaves the program what it was: what loading the project shows before and after
+//! is compared, with the names replaced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::query::load_system::Severity;
 use crate::query::run_tests::TestResult;
 use steelbank_xref::{FunctionKind, Kind};
 
-/// What an image of the project is to load and to tell.
+/// A request to load the project in an image, and to report what that shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TracesRequest {
     pub(crate) systems: Vec<String>,
@@ -22,15 +22,15 @@ pub(crate) struct TracesRequest {
     pub(crate) files: Vec<PathBuf>,
     /// Systems to test.
     pub(crate) tests: Vec<String>,
-    /// Of the renamed project: which tokens are to be told.
+    /// The tokens to report, in the renamed project.
     pub(crate) places: Option<PlacesRequest>,
-    /// Tell only how many files were compiled, if any were.
+    /// Whether to report only how many files were compiled, if any were.
     pub(crate) from_fasls: bool,
-    /// Compile all files of the systems, also those that depend on nothing that changed.
+    /// Whether to compile all files of the systems, also those that depend on nothing that changed.
     pub(crate) anew: bool,
 }
 
-/// Whose tokens are to be told in the renamed project.
+/// The symbols whose tokens are reported in the renamed project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PlacesRequest {
     /// The symbol before, as it is printed.
@@ -47,21 +47,21 @@ pub(crate) struct PlacesRequest {
     pub(crate) gone: Vec<GoneSymbol>,
 }
 
-/// A symbol that is to stand nowhere any more.
+/// A symbol that must stand nowhere after the rename.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct GoneSymbol {
     /// As it is printed.
     pub(crate) printed: String,
     pub(crate) name: String,
     pub(crate) package: String,
-    /// The packages that exported it: by way of them, text may mean it.
+    /// The packages that exported it, through which text may still mean it.
     pub(crate) exported_by: Vec<String>,
 }
 
 /// What loading the project shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Traces {
-    /// How the systems and files ended that do not load: name, and what stopped it.
+    /// The systems and files that do not load, each with what stopped it.
     pub(crate) failed: Vec<(String, String)>,
     pub(crate) said: Vec<ComparedDiagnostic>,
     pub(crate) records: Vec<ComparedXref>,
@@ -101,7 +101,7 @@ pub(crate) struct ComparedXref {
     pub(crate) file: String,
     pub(crate) form: Option<u32>,
     pub(crate) number: Option<u32>,
-    /// Whether the function is alive for its name; else because something refers to it just now.
+    /// Whether the function is reached by its name; if not, it may be collected at any time.
     pub(crate) named: bool,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct Tested {
 /// Where the names stand in the renamed project, as its own image tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NamePlaces {
-    /// Tokens that read as the old symbol still, or as one that is renamed along: sentences.
+    /// Tokens that still read as the old symbol, or as one that is renamed along, in a sentence each.
     pub(crate) old: Vec<String>,
     /// Tokens that read as the new symbol, or as a name that is renamed along: file, and bytes.
     pub(crate) new: Vec<(String, Range)>,
@@ -131,7 +131,7 @@ pub(crate) struct AppliedEdit {
     pub(crate) path: String,
     /// In bytes of the new file.
     pub(crate) range: Range,
-    /// As it is shown: its place in the old text.
+    /// Its place in the old text, as answers show it.
     pub(crate) shown: String,
 }
 
@@ -208,7 +208,7 @@ fn is_zero(count: &usize) -> bool {
 }
 
 impl Verified {
-    /// Whether what differs may come from fasls of files that were compiled before the rename.
+    /// Whether the differences may come from fasls of files that were compiled before the rename.
     pub(crate) fn may_be_stale(&self) -> bool {
         use DifferenceKind::{Diagnostic, Reference, Symbol};
         // They are sorted by kind: what the edits themselves did comes first.
@@ -219,7 +219,8 @@ impl Verified {
 /// The most differences that an answer lists.
 const MOST: usize = 20;
 
-/// Compares what loading showed before and after the rename `plan`, whose edits are `written`. `shown` is how files are shown.
+/// Compares what loading showed before and after the rename `plan`, whose edits are `written`. `shown`
+/// returns how answers show a file.
 pub(crate) fn compare(
     plan: &RenamePlan,
     written: &[AppliedEdit],
@@ -290,7 +291,7 @@ fn failures(names: &Renamed, before: &Traces, after: &Traces, add: &mut dyn FnMu
     };
     for (change, _) in changes(plain(&before.failed), plain(&after.failed)) {
         if change == LineChange::Gone {
-            // What fails otherwise is told by what is new.
+            // A failure that changed is reported with the new ones.
             continue;
         }
         for (name, why) in &after.failed {
@@ -339,7 +340,7 @@ fn compare_places(
     }
 }
 
-/// The cross references that differ, and the names that macros make otherwise now.
+/// Compares the cross references. Returns those that differ, and the names that macros make otherwise now.
 fn references(
     names: &Renamed,
     numbers: bool,
@@ -381,7 +382,7 @@ fn references(
     }
     let mut made = Vec::new();
     gone.retain(|line| {
-        // A name that a macro makes from the renamed one.
+        // Pairs a reference that is gone with a new one, to a name that a macro makes from the new symbol's.
         let Some(name) = names.made(&line.name) else { return true };
         let expected = ComparedUse { name, ..line.clone() };
         let Some(at) = new.iter().position(|line| *line == expected) else { return true };
@@ -412,13 +413,14 @@ fn references(
     (gone.chain(new.iter().map(|line| say(LineChange::New, line))).collect(), made)
 }
 
-/// The symbols and exports that differ.
+/// Lists the symbols and exports that differ.
 fn symbols(names: &Renamed, before: &Traces, after: &Traces) -> Vec<String> {
     let line = |(package, symbol, external): &(String, String, bool),
                 symbol_text: &dyn Fn(&str) -> String| {
         (package.clone(), symbol_text(symbol), *external)
     };
-    // Locals may keep the old name, and so may words of LOOP. Other names come and go with what the compiler keeps.
+    // Compares exports, and names that contain the renamed one: locals and LOOP's words may keep the old
+    // name, and which other names are there depends on what the compiler keeps.
     let other = |line: &(String, String, bool)| {
         line.2
             || (!names.is_own(&line.1) && {
@@ -472,7 +474,7 @@ impl LineChange {
     }
 }
 
-/// What one of two lists has more often than the other, once for each time.
+/// Lists what one of two lists has more often than the other, once for each time.
 fn changes<T: Ord>(mut before: Vec<T>, mut after: Vec<T>) -> Vec<(LineChange, T)> {
     before.sort();
     after.sort();
