@@ -29,12 +29,12 @@ pub enum Matching {
     Regex,
 }
 
-/// The question.
+/// A search for symbols by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AproposRequest {
     /// The pattern, matched without regard to case. A prefix `pkg:` limits the search to that package.
     pub pattern: String,
-    /// How.
+    /// How the pattern is matched against names.
     pub matching: Matching,
     /// Only symbols that name one of these kinds of things, as [`KINDS`] has them; empty for all.
     pub kinds: Vec<String>,
@@ -42,13 +42,13 @@ pub struct AproposRequest {
     pub packages: Vec<String>,
     /// Only symbols that their home package exports.
     pub external: bool,
-    /// How many to leave out first.
+    /// How many matches to skip.
     pub offset: usize,
-    /// How many to give at most.
+    /// How many matches to list at most.
     pub limit: usize,
 }
 
-/// The word for a pattern's package in errors.
+/// Names the pattern's package prefix in the list of filters.
 const PREFIX: &str = "the prefix";
 
 /// The kinds of things that a symbol can name.
@@ -73,27 +73,27 @@ pub const KINDS: [&str; 14] = [
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AproposError {
-    /// No pattern.
+    /// The pattern is empty.
     #[error("The pattern is empty. Give a part of the name to look for.")]
     Empty,
     /// The regular expression cannot be read.
     #[error("{pattern:?} is no regular expression: {why}")]
     Regex {
-        /// The value that was given.
+        /// The pattern as given.
         pattern: String,
-        /// The reason.
+        /// Why it cannot be compiled.
         why: String,
     },
     /// An unknown kind.
     #[error("There is no kind {kind:?}. The kinds are {}.", KINDS.join(", "))]
     Kind {
-        /// The value that was given.
+        /// The kind as given.
         kind: String,
     },
     /// An unknown package.
     #[error("Package {package} not found")]
     Package {
-        /// The value that was given.
+        /// The package as given.
         package: String,
     },
 }

@@ -1,7 +1,8 @@
 //! code-find-references: where a symbol is used, line by line, and how sure each place is.
 //!
-//! What the compiler recorded says what is done and by whom; the text says where. What the compiler does not record
-//! (types, classes, quoted symbols, macro templates, package definitions) comes from the text as SBCL's reader saw it.
+//! The compiler's records tell what a use does and in which function; the text tells on which line. Uses that
+//! the compiler does not record (types, classes, quoted symbols, macro templates, package definitions) come
+//! from the text as SBCL's reader saw it.
 
 mod answer;
 mod cautions;
@@ -136,7 +137,7 @@ struct Facts {
     function: bool,
     macro_: bool,
     variable: bool,
-    /// Whether a local variable or function has its name anywhere.
+    /// Whether a local variable or function of the same name exists in any file.
     shadowed: bool,
 }
 
@@ -188,13 +189,13 @@ struct TextFacts {
     of_structure: bool,
     locals: usize,
     designators: usize,
-    /// Uses by what files contained before they were loaded again.
+    /// Uses recorded for earlier versions of files that were loaded again.
     replaced: usize,
     /// Uses in forms that a file has only when it is read with other features.
     other_readings: usize,
     /// Loaded files that cannot be read.
     unreadable: BTreeSet<String>,
-    /// Loaded files whose positions were recorded, but not whole, or cannot be read any more.
+    /// Loaded files whose sidecar is incomplete or cannot be read.
     half_known: BTreeSet<String>,
 }
 
@@ -276,7 +277,7 @@ impl UseSearch<'_> {
         }
     }
 
-    /// A file of SBCL itself, of which only the top-level forms' places are known.
+    /// Adds the uses in a file of SBCL itself, of which only the top-level forms' places are known.
     fn sbcl_file(&mut self, logical: &str, records: &[RecordedUse]) {
         let source = self.sbcl.native(logical).and_then(|path| SourceFile::read(&path));
         for record in records {
@@ -321,7 +322,8 @@ impl UseSearch<'_> {
                     let sought = self.uses.sought();
                     let parts = file.parts_in(form, number, &sought.name);
                     let means = |package: &str| self.uses.means(package);
-                    // A local macro has its template in the form.
+                    // Takes the name as made by the macro unless it stands in the same form: a local macro's
+                    // template may be there.
                     let made = || {
                         let own = !expander.package.is_empty()
                             && expander.package != "COMMON-LISP"
@@ -334,13 +336,13 @@ impl UseSearch<'_> {
                 }
                 _ => None,
             };
-            // The same file, read with other features: the form of that number is another.
+            // Gives up the place if that form number is another form, as after a reading with other features.
             if is_of_another(file, recorded) {
                 self.seen.other_readings += 1;
                 self.unknown(shown, recorded, false);
                 continue;
             }
-            // A file that has changed: the recorded place may be another's by now.
+            // Gives up the place in a changed file unless the name still stands on the line.
             if !file.is_fresh()
                 && !file.has_name_on(self.uses.sought(), file.position(placement.range.start).line)
             {
@@ -445,7 +447,7 @@ impl UsesOnLine {
         }
     }
 
-    /// The entry for this line: what is surest, leftmost and most telling comes first.
+    /// Merges the uses of this line into an entry, which shows the surest and leftmost of them.
     fn reference(self, path: String, line: Option<u32>) -> Option<CodeReference> {
         let listed = |evidence| match line {
             Some(_) => self.columns(evidence).into_iter().collect(),
@@ -483,8 +485,7 @@ impl UsesOnLine {
     }
 }
 
-/// Whether the recorded function is another than the one that the form defines, as after a reading with other
-/// features.
+/// Whether the form defines another function than the recorded one, as after a reading with other features.
 fn is_of_another(file: &PositionedFile, recorded: &RecordedUse) -> bool {
     let caller = recorded.caller.as_deref().filter(|caller| !caller.starts_with('(') && !recorded.toplevel);
     let defined = recorded.form.and_then(|form| file.function_defined(form));
@@ -510,11 +511,11 @@ fn use_type(kind: Kind) -> UseType {
     }
 }
 
-/// Classifies an occurrence without a record of the compiler's, and tells whether that is sure; None for definitions and for
-/// local variables and functions of the same name.
+/// Classifies an occurrence without a record of the compiler's, and tells whether that is sure; None for
+/// definitions and for local variables and functions of the same name.
 fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> {
     let sure = |use_type| Some((use_type, true));
-    // A local function stays one in a template; of variables the macro decides what they become.
+    // In a template, a local function stays one; what becomes of a variable is up to the macro.
     let bound_in_template = occurrence.bound && !occurrence.variable;
     match occurrence.role {
         SyntaxRole::Definition | SyntaxRole::Structure | SyntaxRole::LoopKeyword => None,
@@ -523,7 +524,7 @@ fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> 
         SyntaxRole::Class => sure(UseType::Class),
         SyntaxRole::Type => sure(UseType::Type),
         SyntaxRole::Slot => sure(UseType::Slot),
-        // A list of data may be code, in which it is a local variable.
+        // Quoted data may be code in which the symbol is a local variable.
         SyntaxRole::Quoted => {
             Some((UseType::Quoted, occurrence.standing == SyntacticContext::Name || !facts.shadowed))
         }
@@ -531,7 +532,7 @@ fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> 
         SyntaxRole::Block => sure(UseType::Block),
         SyntaxRole::ReadTime => sure(UseType::ReadTime),
         SyntaxRole::Template if bound_in_template => None,
-        // Not sure: a macro may make a local variable of it as well.
+        // Not sure: the expansion may bind the symbol as a local variable.
         SyntaxRole::Template => {
             let clear = matches!(occurrence.standing, SyntacticContext::Operator | SyntacticContext::Name);
             Some((UseType::Template, clear || !facts.shadowed))
@@ -553,7 +554,8 @@ fn unrecorded(occurrence: &Occurrence, facts: Facts) -> Option<(UseType, bool)> 
                 None
             }
             SyntacticContext::Variable => sure(UseType::Reference),
-            // In the arguments of a macro: a call unless the macro makes a variable of it, which somebody would read.
+            // In a macro's arguments: a call, unless the macro binds the symbol as a variable, which other
+            // code would read.
             SyntacticContext::Operator if facts.macro_ => Some((UseType::Macro, occurrence.never_variable)),
             SyntacticContext::Operator if facts.function => Some((UseType::Call, occurrence.never_variable)),
             SyntacticContext::Operator => Some((UseType::Mention, occurrence.never_variable)),

@@ -21,10 +21,10 @@ use steelbank_xref::Access;
 
 /// How long a value may take to print: print-object methods are the user's code.
 const PRINTING: Duration = Duration::from_secs(2);
-/// What the contract shows in place of a value that cannot be printed.
+/// Stands for a value that cannot be printed; the contract fixes this text.
 const UNPRINTABLE: &str = "<error printing value>";
 
-/// The question.
+/// A request for everything that the image knows about a symbol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DescribeSymbolRequest {
     /// The name, as [`super::designator`] reads it.
@@ -342,12 +342,12 @@ struct PrintedText {
 }
 
 impl DescribeSymbolRequest {
-    /// The question about `name` in CL-USER.
+    /// Makes a request about `name`, looked up in CL-USER.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), package: DEFAULT_PACKAGE.to_owned() }
     }
 
-    /// The same question with the name looked up in `package`.
+    /// Looks the name up in `package` instead.
     #[must_use]
     pub fn package(mut self, package: impl Into<String>) -> Self {
         self.package = package.into();
@@ -423,7 +423,7 @@ impl Value {
 
 fn describe(on_lisp: &OnLisp<'_>, name: &str, package: &str) -> Result<(Vec<u8>, Option<Value>), CallError> {
     let facets = on_lisp.call(Operation::DescribeSymbol, &[name, package])?.bytes;
-    // The Lisp half writes this and nothing else for a bound variable; parsing is left to the caller's thread.
+    // Searches the JSON for the flag of a bound variable; parsing it is left to the caller's thread.
     let bound = facets.windows(BOUND.len()).any(|window| window == BOUND);
     let value = bound.then(|| match on_lisp.call_within(PRINTING, Operation::PrintValue, &[name, package]) {
         Ok(answer) => Value::Printed(answer.bytes),
@@ -437,7 +437,7 @@ fn describe(on_lisp: &OnLisp<'_>, name: &str, package: &str) -> Result<(Vec<u8>,
 
 const BOUND: &[u8] = br#""bound":true"#;
 
-/// Adds the places of all sources.
+/// Fills in the places of all sources.
 fn locate(description: &mut Description, files: &SbclSources, project: &Project) {
     let mut places = DefinitionPlaces::new(project, files);
     let functions = [&mut description.function, &mut description.setf_function].into_iter().flatten();
@@ -455,7 +455,7 @@ fn locate(description: &mut Description, files: &SbclSources, project: &Project)
 }
 
 impl Description {
-    /// The documentation of what the classification names, or else of any other facet.
+    /// Returns the documentation of the facet that the classification names, or else of any other.
     pub fn documentation(&self) -> Option<&str> {
         let function = self.function.as_ref().and_then(|facet| facet.documentation.as_deref());
         let class = self.class.as_ref().and_then(|facet| facet.documentation.as_deref());
@@ -469,7 +469,7 @@ impl Description {
         }
     }
 
-    /// Every facet of the symbol as a definition: what it is, its lambda list, and where it stands.
+    /// Lists the facets as definitions: what each is, its lambda list, and where it stands.
     pub fn definitions(&self) -> Vec<(String, Option<&str>, &[SourcePlace])> {
         let mut all: Vec<(String, Option<&str>, &[SourcePlace])> = Vec::new();
         for facet in self.function.iter().chain(&self.setf_function) {
@@ -506,7 +506,7 @@ impl Description {
         all
     }
 
-    /// The source of what the classification names, if its position is known.
+    /// Returns the source of the facet that the classification names, if its position is known.
     pub fn source(&self) -> Option<&SourcePlace> {
         let sources: &[SourcePlace] = match self.classification {
             Classification::Class => self.class.as_ref().map_or(&[], |facet| &facet.sources),

@@ -22,27 +22,27 @@ mod referrers;
 
 pub use referrers::{Iter, RecordedPlace, Referrers, User};
 
-/// The question.
+/// A request for the code that uses a symbol in one way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WhoRequest {
-    /// What the code looked for does.
+    /// The kind of use.
     pub kind: Kind,
     /// The name, as [`super::designator`] reads it.
     pub name: String,
     /// The package in which the name is looked up.
     pub package: String,
-    /// What the answer tells of places.
+    /// How much detail the answer has about places.
     pub places: PlaceDetail,
-    /// How many functions to give at most.
+    /// How many functions to list at most.
     pub limit: usize,
-    /// How many functions to leave out first.
+    /// How many functions to skip.
     pub offset: usize,
 }
 
-/// What an answer tells of places.
+/// The detail that an answer has about places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PlaceDetail {
-    /// Files and form numbers, as the compiler recorded them. It reads no source.
+    /// Files and form numbers, as the compiler recorded them. Reads no source.
     #[default]
     Recorded,
     /// Lines and columns too, as far as the sources can be read.
@@ -52,7 +52,7 @@ pub enum PlaceDetail {
 }
 
 impl WhoRequest {
-    /// The question `kind` about `name` in CL-USER, without lines.
+    /// Makes a request about `name`, looked up in CL-USER, without lines.
     pub fn new(kind: Kind, name: impl Into<String>) -> Self {
         Self {
             kind,
@@ -64,31 +64,31 @@ impl WhoRequest {
         }
     }
 
-    /// The same question with at most `limit` functions in the answer.
+    /// Lists at most `limit` functions.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = limit;
         self
     }
 
-    /// The same question with other places.
+    /// Sets the detail about places.
     #[must_use]
     pub fn places(mut self, places: PlaceDetail) -> Self {
         self.places = places;
         self
     }
 
-    /// The same question with the name looked up in `package`.
+    /// Looks the name up in `package` instead.
     #[must_use]
     pub fn package(mut self, package: impl Into<String>) -> Self {
         self.package = package.into();
         self
     }
 
-    /// The answer as far as the index alone has it: no lines, and nothing of code outside of functions.
+    /// Answers from the index alone: without lines, and without code outside of functions.
     ///
     /// # Errors
-    /// Only if the name cannot be read. A symbol or package that does not exist is an answer.
+    /// The name cannot be read. A symbol or package that does not exist is an answer.
     pub fn answer_from_index(&self, index: &Index) -> Result<WhoAnswer, DesignatorError> {
         self.answer_with(index, &Project::new(None), &SbclSources::new(None))
     }
@@ -168,7 +168,7 @@ impl WhoRequest {
             files.extend(answer.users.recorded().filter_map(|place| place.version()));
         }
         files.extend(project.naming_at_toplevel(&uses.sought().name));
-        // Of what a top-level form expands the compiler keeps no record at all.
+        // The compiler keeps no record of the macros that top-level forms expand: only the text has them.
         let calls = || uses.recorded(|_, _| false).kinds.contains(&Kind::Calls);
         let macros = self.kind == Kind::Macroexpands && uses.with_text() && !calls();
         if macros {
@@ -186,7 +186,7 @@ impl WhoRequest {
         });
     }
 
-    /// Where all uses of the kind in `files` stand: for each the surest place if there are several.
+    /// Finds where all uses of the kind in `files` stand: for each the surest place if there are several.
     fn positions(
         &self,
         uses: &SymbolUses<'_>,
@@ -349,12 +349,12 @@ pub struct Position {
 /// Where uses stand.
 #[derive(Default)]
 struct LocatedUses {
-    /// Those by functions: by file, and by the numbers of the forms.
+    /// The uses by functions: by file version, and by the numbers of the top-level form and the form in it.
     recorded: HashMap<(FileVersion, Option<u32>, Option<u32>), Position>,
     toplevel: Vec<TopLevelUse>,
 }
 
-/// What a question is about: a function, a macro, a variable or a class.
+/// Numbers the namespace of a kind of use: functions, macros, variables or classes.
 fn subject(kind: Kind) -> u8 {
     match kind {
         Kind::Calls => 0,
@@ -364,7 +364,7 @@ fn subject(kind: Kind) -> u8 {
     }
 }
 
-/// Where a top-level form of SBCL's own starts.
+/// Makes the position of a top-level form of SBCL's own.
 fn toplevel_position(LineColumn { line, column }: LineColumn) -> Position {
     Position { line, column, evidence: Evidence::Approximate, via: None, stale: false }
 }

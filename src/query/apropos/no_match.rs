@@ -1,4 +1,4 @@
-//! Suggestions for a pattern that nothing matches: names that are near, and how many would match in a wider search.
+//! Suggestions for a pattern that nothing matches: similar names, and how many would match in a wider search.
 
 use super::{AproposAnswer, AproposRequest, Matching, origin};
 use crate::query::Error;
@@ -9,17 +9,17 @@ use crate::query::lookup::{Asked, DEFAULT_PACKAGE, find_package};
 use crate::query::nearest;
 use steelbank_xref::Symbol;
 
-/// The suggestions.
+/// Suggestions for a search that found nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct NoMatch {
-    /// Names that are nearly the pattern, or have words that nearly are its words, as one writes them.
+    /// Names spelt nearly as the pattern, or whose words are spelt nearly as its words, as one types them.
     pub near: Vec<String>,
     /// Wider searches in which something matches.
     pub wider: Vec<Wider>,
     /// How many symbols of the user's match, but name nothing.
     pub nameless: usize,
-    /// Where the name stands in text that is not loaded, in a sentence; or nothing.
+    /// A sentence that says where text that is not loaded has the name; empty if none has it.
     pub unseen: String,
 }
 
@@ -27,11 +27,11 @@ pub struct NoMatch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Wider {
-    /// What is other in it.
+    /// How it differs from the search that found nothing.
     pub change: Widening,
     /// How many symbols it finds.
     pub matches: usize,
-    /// The first of them, as it is printed.
+    /// The first symbol that it finds, as it is printed.
     pub first: String,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn no_match(
     let single = filters.iter().map(|filter| vec![*filter]);
     let all = (filters.len() > 1).then(|| filters.clone());
     for without in single.chain(all) {
-        // All of them are left out where none alone is enough.
+        // Leaves out all filters at once only if leaving out one alone finds nothing.
         if without.len() > 1 && !nothing.wider.is_empty() {
             break;
         }

@@ -1,4 +1,4 @@
-//! The question, its answer, and why there may be none.
+//! The request, the answer and the errors of code-find-references.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::query::designator::DesignatorError;
 use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::text::TextUse;
 
-/// The question.
+/// A request for the uses of a symbol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeFindReferencesRequest {
     /// The name, as [`crate::query::designator`] reads it.
@@ -17,14 +17,14 @@ pub struct CodeFindReferencesRequest {
     pub package: String,
     /// Only uses in files below the project's root.
     pub project_only: bool,
-    /// How many entries to give at most.
+    /// How many entries to list at most.
     pub limit: usize,
-    /// How many entries to leave out first.
+    /// How many entries to skip.
     pub offset: usize,
 }
 
 impl CodeFindReferencesRequest {
-    /// The question about `symbol` in CL-USER, for the project only, the first 200 entries.
+    /// Makes a request about `symbol`, looked up in CL-USER: uses in the project only, the first 200 entries.
     pub fn new(symbol: impl Into<String>) -> CodeFindReferencesRequest {
         CodeFindReferencesRequest {
             symbol: symbol.into(),
@@ -46,11 +46,11 @@ pub enum CodeFindReferencesError {
     /// There is no such package.
     #[error("Package {package} not found. Load the system that defines it, or name another package.{unseen}")]
     NoPackage {
-        /// The value that was asked for.
+        /// The symbol's name.
         name: String,
-        /// Where.
+        /// The package in which it was looked up.
         package: String,
-        /// Where the name stands in files that are not loaded, in a sentence; or nothing.
+        /// A sentence that says where files that are not loaded have the name; empty if none has it.
         unseen: String,
     },
     /// There is no such symbol.
@@ -58,11 +58,11 @@ pub enum CodeFindReferencesError {
         "Symbol {name} not found in package {package}. Load the system that defines it, or correct the name.{unseen}"
     )]
     NoSymbol {
-        /// The value that was asked for.
+        /// The symbol's name.
         name: String,
-        /// Where.
+        /// The package in which it was looked up.
         package: String,
-        /// Where the name stands in files that are not loaded, in a sentence; or nothing.
+        /// A sentence that says where files that are not loaded have the name; empty if none has it.
         unseen: String,
     },
     /// `project_only` without a project.

@@ -1,4 +1,4 @@
-//! What is to be known of the uses that were found, a sentence each.
+//! Cautions about the uses that were found, a sentence each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::query::via::ExpansionOrigin;
 use crate::source::positions::Evidence;
 
 impl UseSearch<'_> {
-    /// The cautions, in the order in which they matter.
+    /// Lists the cautions, the most important first.
     pub(super) fn cautions(&self) -> Vec<String> {
         let certain = |evidence: Evidence| -> usize {
             self.lines.values().map(|line| line.columns(evidence).len()).sum()
@@ -80,7 +80,7 @@ impl UseSearch<'_> {
         cautions
     }
 
-    /// What is to be known of the uses that macros make.
+    /// Lists the cautions about uses that macros make.
     fn via_cautions(&self) -> Vec<String> {
         let mut standing: BTreeMap<&str, &str> = BTreeMap::new();
         let mut made: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();

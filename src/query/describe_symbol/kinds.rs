@@ -1,7 +1,7 @@
-//! The closed lists of words in descriptions.
+//! Enums of the words in descriptions of symbols.
 
 words! {
-    /// The word that stands for a symbol: the first that fits, in this order.
+    /// The classification of a symbol: the first of these words that fits.
     Classification {
         /// It names a macro.
         Macro = "MACRO",
@@ -13,7 +13,7 @@ words! {
         Class = "CLASS",
         /// It has a value.
         Variable = "VARIABLE",
-        /// None of them.
+        /// It names none of these.
         Symbol = "SYMBOL",
     }
 }
@@ -51,7 +51,7 @@ words! {
 }
 
 words! {
-    /// What made a class, and so what can be done with it.
+    /// How a class was defined, which decides what can be done with it.
     ClassKind {
         /// `defclass`.
         Standard = "standard-class",
@@ -61,15 +61,15 @@ words! {
         Structure = "structure-class",
         /// `define-condition`.
         Condition = "condition-class",
-        /// SBCL itself.
+        /// By SBCL itself.
         BuiltIn = "built-in-class",
-        /// Another metaclass.
+        /// By another metaclass.
         Other = "class",
     }
 }
 
 words! {
-    /// What is declaimed of a function's inline expansion.
+    /// The inlining that is declaimed for a function.
     Inlining {
         /// It is to be compiled into its callers.
         Inline = "inline",

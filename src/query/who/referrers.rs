@@ -10,7 +10,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 use steelbank_xref::{FunctionKind, Index, UseNumber, UsePlace};
 
-/// The functions of an answer. Their texts stay in the index, which this keeps, until they are read.
+/// The functions of an answer. Their texts stay in the index, of which this keeps a handle, until they are
+/// read.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,14 +28,14 @@ pub struct Referrers {
     /// None if nothing was found.
     index: Option<Index>,
     uses: Vec<UseNumber>,
-    /// Where in `uses` each function's end.
+    /// Where the uses of each function end in `uses`.
     ends: Vec<usize>,
-    /// For each use where it stands; empty if lines were not asked for.
+    /// The position of each use; empty if lines were not asked for.
     positions: Vec<Option<Position>>,
 }
 
 impl Referrers {
-    /// The functions of `uses`, which stand in the order of [`Index::who`].
+    /// Groups `uses`, which are in the order of [`Index::who`], by function.
     pub(super) fn new(index: &Index, uses: Vec<UseNumber>) -> Self {
         let mut ends = index.function_ends(&uses);
         let mut kept = Vec::with_capacity(uses.len());
@@ -42,7 +43,8 @@ impl Referrers {
         for end in &mut ends {
             let group = uses.get(start..*end).unwrap_or_default();
             start = *end;
-            // One function's stand in the order of their forms.
+            // Keeps the uses from one generation of the index as they are: they are in the order of their
+            // forms.
             if group.windows(2).all(|pair| pair[0].is_beside(pair[1]) && pair[0] != pair[1]) {
                 kept.extend_from_slice(group);
             } else {
@@ -67,7 +69,7 @@ impl Referrers {
         self.ends.is_empty()
     }
 
-    /// Function number `number`, from 0.
+    /// Returns the function with this number, from 0.
     pub fn get(&self, number: usize) -> Option<User<'_>> {
         let index = self.index.as_ref()?;
         let end = *self.ends.get(number)?;
@@ -87,18 +89,18 @@ impl Referrers {
         })
     }
 
-    /// The functions, in order.
+    /// Iterates over the functions, in order.
     pub fn iter(&self) -> Iter<'_> {
         Iter { users: self, numbers: 0..self.len() }
     }
 
-    /// The printed names of the functions, in order.
+    /// Iterates over the printed names of the functions, in order.
     pub fn names(&self) -> impl Iterator<Item = Cow<'_, str>> {
         let firsts = (0..self.len()).filter_map(|number| self.uses.get(self.start(number)));
         firsts.filter_map(|number| Some(self.index.as_ref()?.function_name(*number)))
     }
 
-    /// Where in `uses` those of function number `number` start.
+    /// Finds where the uses of the function `number` start in `uses`.
     fn start(&self, number: usize) -> usize {
         number.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0)
     }
@@ -120,12 +122,12 @@ impl Referrers {
         Some(place)
     }
 
-    /// All places, one after the other.
+    /// Iterates over the places of all functions.
     pub(super) fn recorded(&self) -> impl Iterator<Item = RecordedPlace<'_>> {
         (0..self.uses.len()).filter_map(|at| self.place(at))
     }
 
-    /// Gives each place the position that `find` has for it.
+    /// Sets the position of each place to what `find` returns for it.
     pub(super) fn locate(&mut self, find: impl FnMut(RecordedPlace<'_>) -> Option<Position>) {
         self.positions = self.recorded().map(find).collect();
     }
@@ -228,7 +230,7 @@ impl<'a> RecordedPlace<'a> {
         }
     }
 
-    /// The version of the user's file that it is in; none for SBCL's own.
+    /// The version of the user's file in which the place is; none for SBCL's own.
     pub(super) fn version(&self) -> Option<FileVersion> {
         let file = self.file.as_ref().filter(|file| !file.starts_with("SYS:"))?;
         Some(FileVersion { path: PathBuf::from(file.as_ref()), write_date: self.file_written? })
