@@ -1,4 +1,4 @@
-//! call-graph: who calls a function, or what it calls, to a depth.
+//! call-graph: the callers of a function, or the functions that it calls, to a depth.
 
 use super::LispKind;
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
@@ -27,18 +27,18 @@ pub enum Direction {
     Callees,
 }
 
-/// The question.
+/// A request for the callers or the callees of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallGraphRequest {
     /// The function or macro, as [`super::designator`] reads it.
     pub name: String,
     /// The package in which the name is looked up.
     pub package: String,
-    /// Which way.
+    /// Whether callers or callees are followed.
     pub direction: Direction,
-    /// How many steps.
+    /// How many calls deep to follow.
     pub depth: u32,
-    /// The most nodes.
+    /// How many nodes to list at most.
     pub limit: usize,
 }
 
@@ -84,7 +84,7 @@ pub struct GraphNode {
 }
 
 impl CallGraphRequest {
-    /// The callers of `name` in CL-USER, three steps deep.
+    /// Makes a request for the callers of `name`, looked up in CL-USER, three calls deep.
     pub fn new(name: impl Into<String>) -> Self {
         let package = DEFAULT_PACKAGE.to_owned();
         Self { name: name.into(), package, direction: Direction::Callers, depth: 3, limit: 200 }
@@ -93,7 +93,8 @@ impl CallGraphRequest {
     fn callers(&self, context: &QueryContext<'_>, control: &Control, graph: &mut Graph) -> Result<(), Error> {
         let users = UserFinder::new(context);
         let mut waiting = VecDeque::from([0]);
-        // Methods are called by the name of their generic function: its callers are asked for once.
+        // Asks once for the callers of a generic function, for all of its methods: they are called by its
+        // name.
         let mut asked: HashMap<(String, String), Vec<Node>> = HashMap::new();
         while let Some(at) = waiting.pop_front() {
             control.check()?;
@@ -103,7 +104,7 @@ impl CallGraphRequest {
                 let used = users.of(&symbol.0, &symbol.1);
                 let calls = used.into_iter().filter(|used| UserFinder::is_call(used, &symbol.1));
                 let mut nodes: Vec<Node> = calls.map(|used| used.user).collect();
-                // Code made by a reader macro has no line of its own, so its functions come from the records.
+                // Adds what the compiler recorded: code made by a reader macro has no line of its own.
                 nodes.extend(users.recorded(&symbol.0, &symbol.1));
                 nodes.sort();
                 nodes.dedup();

@@ -13,18 +13,18 @@ use super::load_system::{Diagnostic, LoadAnswer, LoadFailure, LoadStatus};
 pub struct Overlay {
     /// The file. A relative path is the project's.
     pub path: PathBuf,
-    /// Its text; none: it counts as deleted.
+    /// Its text; none if the file counts as deleted.
     pub text: Option<String>,
 }
 
-/// The request of a check.
+/// A request to load systems with edited files in a scratch image.
 #[derive(Debug, Clone, Default)]
 pub struct CheckRequest {
     /// Files to compile, changed or not. Relative paths are the project's.
     pub paths: Vec<PathBuf>,
-    /// Files as they are to be seen in place of what is on disk.
+    /// Texts that replace files on disk in the scratch image.
     pub edits: Vec<Overlay>,
-    /// The system to load; none: those that the main image has loaded.
+    /// The system to load; none for those that the main image has loaded.
     pub system: Option<String>,
 }
 

@@ -1,4 +1,5 @@
-//! check-structure: whether the parentheses of a Lisp text are right, and where they went wrong, judged by indentation.
+//! check-structure: whether the parentheses of a Lisp text are balanced and, judged by indentation, where
+//! not.
 
 use std::path::Path;
 
@@ -117,7 +118,7 @@ pub fn check_structure(text: &[u8], path: Option<&str>) -> StructureAnswer {
         OwnSyntax { line, text: shortened(&decode(lines.bytes(text, line))) }
     });
     let own_line = own_syntax.as_ref().map(|own| own.line);
-    // A problem before the text leaves the standard syntax is a real one; after that it may be none.
+    // Trusts a problem only before the text leaves the standard syntax: after that it may be a false alarm.
     let before =
         problem.as_ref().is_some_and(|problem| own_line.is_none_or(|own| problem.shows_at_line < own));
     let balanced = match found.balanced {

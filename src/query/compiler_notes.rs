@@ -1,4 +1,4 @@
-//! compiler-notes: what SBCL says when one definition is compiled, by line. The image's definition stays.
+//! compiler-notes: the compiler's notes on one definition, by line. The image keeps its definition.
 
 use super::LispKind;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::question::Question;
 use super::read_json;
 use crate::engine::{Lane, Operation};
 
-/// The question.
+/// A request for the compiler's notes on a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompilerNotesRequest {
     /// The name, as [`super::designator`] reads it.
@@ -75,7 +75,7 @@ struct ToldNote {
     number: Option<u32>,
 }
 
-/// The definitions that have code of their own.
+/// The kinds of definition that are compiled to code of their own.
 const KINDS: [LispKind; 4] = [LispKind::Function, LispKind::Macro, LispKind::Method, LispKind::CompilerMacro];
 
 impl Question for CompilerNotesRequest {

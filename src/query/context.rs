@@ -54,7 +54,7 @@ impl QueryContext<'_> {
     /// Like [`QueryContext::ask`], on `lane`. Returns the call's answer too, for the output that it wrote.
     ///
     /// # Errors
-    /// As there.
+    /// As [`QueryContext::ask`].
     pub(super) fn ask_on<T: DeserializeOwned>(
         &self,
         lane: Lane,
@@ -119,15 +119,16 @@ impl<'a> DefinitionPlaces<'a> {
         }
     }
 
-    /// The place of the first of `sources` that has one, as `file:line:column`.
+    /// Returns the place of the first of `sources` whose line is known, or else of the first, as
+    /// `file:line:column`.
     pub(super) fn first(&mut self, sources: &mut [SourcePlace]) -> Option<String> {
         sources.iter_mut().for_each(|source| self.put(source));
         let placed = sources.iter().find(|source| source.line.is_some()).or(sources.first());
         placed.map(|source| source.place.clone())
     }
 
-    /// `file:line:column` of the sub-form `number` of the top-level form `form` of the file at `path` as it was at
-    /// `date`, as far as it is known.
+    /// Returns `file:line:column` of the sub-form `number` of the top-level form `form` of the file at `path`
+    /// as it was at `date`, as far as it is known.
     pub(super) fn of_form(
         &self,
         path: &Path,
@@ -142,7 +143,7 @@ impl<'a> DefinitionPlaces<'a> {
         }
     }
 
-    /// Line and column of the sub-form `number` of a top-level form: SBCL keeps no offset of variables and classes.
+    /// Finds line and column by form numbers, for variables and classes: SBCL keeps no offset of them.
     fn form(&self, path: &Path, date: Option<u64>, form: u32, number: u32) -> Option<(u64, u64)> {
         let date = date.or_else(|| universal_write_date(path))?;
         let file = self.project.positions(path, date).ok()?;

@@ -45,8 +45,7 @@ impl Cancellation {
     }
 }
 
-/// A guard that cancels its question when dropped; see [`Control::cancel_on_drop`]. A question that has ended is left
-/// alone.
+/// A guard that cancels its question when dropped, unless that has ended; see [`Control::cancel_on_drop`].
 #[derive(Debug)]
 pub struct CancelOnDrop(Cancellation);
 
@@ -88,7 +87,8 @@ impl Control {
         Self { allowed, cancellation: self.cancellation() }
     }
 
-    /// Makes a guard that cancels the question when dropped: for an asker that may go away, such as an aborted task.
+    /// Makes a guard that cancels the question when dropped: for a caller that may go away, such as an
+    /// aborted task.
     pub fn cancel_on_drop(&self) -> CancelOnDrop {
         CancelOnDrop(self.cancellation())
     }

@@ -139,7 +139,8 @@ impl Designator {
     }
 }
 
-/// Adds one character of a token, or the run that it escapes. True if something was escaped, none if the end is missing.
+/// Adds one character of a token, or the run that it escapes. Returns whether something was escaped; none if
+/// the end is missing.
 fn token(char: char, rest: &mut Chars<'_>, part: &mut String) -> Option<bool> {
     match char {
         '\\' => part.push(rest.next()?),

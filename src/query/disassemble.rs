@@ -10,7 +10,7 @@ use super::find_definition::resolve;
 use super::question::Question;
 use crate::engine::Lane;
 
-/// The question.
+/// A request for a function's machine code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DisassembleRequest {
     /// The name, as [`super::designator`] reads it.
@@ -90,7 +90,7 @@ fn is_instruction(line: &str) -> bool {
         && words.next().is_some_and(|word| !word.starts_with('.'))
 }
 
-/// The bytes in a line such as `; Size: 22 bytes. Origin: #xB800C6D920`.
+/// Reads the size in bytes from a line such as `; Size: 22 bytes. Origin: #xB800C6D920`.
 fn size(line: &str) -> Option<u64> {
     line.strip_prefix("; Size: ")?.split(' ').next()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! edit-definition: one top-level form of a file gives way to another text. Nothing is compiled or loaded by it.
+//! edit-definition: replaces, deletes or adds one top-level form in a file. Compiles and loads nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,7 @@ impl From<EditOperation> for EditAction {
     }
 }
 
-/// What is to be edited.
+/// An edit at one definition of a file.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct EditRequest {
@@ -48,7 +48,7 @@ pub struct EditRequest {
     pub path: PathBuf,
     /// The definition: its name, or the beginning of its form.
     pub definition: String,
-    /// What is done.
+    /// What is done at the definition.
     pub operation: EditOperation,
     /// The new form; empty to delete.
     pub text: String,
@@ -57,7 +57,7 @@ pub struct EditRequest {
 }
 
 impl EditRequest {
-    /// An edit of `definition` in the file at `path`, of whatever version.
+    /// Makes an edit of `definition` in the file at `path`, whatever version that has.
     pub fn new(path: impl Into<PathBuf>, definition: &str, operation: EditOperation, text: &str) -> Self {
         Self {
             path: path.into(),
@@ -100,7 +100,7 @@ pub enum EditError {
         /// The path as it was given.
         path: String,
     },
-    /// A sentence.
+    /// The edit was refused; the sentence says why.
     #[error("{0}")]
     Refused(String),
 }
@@ -117,8 +117,8 @@ impl From<FileError> for EditError {
 /// Carries out `request` on a file of `project`.
 ///
 /// # Errors
-/// There is no such file or definition, or several; the text is not exactly one form in that package; the file is not what
-/// it was. Nothing was changed then.
+/// There is no such file, or none or several such definitions; the text is not exactly one form that reads in
+/// that package; the file has another version. The file is unchanged then.
 pub(crate) fn edit_definition(
     index: &Index,
     project: &Project,
@@ -196,8 +196,8 @@ fn only_definition(text: &[u8], path: &str, wanted: &str) -> Result<DefinitionFo
     }
 }
 
-/// Refuses a text whose symbols could not be read in `package`: `pkg:name` that PKG does not export. What the image cannot
-/// tell is a caution.
+/// Refuses a text that Lisp could not read: `pkg:name` where there is no PKG, or where it does not export
+/// NAME. Adds a caution instead while files have changed since they were loaded.
 fn check_symbols(
     index: &Index,
     project: &Project,
@@ -228,12 +228,13 @@ fn check_symbols(
             Some(_) if token.marker == Marker::Internal => continue,
             Some(home) => match index.find_symbol(&symbol.name, home) {
                 Some((_, Access::External)) => continue,
-                // An inherited symbol may be exported again: only Lisp's reader knows.
+                // Accepts an inherited symbol: the package may export it again, which only Lisp's reader
+                // knows.
                 Some((_, Access::Inherited)) => continue,
                 _ => format!("Package {prefix} exports no symbol {}, which the text names.", symbol.name),
             },
         };
-        // A definition of a package that was edited and not loaded may know better.
+        // Only warns if files were edited and not loaded: they may define the package otherwise.
         match project.has_changed_files() || project.has_changed(path) {
             true => cautions
                 .push(format!("{problem} Files have changed since they were loaded: reload will tell.")),

@@ -1,5 +1,5 @@
-//! evaluate: the forms of a text, one after the other: the one question that runs the asker's code. [`EvaluateRequest::run`]
-//! gives values and output, or an error; as a [`Question`] it gives warnings, failure, frames and places as well.
+//! evaluate: runs the forms of a text, one after the other. [`EvaluateRequest::run`] returns values and
+//! output, or an error; as a [`Question`], it returns warnings, failure, frames and places as well.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use super::trial::{self, Code, PrintedValue, ToldFailure, ToldFrame, TrialFailur
 use super::{Error, read_json};
 use crate::engine::{CallError, Lane, Lisp, OnLisp, Operation, deadline_after};
 
-/// The question.
+/// A request to run the forms of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EvaluateRequest {
     /// The forms, as text.
@@ -139,16 +139,16 @@ struct ToldWarning {
     frame: Option<ToldFrame>,
 }
 
-/// The most characters of all values together, and the fewest of each.
+/// How many characters all values may have together, and how many each may have in any case.
 const VALUES: (usize, usize) = (12_000, 200);
 
 impl EvaluateRequest {
-    /// The forms of `source`, in CL-USER.
+    /// Makes a request to run the forms of `source` in CL-USER.
     pub fn new(source: impl Into<String>) -> Self {
         Self { source: source.into(), package: DEFAULT_PACKAGE.to_owned() }
     }
 
-    /// The package to read and print the forms in.
+    /// Reads and prints the forms in `package` instead.
     #[must_use]
     pub fn package(mut self, package: impl Into<String>) -> Self {
         self.package = package.into();

@@ -1,7 +1,8 @@
-//! find-definition: every place where a symbol is defined, as whatever it is defined.
+//! find-definition: every place where a symbol is defined, as whatever kind of thing.
 //!
-//! The image knows what is defined and in which top-level form; the text, as SBCL's reader saw it, where the name
-//! stands in it. Names that a macro makes (structure accessors, `define-foo`) have only the former.
+//! The image knows what is defined and in which top-level form; the text, as SBCL's reader saw it, tells
+//! where the name stands in that form. Names that a macro makes (structure accessors, `define-foo`) may stand
+//! nowhere in it: then the place of the form is all that is known.
 
 use super::LispKind;
 use std::collections::BTreeSet;
@@ -162,7 +163,7 @@ impl Resolved {
 /// Resolves `name` in `package`.
 ///
 /// # Errors
-/// If there is none, or the name cannot be read.
+/// There is no such symbol or package, or the name cannot be read.
 pub(crate) fn resolve(
     index: &Index,
     project: &Project,
@@ -186,7 +187,7 @@ pub(crate) fn resolve(
     }
 }
 
-/// The question where a symbol is defined.
+/// A request for the places where a symbol is defined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FindDefinitionRequest {
     /// The name, as [`crate::query::designator`] reads it.
@@ -196,12 +197,12 @@ pub struct FindDefinitionRequest {
 }
 
 impl FindDefinitionRequest {
-    /// The question about `name` in CL-USER.
+    /// Makes a request about `name`, looked up in CL-USER.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), package: DEFAULT_PACKAGE.to_owned() }
     }
 
-    /// The same question with the name looked up in `package`.
+    /// Looks the name up in `package` instead.
     #[must_use]
     pub fn package(self, package: impl Into<String>) -> Self {
         Self { package: package.into(), ..self }
@@ -242,7 +243,7 @@ pub(crate) fn find_definition(
             definitions.push(found);
         }
     }
-    // The text does not tell `(setf name)` from other lists with the symbol.
+    // Searches the text for plain names only: it does not tell `(setf name)` from other lists.
     let naming = match resolved.function_name {
         FunctionName::Plain => project.naming(&sought.name),
         _ => Vec::new(),
@@ -250,7 +251,8 @@ pub(crate) fn find_definition(
     for FileVersion { path, write_date } in naming {
         let Ok(file) = project.positions(&path, write_date) else { continue };
         for found in file.occurrences(sought, &|_| false) {
-            // The name that a macro called `def…` is given first need not be what it defines: the image says so above.
+            // Skips a form whose definition the image knows: what a `def…` macro defines need not have the
+            // name that is its first argument.
             if !defines(found.role) || named.contains(&(path.clone(), found.form)) {
                 continue;
             }
@@ -282,7 +284,8 @@ pub(crate) fn find_definition(
     FindDefinitionAnswer { symbol: resolved.text.clone(), count: definitions.len(), definitions }
 }
 
-/// Where the method called `name`, `(METHOD NAME QUALIFIER (CLASS))`, starts in the definition of its generic function.
+/// Finds the method printed as `name`, `(METHOD NAME QUALIFIER (CLASS))`, in its generic function's
+/// definition.
 fn inner_method(file: &PositionedFile, form: u32, name: &str) -> Option<Range> {
     let methods = file.inner_methods(form);
     let specializers = name.trim_end_matches(')').rsplit('(').next().unwrap_or_default();
@@ -356,7 +359,7 @@ fn placed(
         kind => defines(found.role) && fits(kind, found),
     };
     let after = |found: &&Occurrence| start.is_none_or(|start: Range| found.range.start >= start.start);
-    // A method within a generic function's definition stands where it stands, without the name.
+    // Places a `:method` option of DEFGENERIC by its own form, which does not repeat the name.
     let inner = if definition.kind == LispKind::Method {
         inner_method(&file, form_number, &definition.name)
     } else {
@@ -366,7 +369,8 @@ fn placed(
     let name = occurrences.iter().filter(proper).find(after);
     let name =
         name.or_else(|| occurrences.iter().find(|found| found.role == SyntaxRole::Named && after(found)));
-    // The image has said that this form defines it.
+    // Accepts the name in a form of the project's own defining macro: the image has said that the form
+    // defines it.
     let name = name.or_else(|| occurrences.iter().find(|found| found.definer.is_some() && after(found)));
     let name = name.filter(|_| inner.is_none());
     if let Some(definer) = name.and_then(|name| name.definer.clone()) {

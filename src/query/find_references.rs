@@ -29,7 +29,7 @@ pub struct FindReferencesRequest {
     /// language (CacheManager, *print-base*, set!, json!, $x, app::start), anything else as literal text.
     pub pattern: String,
     /// Only definitions of this kind: function, macro, method, class, struct, trait, variable, … References are not filtered.
-    // The user's word, which may be another name of the kind.
+    // Kept as written: a kind may have other names.
     #[serde(default)]
     pub kind: Option<String>,
     /// Only files of this language: commonlisp, emacslisp, scheme, clojure, rust, typescript, python, go, …
@@ -58,7 +58,7 @@ fn default_limit() -> u64 {
 }
 
 impl FindReferencesRequest {
-    /// The question about `pattern` in all files, first page.
+    /// Makes a request about `pattern` in all files, first page.
     pub fn new(pattern: impl Into<String>) -> FindReferencesRequest {
         FindReferencesRequest {
             pattern: pattern.into(),
@@ -77,38 +77,38 @@ impl FindReferencesRequest {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FindReferencesError {
-    /// No pattern.
+    /// The pattern is empty.
     #[error("The pattern is empty. Give the name, or the text, to look for.")]
     EmptyPattern,
     /// An unknown kind.
     #[error("There is no kind {kind:?}. The kinds are {}.", names(DefinitionKind::all().map(DefinitionKind::name)))]
     Kind {
-        /// The value that was asked for.
+        /// The kind as given.
         kind: String,
     },
     /// An unknown language.
     #[error("There is no language {lang:?}. The languages are {}.", names(Language::all().map(Language::name)))]
     Language {
-        /// The value that was asked for.
+        /// The language as given.
         lang: String,
     },
     /// A malformed glob.
     #[error(transparent)]
     Glob(#[from] BadGlob),
-    /// A limit of 0, or a greater one than there is.
+    /// A limit of 0, or above [`MOST`].
     #[error("The limit is {limit}, but must be between 1 and {MOST}. Use offset to turn pages.")]
     Limit {
-        /// The value that was asked for.
+        /// The limit as given.
         limit: u64,
     },
-    /// A broad query.
+    /// A broad query without `force`.
     #[error("{}", broad(pattern, *total, densest))]
     Broad {
-        /// What was looked for.
+        /// The pattern as given.
         pattern: String,
         /// How many references there are.
         total: u64,
-        /// Where most of them are, with their number.
+        /// The paths with the most references, with their numbers.
         densest: Vec<(String, u64)>,
     },
     /// The index cannot answer.
@@ -250,7 +250,7 @@ pub struct References {
 /// Tells which symbol of the image stands at a place of a Lisp file: path relative to the project, line, column.
 pub type SymbolResolver<'a> = &'a dyn Fn(&Path, u32, u32) -> Option<String>;
 
-/// Answers the question.
+/// Finds the definitions of a name and the references to it.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Who uses whom, step by step: what call graphs and impact are made of.
+//! The graph of definitions and their users, which call-graph and impact follow.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -20,7 +20,7 @@ use crate::project::FileVersion;
 pub(super) struct Node {
     /// The printed name, or the file and line of a top-level form that defines nothing.
     pub(super) name: String,
-    /// The symbol under which it is used in turn: home package and name.
+    /// The symbol by which other nodes use it: home package and name.
     pub(super) symbol: Option<(String, String)>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct UsedBy {
     pub(super) defined: Option<DefinitionKind>,
 }
 
-/// Finds users. Reads each file once.
+/// Finds the users of symbols. Reads each file once.
 pub(super) struct UserFinder<'a> {
     context: &'a QueryContext<'a>,
     pub(super) counter: Counter<'a>,
@@ -45,7 +45,7 @@ impl<'a> UserFinder<'a> {
         Self { context, counter: Counter::new(context), files: RefCell::default() }
     }
 
-    /// The definitions in the file that answers show as `path`; none if it cannot be read.
+    /// Lists the definitions in the file that answers show as `path`; empty if it cannot be read.
     pub(super) fn definitions(&self, path: &str) -> Rc<Vec<DefinitionInFile>> {
         let mut files = self.files.borrow_mut();
         let known = files.entry(path.to_owned()).or_insert_with(|| {
@@ -56,7 +56,7 @@ impl<'a> UserFinder<'a> {
         Rc::clone(known)
     }
 
-    /// Who uses the symbol: every line that runs, expands or names it, with the definition that it is in.
+    /// Finds the users of a symbol: every line that runs, expands or names it, with the definition around it.
     pub(super) fn of(&self, package: &str, name: &str) -> Vec<UsedBy> {
         let lines = self.counter.lines(name, package);
         lines.into_iter().filter(is_live).map(|line| self.user(line)).collect()
@@ -90,7 +90,7 @@ impl<'a> UserFinder<'a> {
         UsedBy { user, line, defined }
     }
 
-    /// The functions of which the compiler has recorded that they call or expand the symbol.
+    /// Finds the functions that the compiler recorded as calling or expanding the symbol.
     pub(super) fn recorded(&self, package: &str, name: &str) -> Vec<Node> {
         let index = &self.context.index;
         let home = index.find_package(package, None);
@@ -106,7 +106,8 @@ impl<'a> UserFinder<'a> {
         nodes.collect()
     }
 
-    /// Whether a use of `name` is a call, the expansion of a macro, or a call in what a macro or a `defsetf` expands into.
+    /// Whether a use of `name` is a call, a macro's expansion, or a call in the template of a macro or setf
+    /// definition.
     pub(super) fn is_call(used: &UsedBy, name: &str) -> bool {
         match used.line.use_type {
             UseType::Call | UseType::Macro | UseType::Function => true,
@@ -115,7 +116,7 @@ impl<'a> UserFinder<'a> {
         }
     }
 
-    /// What the templates of the macro, or of the place, call: home packages and names.
+    /// Finds what the templates of a macro or setf definition call: home packages and names.
     pub(super) fn called_by_templates(&self, package: &str, name: &str) -> BTreeSet<(String, String)> {
         let project = self.context.project;
         let mut called = BTreeSet::new();
@@ -155,7 +156,8 @@ fn makes_code(kind: DefinitionKind) -> bool {
     matches!(kind, DefinitionKind::Macro | DefinitionKind::Setf | DefinitionKind::CompilerMacro)
 }
 
-/// The printed name of a caller; what expands a place or a macro form is named as what it expands.
+/// Returns the name under which a caller is listed: that of the macro for a macro function, `(SETF …)` for a
+/// setf expander.
 fn place_function(caller: &str) -> String {
     if let Some(name) = caller.strip_prefix("(MACRO-FUNCTION ").and_then(|name| name.strip_suffix(')')) {
         return name.to_owned();
@@ -164,7 +166,7 @@ fn place_function(caller: &str) -> String {
     place.map_or_else(|| caller.to_owned(), |place| format!("(SETF {place}"))
 }
 
-/// The symbol in a printed function name: that of `(METHOD P::F (P::C))` is F, of `(FLET G :IN P::F)` too.
+/// Finds the symbol in a printed function name: F in `(METHOD P::F (P::C))` and in `(FLET G :IN P::F)`.
 pub(super) fn principal(printed: &str) -> Option<(String, String)> {
     let printed = printed.rsplit_once(":IN ").map_or(printed, |(_, rest)| rest.trim_end_matches(')'));
     let mut rest = printed;
@@ -190,7 +192,7 @@ pub(super) fn principal(printed: &str) -> Option<(String, String)> {
     Some((designator.package?, designator.name))
 }
 
-/// Who calls what, among the symbols whose home is in no package of SBCL's own: by the printed name of the caller.
+/// Maps the printed name of each caller to the symbols that it calls, SBCL's own left out.
 pub(super) fn callees(index: &Index) -> HashMap<String, BTreeSet<String>> {
     let mut calls: HashMap<String, BTreeSet<String>> = HashMap::new();
     for symbol in index.symbols() {

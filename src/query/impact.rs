@@ -24,7 +24,7 @@ use super::use_counts::is_test_path;
 use super::working_tree::{ChangedLines, changes, committed};
 use crate::project::FileVersion;
 
-/// The question: what changes. All that is given counts.
+/// A request for what depends on definitions that change. Names, files and the diff all count.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ImpactRequest {
     /// Names of symbols.
@@ -33,7 +33,7 @@ pub struct ImpactRequest {
     pub package: String,
     /// Files, relative to the project: everything that they define.
     pub paths: Vec<String>,
-    /// What `git diff HEAD` says has changed in the working tree.
+    /// Whether to add what has changed in the working tree, by `git diff HEAD`.
     pub diff: bool,
     /// How many steps to follow users.
     pub depth: u32,
@@ -43,7 +43,7 @@ pub struct ImpactRequest {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImpactError {
-    /// Nothing is asked about.
+    /// The request names nothing.
     #[error("Say what changes: names, paths, or diff=true.")]
     Nothing,
     /// git cannot tell.
@@ -170,7 +170,7 @@ struct Recompiled {
 /// The most users that are followed.
 const MOST: usize = 1_000;
 
-/// What is asked about.
+/// The definitions that change, gathered from the request.
 #[derive(Default)]
 struct Subjects {
     symbols: BTreeSet<(String, String)>,
@@ -281,7 +281,7 @@ impl ImpactRequest {
         Ok(())
     }
 
-    /// The methods that specialize on the class, and those of the generic function.
+    /// Adds the methods that specialize on the class, and those of the generic function.
     fn methods(&self, context: &QueryContext<'_>, package: &str, name: &str, methods: &mut Vec<String>) {
         let index = &context.index;
         let Some(package) = index.find_package(package, None) else { return };
@@ -325,7 +325,7 @@ impl Question for ImpactRequest {
 }
 
 impl Subjects {
-    /// Takes what the working tree's changes touch: the definitions on changed lines, and those that are gone.
+    /// Adds what the working tree's changes touch: definitions on changed lines, and those that are gone.
     fn take_working_tree(&mut self, context: &QueryContext<'_>, users: &UserFinder<'_>) -> Result<(), Error> {
         let root =
             context.project.root().ok_or(super::code_find_references::CodeFindReferencesError::NoProject)?;
@@ -360,7 +360,7 @@ impl Subjects {
         Ok(())
     }
 
-    /// Takes a definition that its file does not have any more. It may have moved to another.
+    /// Adds a definition that its file does not have any more; it may have moved to another file.
     fn take_gone(&mut self, known: &DefinitionInFile) {
         if matches!(known.definition.kind, DefinitionKind::Package | DefinitionKind::System) {
             return;
@@ -409,7 +409,7 @@ struct Arity {
     least: usize,
     /// None: any number.
     most: Option<usize>,
-    /// Whether what follows the required and optional ones comes in pairs.
+    /// Whether keyword arguments, which come in pairs, follow the required and optional ones.
     keys: bool,
 }
 
@@ -428,9 +428,9 @@ impl Arity {
     }
 }
 
-/// What the lambda list of a DEFUN, DEFGENERIC or DEFMETHOD takes, as the text has it.
+/// Reads the arity from the lambda list of a DEFUN, DEFGENERIC or DEFMETHOD in the text.
 fn arity_of(text: &LispText, bytes: &[u8], form: FormId) -> Option<Arity> {
-    // The name, then for methods qualifiers, then the lambda list.
+    // Skips the name and, in methods, the qualifiers.
     let list = text.elements(form).skip(2).find_map(|datum| match datum {
         Datum::Form(id) => text.form(id).filter(|form| form.kind == FormKind::List).map(|_| id),
         Datum::Token(_) => None,
@@ -459,7 +459,7 @@ fn arity_of(text: &LispText, bytes: &[u8], form: FormId) -> Option<Arity> {
     Some(arity)
 }
 
-/// The form that defines `known`: it may stand in another, as in EVAL-WHEN.
+/// Finds the form that defines `known`, also within another form such as EVAL-WHEN.
 fn form_of(text: &LispText, bytes: &[u8], known: &DefinitionInFile) -> Option<FormId> {
     let lines = LineIndex::new(bytes);
     (0..text.forms().len()).map(FormId::new).find(|form| match text.elements(*form).nth(1) {
@@ -471,7 +471,7 @@ fn form_of(text: &LispText, bytes: &[u8], known: &DefinitionInFile) -> Option<Fo
     })
 }
 
-/// The calls of a function whose number of arguments does not fit its lambda list as the text has it now.
+/// Finds the calls of a function whose number of arguments does not fit the lambda list in the text.
 fn arity(
     context: &QueryContext<'_>,
     users: &UserFinder<'_>,

@@ -24,7 +24,7 @@ pub enum IndexProjectError {
     /// An unknown language.
     #[error("There is no language {lang:?}. The languages are {}.", Language::all().map(Language::name).collect::<Vec<_>>().join(", "))]
     Language {
-        /// The value that was asked for.
+        /// The language as given.
         lang: String,
     },
     /// The index cannot be built.
@@ -146,7 +146,7 @@ pub fn index_project(
 ///
 /// # Errors
 ///
-/// If the caller gives up.
+/// The caller cancels.
 pub fn check_index_status(
     index: &TextIndex,
     control: &IndexControl<'_>,

@@ -1,4 +1,4 @@
-//! inspect: what an object is made of. The object is the value of an expression, or was told by its handle.
+//! inspect: the parts of an object, given by an expression or by the handle from an earlier answer.
 
 use std::time::{Duration, Instant};
 
@@ -18,22 +18,23 @@ use crate::engine::{CallError, Lane, OnLisp, deadline_after};
 pub enum Inspected {
     /// The first value of the last of these forms.
     Expression(String),
-    /// What an earlier answer gave this handle for.
+    /// The object to which an earlier answer gave this handle.
     Handle(String),
 }
 
-/// The question.
+/// A request for the parts of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InspectRequest {
     /// The object to inspect.
     pub subject: Inspected,
     /// The package to read and print in.
     pub package: String,
-    /// Which of its parts is meant: steps with slashes between, as the parts of an answer have them. Empty: itself.
+    /// The path to a part of it: steps separated by slashes, as [`ObjectPart::path`]; empty for the object
+    /// itself.
     pub path: String,
-    /// How many parts to pass over.
+    /// How many parts to skip.
     pub offset: usize,
-    /// How many parts to tell of.
+    /// How many parts to list at most.
     pub limit: usize,
 }
 
@@ -106,7 +107,7 @@ words! {
         /// An instance of a class that `defclass` made.
         StandardObject = "standard-object",
     } or
-    /// One of which nothing but its type is known, which is named.
+    /// An object of another kind, by the name of its type.
     Opaque
 }
 

@@ -53,8 +53,8 @@ impl<Q: Question + Clone + PartialEq> LastAnswer<Q>
 where
     Q::Answer: Clone,
 {
-    /// The answer to `question`: the one that was given last, if that was the same question and nothing has changed since;
-    /// else what `ask` gets.
+    /// Returns the answer that was given last, if `question` is the same and nothing has changed since; else
+    /// asks, and keeps that answer.
     pub(crate) fn answer(
         &self,
         question: &Q,

@@ -1,7 +1,8 @@
 //! The kinds of definition of Common Lisp.
 
 words! {
-    /// What a name of Common Lisp is defined as: the kinds that `sb-introspect` tells apart, and those that only the text has.
+    /// The kind of a definition in Common Lisp: those that `sb-introspect` tells apart, and those that only
+    /// the text has.
     LispKind {
         /// A function that is not generic.
         Function = "function",
@@ -53,7 +54,7 @@ words! {
 }
 
 impl LispKind {
-    /// The kind called so.
+    /// Returns the kind of that name, or a [`LispKind::Definer`] of it.
     pub fn named(name: &str) -> Self {
         use serde::Deserialize;
         use serde::de::value::{Error, StrDeserializer};

@@ -1,5 +1,5 @@
-//! list-systems: what the project defines, read from its `.asd` files, and what of it the image holds. It runs nothing,
-//! and does not need Lisp.
+//! list-systems: the systems that the project's `.asd` files define, and which of them are loaded. Runs
+//! nothing, and does not need Lisp.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ struct SystemFacts {
     complete: bool,
 }
 
-/// The systems of `project`; with `components`, the files of each.
+/// Lists the systems of `project`; with `components`, the files of each too.
 ///
 /// # Errors
 /// There is no project, or the question was called off.
@@ -143,7 +143,7 @@ pub(crate) fn list_systems(
     })
 }
 
-/// `path` without `.` and `..`, which are taken as they are written.
+/// Removes `.` and `..` from `path` by its text alone, without following symbolic links.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {

@@ -346,7 +346,7 @@ pub(crate) struct SetUp {
 const MOST_DIAGNOSTICS: usize = 200;
 
 impl LoadAnswer {
-    /// A load whose time was over; `message` says what it did.
+    /// Makes the answer of a load that ran out of time; `message` says what it did.
     pub(crate) fn timed_out(target: LoadTarget, allowed: Duration, message: String) -> LoadAnswer {
         let (system, path) = match target {
             LoadTarget::System(name) => (Some(name), None),
@@ -370,7 +370,7 @@ impl LoadAnswer {
         }
     }
 
-    /// An answer about nothing so far.
+    /// Makes an empty answer, to which those about systems or files are added.
     pub(crate) fn of_project() -> LoadAnswer {
         LoadAnswer {
             system: None,
@@ -388,27 +388,27 @@ impl LoadAnswer {
         }
     }
 
-    /// What this load and then `later`, one of the same system, did and said; how the later one ended.
+    /// Adds what `later`, another load of the same system, did and said; the outcome is that of `later`.
     pub(crate) fn followed_by(self, later: LoadAnswer) -> LoadAnswer {
         let (system, path) = (later.system.clone(), later.path.clone());
         let (status, failure) = (later.status, later.failure.clone());
         LoadAnswer { system, path, status, failure, ..self.and(later) }
     }
 
-    /// This answer and that of one more file.
+    /// Adds the answer about one more file.
     pub(crate) fn followed_by_file(self, answer: LoadAnswer) -> LoadAnswer {
         let status = if answer.status == LoadStatus::Loaded { self.status } else { answer.status };
         LoadAnswer { status, ..self.and(answer) }
     }
 
-    /// The answer to a load whose first part, `earlier`, was done when a snapshot was made.
+    /// Adds `earlier`, the part of this load that was done when a snapshot was made.
     pub(crate) fn continuing(self, earlier: LoadAnswer) -> LoadAnswer {
         let (system, path) = (self.system.clone(), self.path.clone());
         let (status, failure, duration_ms) = (self.status, self.failure.clone(), self.duration_ms);
         LoadAnswer { system, path, status, failure, duration_ms, ..earlier.and(self) }
     }
 
-    /// What this load and `other` did and said.
+    /// Adds the files, diagnostics, cautions and time of `other`.
     fn and(mut self, other: LoadAnswer) -> LoadAnswer {
         let add = |to: &mut Vec<String>, from: Vec<String>| {
             let new: Vec<String> = from.into_iter().filter(|path| !to.contains(path)).collect();
@@ -431,7 +431,7 @@ impl LoadAnswer {
         self
     }
 
-    /// This answer and that of one more system of the project, `name`.
+    /// Adds the answer about one more system of the project, `name`.
     pub(crate) fn with_system(self, name: &str, answer: LoadAnswer) -> LoadAnswer {
         let outcome =
             SystemOutcome { system: name.to_owned(), status: answer.status, failure: answer.failure.clone() };
@@ -443,7 +443,7 @@ impl LoadAnswer {
         all
     }
 
-    /// Adds the names of `known` systems that are like `system`, which is none.
+    /// Suggests those of `known` systems whose names are like `system`, which does not exist.
     pub(crate) fn suggest(&mut self, system: &str, known: &[String]) {
         let alike = nearest::systems(system, known.iter().map(String::as_str));
         if let (Some(failure), false) = (&mut self.failure, alike.is_empty()) {
@@ -451,7 +451,7 @@ impl LoadAnswer {
         }
     }
 
-    /// Puts the worst first, cuts what nobody would read, and says what can be tried.
+    /// Sorts the diagnostics, the worst first, cuts them at [`MOST_DIAGNOSTICS`], and adds remedies.
     pub(crate) fn finished(mut self) -> LoadAnswer {
         self.diagnostics.sort_by_key(|diagnostic| diagnostic.severity);
         if self.diagnostics.len() > MOST_DIAGNOSTICS {
@@ -494,13 +494,13 @@ impl fmt::Display for LoadStep {
     }
 }
 
-/// A piece of news while a system loads.
+/// A progress update of a load.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct LoadNews {
-    /// Steps begun.
+    /// How many steps have begun.
     pub done: u64,
-    /// Steps in all, never less than `done`; 0 if unknown.
+    /// How many steps there are, never less than `done`; 0 if unknown.
     #[serde(default)]
     pub total: u64,
     /// What is done to the file.

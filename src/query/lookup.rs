@@ -1,4 +1,4 @@
-//! From the arguments `name` and `package` to a symbol, as every tool does it. Answered from the index alone.
+//! Resolves the arguments `name` and `package` to a symbol, as every tool does. Needs the index alone.
 
 use super::designator::{Designator, DesignatorError, FunctionName};
 use super::nearest::of_users;
@@ -36,13 +36,13 @@ pub enum LookupStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lookup {
-    /// The value that was asked for.
+    /// The name and the package that were asked for.
     pub asked: Asked,
-    /// Which function's name is made from the symbol, as in `(setf car)`.
+    /// The form of the function name, as in `(setf car)`.
     pub function_name: FunctionName,
-    /// The package that it was looked up in, if there is one.
+    /// The package in which the name was looked up, if it exists.
     pub package: Option<Package>,
-    /// The symbol, or what is missing.
+    /// The symbol and its accessibility, or what does not exist.
     pub found: Result<(Symbol, Access), LookupStatus>,
 }
 
@@ -68,8 +68,8 @@ impl Lookup {
 }
 
 impl Lookup {
-    /// Finds what `name` denotes in `package`, as [`Lookup::new`]; but if it is not there, has no prefix, no package was asked
-    /// for, and one package of the user's has a symbol of that name, there.
+    /// Finds what `name` denotes in `package`, as [`Lookup::new`]. If CL-USER, the default, has no such
+    /// symbol, and exactly one package of the user's has it as its own, finds it there.
     pub fn resolved(index: &Index, name: &str, package: &str) -> Result<Self, DesignatorError> {
         let lookup = Self::new(index, name, package)?;
         if lookup.found == Err(LookupStatus::NoSymbol)
@@ -83,7 +83,7 @@ impl Lookup {
     }
 }
 
-/// A symbol's name as the reader reads it: between bars if it is not all in upper case.
+/// Writes a symbol's name so that the reader reads it: between bars unless it is all in upper case.
 pub(crate) fn written(name: &str) -> String {
     let plain = |char: char| upcase(char) == char && !char.is_whitespace() && !"()'\"`,;:|\\#".contains(char);
     match !name.is_empty() && name.chars().all(plain) {
@@ -92,7 +92,7 @@ pub(crate) fn written(name: &str) -> String {
     }
 }
 
-/// The package that a `package` argument means: the name upcased, or else exactly as it was written.
+/// Finds the package that a `package` argument means: by its name upcased, or else exactly as written.
 pub fn find_package(index: &Index, name: &str) -> Option<Package> {
     index.find_package(&upcased(name), None).or_else(|| index.find_package(plain(name), None))
 }
@@ -101,7 +101,7 @@ fn upcased(name: &str) -> String {
     plain(name).chars().map(upcase).collect()
 }
 
-/// A package argument without the colon of a keyword or the bars of a symbol.
+/// Strips the colon of a keyword or the bars of a symbol from a package argument.
 fn plain(name: &str) -> &str {
     let name = name.trim();
     let name = name.strip_prefix("#:").or_else(|| name.strip_prefix(':')).unwrap_or(name);

@@ -1,4 +1,4 @@
-//! macroexpand: what the compiler makes of a form. Expanding runs the macros.
+//! macroexpand: the expansion of a form. Expanding runs the macros.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub enum Depth {
     All,
 }
 
-/// The question.
+/// A request to expand a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MacroexpandRequest {
     /// The form, as text.
@@ -127,8 +127,9 @@ pub struct FormAt {
     pub column: u32,
 }
 
-/// The outermost list that begins on `line` of the file at `path`; if `column` is given, the one that begins there or whose operator
-/// stands there, else the first after it; else the innermost one around the line's beginning.
+/// Finds the outermost list that begins on `line` of the file at `path`; if `column` is given, the list that
+/// begins there or whose operator stands there, else the first after it on the line. If there is none, finds
+/// the innermost list around the line's beginning.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -143,7 +144,7 @@ pub fn form_at(path: &Path, line: u32, column: Option<u32>) -> std::io::Result<O
     let lists = || text.forms().iter().filter(|form| form.kind == FormKind::List);
     let starts = |form: &&Form| position(form.span.start);
     let on_line = || lists().filter(|form| starts(form).line == line);
-    // Other tools tell where a symbol stands: as an operator, it means the form that it begins.
+    // Takes the place of an operator, which is what other tools report, for that of its form.
     let headed = |form: &&Form| {
         let (Some(head), Some(column)) = (text.head(form), column) else { return false };
         let (first, last) = (position(head.span.start), position(head.span.end));

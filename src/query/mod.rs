@@ -96,10 +96,10 @@ pub enum Error {
     /// Lisp cannot answer.
     #[error(transparent)]
     Lisp(#[from] LispError),
-    /// Its time was over before it began: other work was done.
+    /// The time ran out before the question began, as a load was under way.
     #[error("it never began: a load was under way all the time that it was given")]
     NeverBegan,
-    /// What comes before the first load failed: the init file, or ASDF's configuration.
+    /// The set-up before the first load failed: the init file, or ASDF's configuration.
     #[error("{0}")]
     SetUp(String),
     /// SBCL did not start.

@@ -1,5 +1,5 @@
-//! What somebody may have meant who named what is not there: the symbols of that name elsewhere, and similar names.
-//! Answered from the index alone.
+//! Suggestions for a name that does not exist: the symbols of that name in other packages, and similar names
+//! of symbols, systems, packages and files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,24 +13,27 @@ use crate::project::Project;
 /// The most suggestions of a kind.
 const MOST: usize = 5;
 
-/// Whether what a package holds comes with SBCL or with us. COMMON-LISP-USER holds what users define.
+/// Whether a package comes with SBCL or with steelbank. COMMON-LISP-USER does not: it holds what users
+/// define.
 pub(crate) fn is_sbcls(package: &str) -> bool {
     let own = ["COMMON-LISP", "KEYWORD", "SEQUENCE", "STEELBANK", "STEELBANK-NOTHING"];
     own.contains(&package) || ["SB-", "ASDF", "UIOP"].iter().any(|start| package.starts_with(start))
 }
 
-/// Whether a package is of the user's making. In COMMON-LISP-USER stands whatever anybody happened to type.
+/// Whether a package is the user's. COMMON-LISP-USER does not count: it holds whatever anybody happened to
+/// type.
 fn is_users(package: &str) -> bool {
     !is_sbcls(package) && package != "COMMON-LISP-USER"
 }
 
-/// The symbols called `name` whose home is the user's: those of the project and its libraries, as answers print them,
-/// each with its package's name.
+/// Lists the symbols called `name` whose home is a package of the user's, in the project or its libraries:
+/// the package's name, and the symbol as answers print it.
 pub(crate) fn of_users(index: &Index, name: &str) -> Vec<(String, String)> {
     homes(index, name).into_iter().filter(|(package, _)| is_users(package)).collect()
 }
 
-/// The symbols called `name` in any package, as one writes them: those that packages export, and the user's.
+/// Lists the symbols called `name` in all packages, as one types them: those that packages export, and the
+/// user's.
 pub(crate) fn elsewhere(index: &Index, name: &str) -> Vec<String> {
     let mut found = BTreeSet::new();
     for package in index.packages() {
@@ -55,8 +58,8 @@ fn homes(index: &Index, name: &str) -> BTreeMap<String, String> {
     index.packages().filter_map(present).collect()
 }
 
-/// Names that are nearly `name`, as one can write them in `package` or with a prefix: the user's and what packages
-/// export, nearest first.
+/// Lists the names that are spelt nearly as `name`, as one types them in `package` or with a prefix: the
+/// user's and what packages export, nearest first.
 pub(crate) fn names(index: &Index, name: &str, package: Option<Package>) -> Vec<String> {
     let most = tolerance(name);
     let length = name.chars().count();
@@ -70,7 +73,7 @@ pub(crate) fn names(index: &Index, name: &str, package: Option<Package>) -> Vec<
         if other == name {
             continue;
         }
-        // A name between bars is meant by those who write it without.
+        // Compares in upper case: a name between bars is often typed without them.
         let upper: String = other.chars().map(upcase).collect();
         let distance = strsim::osa_distance(&wanted, &upper);
         if distance > most {
@@ -85,7 +88,8 @@ pub(crate) fn names(index: &Index, name: &str, package: Option<Package>) -> Vec<
     found.into_iter().take(MOST).map(|(_, _, text)| text).collect()
 }
 
-/// Names in which each word of `pattern` is a part, or nearly is a word: the user's and what packages export, nearest first.
+/// Lists names that have each word of `pattern`, or one spelt nearly so: the user's and what packages export,
+/// nearest first.
 pub(crate) fn names_by_words(index: &Index, pattern: &str) -> Vec<String> {
     let split = |text: &str| -> Vec<String> {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
@@ -117,8 +121,8 @@ pub(crate) fn names_by_words(index: &Index, pattern: &str) -> Vec<String> {
     found.into_iter().take(MOST).map(|(.., text)| text).collect()
 }
 
-/// How `symbol` is written so that it is found: without a prefix where `package` has it; none if it is nobody's but
-/// SBCL's own.
+/// Writes `symbol` as one types it: without a prefix where `package` has it; none for what only SBCL itself
+/// uses.
 fn written(
     index: &Index,
     symbol: Symbol,
@@ -135,7 +139,7 @@ fn written(
     }
     let external = means(home).is_some_and(|(_, access)| access == Access::External);
     let home = index.package_name(home).to_lowercase();
-    // A keyword names nothing that could be asked about.
+    // Leaves out keywords: they name nothing that could be asked about.
     if home == "keyword" {
         return None;
     }
@@ -148,13 +152,13 @@ fn written(
     }
 }
 
-/// A symbol's name as one writes it: in lower case, or between bars.
+/// Writes a symbol's name as one types it: in lower case, or between bars.
 fn readable(name: &str) -> String {
     let text = written_name(name);
     if text.starts_with('|') { text } else { text.to_lowercase() }
 }
 
-/// Those of `known` that are nearly `name`, nearest first.
+/// Lists those of `known` that are spelt nearly as `name`, nearest first.
 pub(crate) fn among<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let most = tolerance(name);
     let plain = |text: &str| text.to_lowercase().replace('_', "-");
@@ -169,7 +173,7 @@ pub(crate) fn among<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
     found.into_iter().take(MOST).map(|(_, known)| known.to_owned()).collect()
 }
 
-/// Those of `known` systems that may be meant by `name`: few letters differ, or one holds the other.
+/// Lists those of `known` systems that `name` may mean: few letters differ, or one name holds the other.
 pub(crate) fn systems<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let known: BTreeSet<&str> = known.into_iter().collect();
     let wanted = name.to_lowercase();
@@ -186,7 +190,8 @@ pub(crate) fn systems<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     found
 }
 
-/// What may be meant by `given`, where nothing is: files of the project and loaded ones, and the project's folders.
+/// Lists what the path `given`, which does not exist, may mean: files of the project, loaded files, and
+/// folders.
 pub(crate) fn paths_in(project: &Project, given: &str) -> Vec<String> {
     let files = project.own_files().into_iter().chain(project.loaded().into_iter().map(|(path, _)| path));
     let mut known: BTreeSet<String> = files.map(|path| project.shown(&path)).collect();
@@ -199,8 +204,8 @@ pub(crate) fn paths_in(project: &Project, given: &str) -> Vec<String> {
     paths(&project.shown(Path::new(given)), known.iter().map(String::as_str))
 }
 
-/// Those of `known` paths that may be meant by `given`: first files of that name elsewhere, then those whose names or whole paths
-/// differ in few letters or in their endings.
+/// Lists those of `known` paths that `given` may mean: first files of that name elsewhere, then those whose
+/// names or whole paths differ in few letters or in their endings.
 fn paths<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let wanted = given.trim_end_matches('/').to_lowercase();
     let (name, most) = (file_name(&wanted), tolerance(&wanted));
@@ -226,14 +231,14 @@ fn stem(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(stem, _)| stem)
 }
 
-/// The packages whose names or beginnings are nearly `name`.
+/// Lists the packages whose names, or beginnings of names, are spelt nearly as `name`.
 pub(crate) fn packages(index: &Index, name: &str) -> Vec<String> {
     let names: Vec<String> =
         index.packages().map(|package| index.package_name(package).into_owned()).collect();
     among(name, names.iter().map(String::as_str))
 }
 
-/// How many letters may differ.
+/// Returns how many letters may differ in names as long as `name`.
 fn tolerance(name: &str) -> usize {
     match name.chars().count() {
         0..=2 => 0,

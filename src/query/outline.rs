@@ -1,6 +1,6 @@
 //! outline: the definitions of a file, package or system with their uses; and which of them nothing uses.
 //!
-//! The text says what is defined; the image and the text of all loaded files, who uses it.
+//! Definitions come from the text; their uses from the image and from the text of all loaded files.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ use super::use_counts::{Counted, Counter, is_test_path};
 use crate::project::TextState;
 use crate::project::write::is_nothing;
 
-/// The question.
+/// A request for the definitions in a file, package or system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutlineRequest {
-    /// Of what.
+    /// Where to look for definitions.
     pub of: OutlineTarget,
     /// Only these kinds of definitions, by any name that [`DefinitionKind::named`] knows; empty for all.
     pub kinds: Vec<String>,
@@ -33,7 +33,7 @@ pub struct OutlineRequest {
     pub unused: bool,
 }
 
-/// What an outline is of.
+/// Where an outline looks for definitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutlineTarget {
     /// A file, or all Lisp files below a folder, relative to the project.
@@ -53,7 +53,7 @@ pub enum OutlineError {
     File {
         /// The path as it was given.
         path: String,
-        /// The system's error.
+        /// The operating system's error.
         why: String,
     },
     /// Nothing is at the path.
@@ -71,7 +71,7 @@ pub enum OutlineError {
     /// There is no such package.
     #[error("Package {package} not found. Load the system that defines it, or give a path.")]
     Package {
-        /// The value that was asked for.
+        /// The package as given.
         package: String,
     },
     /// The files of the system are not known.
@@ -79,13 +79,13 @@ pub enum OutlineError {
         "The files of the system {system} are not known: it is not loaded, or not the project's. Load it with load-system, or give a path."
     )]
     System {
-        /// The value that was asked for.
+        /// The system as given.
         system: String,
     },
     /// An unknown kind.
     #[error("There is no kind {kind:?}. The kinds are {}.", DefinitionKind::all().map(DefinitionKind::name).collect::<Vec<_>>().join(", "))]
     Kind {
-        /// The value that was given.
+        /// The kind as given.
         kind: String,
     },
 }
@@ -162,7 +162,7 @@ pub(super) struct DefinitionInFile {
 }
 
 impl DefinitionInFile {
-    /// The name as answers show it.
+    /// Returns the name as answers show it.
     pub(super) fn shown(&self) -> String {
         let name = match (&self.symbol, &self.definition.package, self.definition.kind) {
             (_, _, DefinitionKind::Package | DefinitionKind::System) | (None, None, _) => {
@@ -180,7 +180,7 @@ impl DefinitionInFile {
 }
 
 impl OutlineRequest {
-    /// The files to read.
+    /// Lists the files to read.
     fn files(&self, context: &QueryContext<'_>) -> Result<Vec<PathBuf>, OutlineError> {
         match &self.of {
             OutlineTarget::Path(path) => files_at(context, path),
@@ -192,7 +192,7 @@ impl OutlineRequest {
                 let name = system.trim_start_matches([':', '#', '"']).trim_end_matches('"').to_lowercase();
                 let systems = context.project.image_systems();
                 let system = systems.get(&name).ok_or_else(unknown)?;
-                // One without components has no files.
+                // A loaded system of the project without components has no files.
                 let own = system.loaded && context.project.contains(&system.asd);
                 let none = || own.then(Vec::new);
                 system.files.clone().or_else(none).ok_or_else(unknown)
@@ -279,7 +279,8 @@ impl Question for OutlineRequest {
     }
 }
 
-/// The Lisp files at `path`, relative to the project: itself, or all below it. What is hidden is left out.
+/// Lists the Lisp files at `path`, relative to the project: the file itself, or all below the folder but
+/// hidden ones.
 pub(super) fn files_at(context: &QueryContext<'_>, path: &str) -> Result<Vec<PathBuf>, OutlineError> {
     let failed = |error: std::io::Error| match is_nothing(&error) {
         true => OutlineError::Missing { path: path.to_owned() },
@@ -318,7 +319,7 @@ fn is_lisp(path: &Path) -> bool {
     })
 }
 
-/// The definitions in the file at `path`, and whether it is loaded as it is.
+/// Reads the definitions in the file at `path`, and tells whether it is loaded as it is.
 pub(super) fn definitions_in(
     context: &QueryContext<'_>,
     path: &Path,
@@ -332,7 +333,7 @@ pub(super) fn definitions_in(
     Ok((known.collect(), loaded))
 }
 
-/// A definition of the file that is shown as `path`, with what the image has by its name.
+/// Adds to a definition in the file shown as `path` the symbol that the image has by its name.
 pub(super) fn resolved(
     index: &Index,
     path: String,
@@ -352,7 +353,7 @@ pub(super) fn resolved(
     DefinitionInFile { path, definition, home, symbol, exported, loaded }
 }
 
-/// Whether a line runs, or names what runs: definitions, exports and data apart.
+/// Whether a line runs the symbol, or names it where code runs: not in an export, a declaration or data.
 pub(super) fn is_live(line: &Counted) -> bool {
     !line.is_declaration && !matches!(line.use_type, UseType::Quoted | UseType::Slot)
 }
@@ -371,7 +372,7 @@ fn count(known: &DefinitionInFile, lines: &[Counted]) -> UseCount {
     count
 }
 
-/// What might still reach a definition that no other uses; `None` if something certainly does.
+/// Lists what might still reach a definition that no other uses; `None` if something certainly does.
 fn reach(
     context: &QueryContext<'_>,
     counter: &Counter<'_>,
@@ -386,7 +387,7 @@ fn reach(
     let mut reasons = Vec::new();
     let elsewhere = |line: &&Counted| line.path != known.path || line.form != Some(definition.form);
     match definition.kind {
-        // A method runs when its generic function is called, by whomever that was defined.
+        // A method of a generic function that others define may run whenever that is called.
         DefinitionKind::Method => {
             let own = all.iter().any(|other| {
                 other.definition.kind == DefinitionKind::GenericFunction
@@ -397,7 +398,7 @@ fn reach(
             }
             reasons.push("a method of a generic function that nothing calls".to_owned());
         }
-        // What else the form defines may be used.
+        // A structure is used if a function that DEFSTRUCT made for it is.
         DefinitionKind::Struct if is_structure_used(context, counter, known) => return Ok(None),
         DefinitionKind::Definition => {
             reasons.push(format!(
@@ -467,7 +468,8 @@ fn is_structure_used(context: &QueryContext<'_>, counter: &Counter<'_>, known: &
     })
 }
 
-/// A string that names the definition, and that code reads: a FORMAT directive, an argument of READ-FROM-STRING.
+/// Finds a string that names the definition and that code reads, such as a FORMAT directive or an argument of
+/// READ-FROM-STRING, as `file:line`.
 fn read_string(context: &QueryContext<'_>, known: &DefinitionInFile) -> Option<String> {
     let (index, name) = (&context.index, &known.definition.name);
     let home = known.home.as_deref()?;
@@ -485,7 +487,8 @@ fn read_string(context: &QueryContext<'_>, known: &DefinitionInFile) -> Option<S
     named.map(|line| format!("{}:{}", line.path, line.line))
 }
 
-/// A string that names the definition, and an occurrence in a Lisp file that is not loaded, as `file:line`.
+/// Finds a string that names the definition, and an occurrence in a Lisp file that is not loaded, each as
+/// `file:line`.
 fn textual(
     context: &QueryContext<'_>,
     text: &TextIndex,

@@ -1,4 +1,4 @@
-//! package-info: what a package exports, uses and shadows, and which of it nothing uses.
+//! package-info: what a package exports, uses and shadows, and which of its exports and imports nothing uses.
 
 use super::LispKind;
 use schemars::JsonSchema;
@@ -12,7 +12,7 @@ use super::lookup::{LookupStatus, find_package};
 use super::question::Question;
 use super::use_counts::{Counted, Counter};
 
-/// The question.
+/// A request for the contents of a package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackageInfoRequest {
     /// The package's name or nickname, in any case.
@@ -134,7 +134,7 @@ pub struct Imported {
 }
 
 impl PackageInfoRequest {
-    /// The question about `package`.
+    /// Makes a request about `package`.
     pub fn new(package: impl Into<String>) -> Self {
         Self { package: package.into() }
     }

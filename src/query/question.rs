@@ -1,4 +1,4 @@
-//! What all questions about the image have in common.
+//! The trait of all questions about the image.
 
 use super::Error;
 use super::context::QueryContext;
@@ -16,15 +16,15 @@ use super::control::Control;
 /// }
 /// ```
 pub trait Question {
-    /// What it gets. What does not exist is an answer wherever the answer's type can say so.
+    /// The type of the answer, which says itself that something does not exist wherever it can.
     type Answer;
 
-    /// Whether asking twice is as good as asking once: it runs nobody's code.
+    /// Whether the question may be asked again after it failed: it runs no code of the user's.
     const REPEATABLE: bool = false;
 
-    /// The answer. Waits for Lisp no longer than `control` allows; many answers need no Lisp.
+    /// Answers the question. Waits for Lisp no longer than `control` allows; many answers need no Lisp.
     ///
     /// # Errors
-    /// What is asked for cannot be read, Lisp cannot answer, or the question was called off.
+    /// The name or the request cannot be read, Lisp cannot answer, or the question was cancelled.
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<Self::Answer, Error>;
 }

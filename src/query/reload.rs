@@ -1,4 +1,4 @@
-//! reload: the image is brought up to the disk.
+//! reload: brings the image up to date with the files on disk.
 
 use super::LispKind;
 use schemars::JsonSchema;
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use super::load_system::LoadAnswer;
 
-/// What is to be brought up to the disk.
+/// A request to bring the image up to date with the files on disk.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ReloadRequest {
     /// Files, relative to the project's root; none: all that have changed.
     pub paths: Vec<String>,
-    /// Whether definitions are removed that their file does not have any more.
+    /// Whether to remove definitions that are gone from their files.
     pub remove: bool,
 }
 
 impl ReloadRequest {
-    /// A reload of `paths`, or of all that has changed.
+    /// Makes a request for `paths`, or for all files that have changed.
     pub fn new(paths: impl IntoIterator<Item = String>, remove: bool) -> Self {
         Self { paths: paths.into_iter().collect(), remove }
     }

@@ -1,4 +1,5 @@
-//! run-tests: the tests of a system, each run by itself. What a test does costs that test.
+//! run-tests: the tests of a system, each in a call of its own, so that one that fails or hangs stops no
+//! other.
 
 use crate::engine::FaultKind;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,12 +24,12 @@ use crate::engine::{CallError, Lane, LispError};
 #[cfg(feature = "text")]
 use steelbank_text::DefinitionKind;
 
-/// The question.
+/// A request to run tests.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RunTestsRequest {
-    /// The system whose tests are meant; none: those that are loaded.
+    /// The system to test; none for all systems that are loaded.
     pub system: Option<String>,
-    /// The names of the tests to run, with or without package, in any case; empty: all.
+    /// The names of the tests to run, with or without package, in any case; empty for all.
     pub tests: Vec<String>,
     /// Only tests in whose forms one of these lines stands, if given: `file:line`, as answers show them.
     pub lines: Option<Vec<(String, u32)>>,
@@ -59,7 +60,7 @@ pub struct TestRun {
     pub duration_ms: u64,
 }
 
-/// How a test ended. In the order of the names.
+/// How a test ended. In alphabetical order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -209,7 +210,7 @@ enum SystemStatus {
     Unknown,
 }
 
-/// The systems that belong to testing one.
+/// The systems that take part in testing one system.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TestSystems {
     status: SystemStatus,
@@ -249,7 +250,7 @@ impl TestResult {
 }
 
 impl TestRun {
-    /// The run, which took `duration`, with its counts, and what did not pass in front.
+    /// Finishes the run, which took `duration`: counts the results, and puts first what did not pass.
     pub(crate) fn finished(mut self, duration: Duration) -> Self {
         self.tests.sort_by_key(|test| test.status == TestStatus::Passed);
         for test in &self.tests {
@@ -261,7 +262,7 @@ impl TestRun {
 }
 
 impl TestSystems {
-    /// The systems that testing `name` needs; none if ASDF does not know it.
+    /// Finds the systems that testing `name` needs; none if ASDF does not know it.
     pub(crate) fn find(
         context: &QueryContext<'_>,
         name: &str,
@@ -272,7 +273,8 @@ impl TestSystems {
         Ok((told.status == SystemStatus::Found).then_some(told))
     }
 
-    /// The tests of recognised frameworks that belong to the systems: their names' packages are those of the files.
+    /// Lists the tests of recognised frameworks that belong to the systems: those named in packages of their
+    /// files.
     pub(crate) fn tests(
         &self,
         context: &QueryContext<'_>,
@@ -299,7 +301,7 @@ impl TestSystems {
                 test.place = expanded.of_test(&test.framework, &name);
             }
         }
-        // Parachute's tests are named by strings; RT's too. Those that no file of the systems has belong to others.
+        // Drops tests without a package, as Parachute and RT name them, that no file of the systems defines.
         tests.retain(|test| test.package.is_some() || test.place.is_some());
         Ok(tests)
     }
@@ -318,7 +320,8 @@ const DEFINERS: [(&str, &str, &[&str]); 8] = [
     ("lisp-unit2", "LISP-UNIT2", &["DEFINE-TEST"]),
 ];
 
-/// The top-level forms of the systems' files that expand to definitions of tests, by framework, each with the names in it.
+/// The top-level forms of the systems' files that expand to definitions of tests, by framework, each with the
+/// names in it.
 #[cfg(feature = "text")]
 struct MacroForms(Vec<(&'static str, Place, BTreeSet<String>)>);
 
@@ -333,7 +336,7 @@ impl MacroForms {
         let mut found: BTreeMap<String, BTreeSet<(&'static str, u32)>> = BTreeMap::new();
         let users = UserFinder::new(context);
         for (framework, package, operators) in DEFINERS {
-            // The operators, and the macros in whose definitions they stand.
+            // The framework's operators, and the macros whose definitions contain them.
             let mut waiting: Vec<(String, String)> =
                 operators.iter().map(|operator| (package.to_owned(), (*operator).to_owned())).collect();
             let mut seen = BTreeSet::new();
@@ -376,7 +379,7 @@ impl MacroForms {
         Self(forms)
     }
 
-    /// The form that made the test called `name`: the one in which it stands, or else the one with the longest part of it.
+    /// Finds the form that made the test called `name`: the one that contains the longest part of that name.
     fn of_test(&self, framework: &str, name: &str) -> Option<Place> {
         let forms = self.0.iter().filter(|(of, _, _)| *of == framework);
         let likeness = |names: &BTreeSet<String>| {
@@ -428,7 +431,7 @@ fn read_file(
     }
 }
 
-/// The first of the tests that `request` names that is none of `known`, and those that may be meant.
+/// Finds the first test in `request` that is none of `known`, and those that may be meant.
 pub(crate) fn unknown_test(request: &RunTestsRequest, known: &[KnownTest]) -> Option<(String, Vec<String>)> {
     let unknown = request.tests.iter().find(|wanted| !known.iter().any(|test| test.answers(wanted)))?;
     let bare = unknown.rsplit(':').next().unwrap_or(unknown);
@@ -437,7 +440,7 @@ pub(crate) fn unknown_test(request: &RunTestsRequest, known: &[KnownTest]) -> Op
 }
 
 impl KnownTest {
-    /// Whether it is among those that the request names.
+    /// Whether the test is among those that the request names.
     pub(crate) fn is_wanted(&self, request: &RunTestsRequest) -> bool {
         let named = request.tests.is_empty() || request.tests.iter().any(|wanted| self.answers(wanted));
         let touched = request.lines.as_ref().is_none_or(|lines| {
@@ -450,7 +453,7 @@ impl KnownTest {
         named && touched
     }
 
-    /// Whether `wanted`, with or without a package, names it.
+    /// Whether `wanted`, with or without a package, names the test.
     fn answers(&self, wanted: &str) -> bool {
         let bare = wanted.rsplit(':').next().unwrap_or(wanted).trim_matches('|');
         let whole = !wanted.contains(':')
@@ -461,7 +464,7 @@ impl KnownTest {
         whole && self.name.eq_ignore_ascii_case(bare)
     }
 
-    /// The result of a test that was not run.
+    /// Makes the result of a test that was not run.
     pub(crate) fn not_run(&self) -> TestResult {
         TestResult {
             name: self.test.clone(),
@@ -472,10 +475,10 @@ impl KnownTest {
         }
     }
 
-    /// Runs it, for at most `allowed`.
+    /// Runs the test, for at most `allowed`.
     ///
     /// # Errors
-    /// The call was taken back. That the test does not end, or ends Lisp, is its result.
+    /// The call was cancelled. A test that does not end, or that ends Lisp, is a result.
     pub(crate) fn run(
         &self,
         context: &QueryContext<'_>,

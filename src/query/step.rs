@@ -1,4 +1,4 @@
-//! What a long call is doing, for who shows how far it is.
+//! The step that a long call is at, for progress displays.
 
 use std::fmt;
 

@@ -68,7 +68,7 @@ impl Unseen {
         self.count == 0
     }
 
-    /// A sentence for people: how often, and in which files.
+    /// Says in a sentence how often the name stands in such text, and in which files.
     pub fn sentence(&self) -> String {
         const SHOWN: usize = 8;
         let mut names: Vec<String> =
@@ -84,7 +84,7 @@ impl Unseen {
     }
 }
 
-/// All places in text that the image does not have.
+/// The uses of a name in text that the image does not have.
 #[derive(Debug, Default)]
 pub(super) struct TextUses {
     /// By path and line.
@@ -96,12 +96,12 @@ pub(super) struct TextUses {
 }
 
 impl TextUses {
-    /// How often the name stands in the text.
+    /// Counts the places of the name in the text.
     pub(super) fn count(&self) -> usize {
         self.lines.iter().map(|line| line.columns.len()).sum()
     }
 
-    /// How often the name stands in each file, definitions left out.
+    /// Counts the places of the name in each file, definitions left out.
     pub(super) fn unseen(&self) -> Unseen {
         let mut files: BTreeMap<&str, usize> = BTreeMap::new();
         for line in &self.lines {
@@ -110,7 +110,7 @@ impl TextUses {
         Unseen::new(files)
     }
 
-    /// The same, definitions included.
+    /// Counts as [`TextUses::unseen`], definitions included.
     pub(super) fn unseen_with_definitions(&self) -> Unseen {
         let mut files: BTreeMap<&str, usize> = BTreeMap::new();
         for (path, count) in self
@@ -191,7 +191,8 @@ pub(super) fn text_uses(
     uses
 }
 
-/// How often the symbols, each a package and a name, stand in text that the image does not have, definitions left out.
+/// Counts the places of the symbols, each a package and a name, in text that the image does not have,
+/// definitions left out.
 #[cfg(feature = "text")]
 pub(super) fn unseen_uses<'a>(
     context: &QueryContext<'_>,
@@ -211,7 +212,8 @@ pub(super) fn unseen_uses<'a>(
     Unseen::new(files.iter().map(|(path, count)| (path.as_str(), *count)).collect())
 }
 
-/// Decides which tokens of a text are the symbol, by the packages of the image and by those that unseen text defines.
+/// Decides which tokens of a text are the symbol, by the packages of the image and by those that unseen text
+/// defines.
 pub(super) struct TokenResolver<'a> {
     pub(super) index: &'a Index,
     pub(super) packages: &'a [PackageText],
@@ -319,7 +321,7 @@ impl TokenResolver<'_> {
             && self.defined(package).next().is_none()
     }
 
-    /// What the bare name means where package `current` is current, as far as that is known.
+    /// Whether the bare name is the symbol where package `current` is current, as far as that is known.
     fn here(&self, current: Option<&str>) -> Option<Likelihood> {
         match current {
             Some(current) => self.in_package(current, None),
@@ -365,7 +367,8 @@ impl TokenResolver<'_> {
         found.is_some_and(|(symbol, access)| Some(symbol) == self.target.symbol && access == Access::External)
     }
 
-    /// Whether the package that is called `used` exports the symbol, or may do so by text that the image does not have.
+    /// Whether the package that is called `used` exports the symbol, or may do so by text that the image does
+    /// not have.
     fn may_export(&self, used: &str) -> bool {
         let defined = || self.defined(used);
         if defined().any(|defined| defined.names.contains(&self.target.package) || defined.is_open) {
@@ -376,7 +379,7 @@ impl TokenResolver<'_> {
                 Some((symbol, access)) if Some(symbol) == self.target.symbol => access == Access::External,
                 _ => self.target.symbol.is_none() && self.is_home(package),
             },
-            // Neither loaded nor defined in any text that is known, or it hands on what it uses.
+            // A package that is not loaded may export what its text imports.
             None => used == self.target.package || defined().any(|defined| !defined.imports.is_empty()),
         }
     }

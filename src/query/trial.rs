@@ -1,7 +1,7 @@
 //! Code that is run to see what it does: how it ended, where it was then, and its values, printed within limits.
 //!
-//! Lisp keeps objects by handles. Printing runs the user's methods, so it is asked for in calls of its own, which are
-//! stopped if they do not end: what cannot be printed costs its own text, and nothing else.
+//! Lisp keeps objects by handles. Printing runs the user's methods, so it is done in calls of its own, which
+//! are stopped if they do not end: a value that cannot be printed costs the answer nothing else.
 
 use crate::engine::FaultKind;
 use std::path::Path;
@@ -17,13 +17,13 @@ use crate::engine::{CallAnswer, CallError, OnLisp, Operation};
 use steelbank_reader::lines::{LineColumn, LineIndex};
 use steelbank_reader::{Dialect, Features, LispText};
 
-/// How long after its time code is left to end by its own clean-up.
+/// Extra time after the deadline for code to unwind by its own clean-up.
 pub(super) const PATIENCE: Duration = Duration::from_millis(300);
-/// How long printing may take after that.
+/// Extra time for printing.
 pub(super) const GRACE: Duration = Duration::from_secs(8);
-/// How long all values of an answer may take to print together, and one of them, when those cannot.
+/// Time limits for printing: for all values of an answer together and, if that fails, for each alone.
 const PRINTING: [Duration; 2] = [Duration::from_secs(2), Duration::from_millis(500)];
-/// After so long nobody's printing is tried any more.
+/// The time after which no print methods of the user's are tried any more.
 const ENOUGH: Duration = Duration::from_secs(6);
 
 /// The most characters of a local variable's value.
@@ -132,7 +132,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// A failure as Lisp tells it.
+/// A failure as Lisp reports it.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ToldFailure {
     kind: TrialFailureKind,
@@ -148,7 +148,7 @@ pub(super) struct ToldFailure {
     report: String,
 }
 
-/// A frame as Lisp tells it.
+/// A frame as Lisp reports it.
 #[derive(Debug, Default, Clone, Deserialize)]
 pub(super) struct ToldFrame {
     name: String,
@@ -172,7 +172,7 @@ struct ToldLocal {
     value: Option<PrintedValue>,
 }
 
-/// Asks the Lisp half a question on its own thread.
+/// Asks the Lisp half a question, from a job that already runs on a Lisp thread.
 pub(super) fn ask<T: DeserializeOwned>(
     on_lisp: &OnLisp<'_>,
     within: Duration,
@@ -192,7 +192,8 @@ pub(super) fn ask<T: DeserializeOwned>(
     Ok((told, answer))
 }
 
-/// Prints what `handles` stand for in `package`, at most `limit` characters of each. What cannot be printed says so.
+/// Prints the objects of `handles` in `package`, at most `limit` characters of each. A value that cannot be
+/// printed says so.
 pub(super) fn print(
     on_lisp: &OnLisp<'_>,
     package: &str,
@@ -240,7 +241,7 @@ struct Reported {
 }
 
 impl ToldFailure {
-    /// A failure of which Lisp could tell nothing more.
+    /// Makes a failure of the error of a call, after which Lisp could report nothing.
     pub(super) fn of_call(error: CallError) -> Self {
         match error {
             CallError::Fault(fault) => Self {
@@ -257,7 +258,7 @@ impl ToldFailure {
         }
     }
 
-    /// Asks for what must be printed: the report, and the local variables.
+    /// Has Lisp print the report and the local variables.
     pub(super) fn complete(&mut self, on_lisp: &OnLisp<'_>, package: &str) {
         if let Some(handle) = &self.handle {
             self.report = match ask::<Reported>(on_lisp, PRINTING[0], "report-condition", &[handle]) {
@@ -275,7 +276,7 @@ impl ToldFailure {
         }
     }
 
-    /// The failure with places. `code` is the code that was given, if any was.
+    /// Finds the places of the failure. `code` is the code that was given, if any was.
     pub(super) fn placed(self, places: &mut DefinitionPlaces<'_>, code: Option<&Code<'_>>) -> TrialFailure {
         TrialFailure {
             kind: self.kind,
@@ -290,12 +291,12 @@ impl ToldFailure {
 }
 
 impl ToldFrame {
-    /// A place in the code that was given.
+    /// Makes a frame at a form of the code that was given.
     pub(super) fn in_code(form: Option<u32>, number: Option<u32>) -> Self {
         Self { code: true, form, number, ..Self::default() }
     }
 
-    /// `file:line:column`, as far as it is known.
+    /// Finds the place as `file:line:column`, as far as it is known.
     pub(super) fn place(&self, places: &mut DefinitionPlaces<'_>, code: Option<&Code<'_>>) -> Option<String> {
         if self.code {
             return code.and_then(|code| code.place(self.form?, self.number?));
@@ -331,7 +332,7 @@ pub(super) struct Code<'a> {
 }
 
 impl<'a> Code<'a> {
-    /// `source`, whose top-level forms begin at `starts`, in characters.
+    /// Reads `source`, whose top-level forms begin at `starts`, in characters.
     pub(super) fn new(source: &'a str, starts: &[u64]) -> Self {
         let bytes = source.as_bytes();
         let mut indices = source.char_indices().map(|(index, _)| index).chain([bytes.len()]).enumerate();
@@ -350,7 +351,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// `code:line:column` of the sub-form `number` of the top-level form `form`.
+    /// Finds `code:line:column` of the sub-form `number` of the top-level form `form`.
     fn place(&self, form: u32, number: u32) -> Option<String> {
         let start = *self.starts.get(form as usize)?;
         let top = self.text.toplevel().iter().find(|top| top.span.start >= start)?;
@@ -358,7 +359,7 @@ impl<'a> Code<'a> {
         Some(self.shown(span.start))
     }
 
-    /// `code:line:column` of the character `index`.
+    /// Finds `code:line:column` of the character `index`.
     pub(super) fn at(&self, source: &str, index: u64) -> String {
         let index = usize::try_from(index).unwrap_or(usize::MAX);
         let byte = source.char_indices().nth(index).map_or(self.bytes.len(), |(byte, _)| byte);

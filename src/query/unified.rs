@@ -17,8 +17,9 @@ enum DiffLine {
     Added(usize),
 }
 
-/// What makes `new` of `old`, the contents of the file shown as `path`. Line ends are part of the lines, so that the diff can be
-/// applied; text that is no UTF-8 is shown as Latin-1.
+/// Renders the difference of `old` and `new`, the contents of the file shown as `path`, as a unified diff.
+/// Line ends are part of the lines, so that the diff can be applied; text that is not UTF-8 is shown as
+/// Latin-1.
 pub(super) fn unified(path: &str, old: &[u8], new: &[u8]) -> String {
     let (old, new) = (lines(old), lines(new));
     let diff = difference(&old, &new);
@@ -33,7 +34,7 @@ pub(super) fn unified(path: &str, old: &[u8], new: &[u8]) -> String {
         let in_new = |line: &DiffLine| !matches!(line, DiffLine::Removed(_));
         let range = |side: fn(&DiffLine) -> bool| {
             let (before, count) = (counted(&diff[..start], side), counted(&diff[start..end], side));
-            // Without lines, it is told after which line.
+            // An empty range is numbered by the line before it.
             format!("{},{count}", if count == 0 { before } else { before + 1 })
         };
         // Writing to a string cannot fail.
@@ -54,12 +55,13 @@ pub(super) fn unified(path: &str, old: &[u8], new: &[u8]) -> String {
     text
 }
 
-/// The lines of `text`, each with its end.
+/// Splits `text` into lines, each with its end.
 fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.split_inclusive(|&byte| byte == b'\n').collect()
 }
 
-/// The shortest way from `old` to `new`: what both have, what is taken out, and then what is put in.
+/// Finds the shortest difference of `old` and `new`: what both have, what is taken out, and then what is put
+/// in.
 fn difference(old: &[&[u8]], new: &[&[u8]]) -> Vec<DiffLine> {
     let start = old.iter().zip(new).take_while(|(one, other)| one == other).count();
     let ends = old[start..].iter().rev().zip(new[start..].iter().rev());

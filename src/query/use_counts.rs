@@ -1,4 +1,4 @@
-//! How often a symbol is used, by whom: the same lines as code-find-references tells, counted.
+//! Counts the uses of a symbol, as the lines that code-find-references lists.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -33,7 +33,7 @@ impl Forms {
         Some(Self { forms: forms.collect() })
     }
 
-    /// The number of the top-level form on `line`, and its package.
+    /// Finds the number of the top-level form on `line`, and its package.
     pub(super) fn at(&self, line: u32) -> Option<(usize, Option<&str>)> {
         let number = self.forms.iter().position(|(first, last, _)| (*first..=*last).contains(&line))?;
         Some((number, self.forms[number].2.as_deref()))
@@ -49,15 +49,15 @@ pub(super) struct Counted {
     pub(super) use_type: UseType,
     pub(super) caller: Option<String>,
     pub(super) context: Option<String>,
-    /// The number of the top-level form that it is in.
+    /// The number of the top-level form that the line is in.
     pub(super) form: Option<usize>,
     /// The package of that form, or of the function that contains the use.
     pub(super) package: Option<String>,
-    /// Whether the line only exports, imports or declares the symbol.
+    /// Whether the line only exports, imports or declares the symbol, or names a block.
     pub(super) is_declaration: bool,
-    /// Whether it stands in quoted data, from which it may be called.
+    /// Whether the symbol stands in quoted data or a macro's arguments, from where it may be called.
     pub(super) is_quoted: bool,
-    /// Whether it is in a file of tests.
+    /// Whether the line is in a file of tests.
     pub(super) in_tests: bool,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Counter<'a> {
         Self { context, files: RefCell::default() }
     }
 
-    /// The file's top-level forms; `path` as answers show it.
+    /// Returns the file's top-level forms; `path` as answers show it.
     pub(super) fn forms(&self, path: &str) -> Rc<Option<Forms>> {
         let mut files = self.files.borrow_mut();
         let entry = files
@@ -92,7 +92,7 @@ impl<'a> Counter<'a> {
         Rc::clone(entry)
     }
 
-    /// All lines that use the symbol called `name`, exactly as written, of `package`.
+    /// Lists the lines that use the symbol called `name`, exactly as written, of `package`.
     pub(super) fn lines(&self, name: &str, package: &str) -> Vec<Counted> {
         let quoted = |text: &str| format!("|{}|", text.replace('\\', "\\\\").replace('|', "\\|"));
         let request = CodeFindReferencesRequest {
@@ -129,14 +129,15 @@ impl<'a> Counter<'a> {
     }
 }
 
-/// The package in a printed name such as `P::F`, `(SETF P::F)` or `(METHOD P::F (P::C))`.
+/// Finds the package in a printed name such as `P::F`, `(SETF P::F)` or `(METHOD P::F (P::C))`.
 fn package_of_name(name: &str) -> Option<String> {
     let start = name.trim_start_matches('(');
     let start = start.split_once(' ').filter(|_| name.starts_with('(')).map_or(start, |(_, rest)| rest);
     Some(start.trim_start_matches('(').split_once("::")?.0.to_owned())
 }
 
-/// Whether a path is of tests, as projects name them: a folder `t`, `test` or `tests`, or a file with `test` in its name.
+/// Whether a path is of tests, by the usual names: a folder `t`, `test` or `tests`, or a file with `test` in
+/// its name.
 pub(super) fn is_test_path(path: &str) -> bool {
     let mut parts = path.split('/').rev();
     let file = parts.next().unwrap_or_default().to_lowercase();

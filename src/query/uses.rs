@@ -31,7 +31,7 @@ pub(super) struct RecordedUse {
     pub(super) bytes: Option<u32>,
     /// The function that contains the use; none if it has no name.
     pub(super) caller: Option<String>,
-    /// Whether top-level code does it, of which SBCL keeps no record.
+    /// Whether top-level code makes the use; SBCL keeps no record of those.
     pub(super) toplevel: bool,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct PlacedUse {
 pub(super) struct RecordedUses {
     /// By file.
     pub(super) files: BTreeMap<FileVersion, Vec<RecordedUse>>,
-    /// What is done with the symbol anywhere, in other files too.
+    /// The kinds of use anywhere, in other files too.
     pub(super) kinds: BTreeSet<Kind>,
 }
 
@@ -69,7 +69,7 @@ impl<'a> SymbolUses<'a> {
         &self.sought
     }
 
-    /// The symbol as it is printed, inside a list if one was asked for.
+    /// Prints the symbol, inside a list if one was asked for.
     pub(super) fn text(&self) -> String {
         self.function_name.text(self.index.symbol_text(self.symbol))
     }
@@ -79,7 +79,7 @@ impl<'a> SymbolUses<'a> {
         self.function_name == FunctionName::Plain
     }
 
-    /// Whether the symbol is what its name means in the package that is given by name or nickname.
+    /// Whether the symbol is what its name means in a package, which is given by name or nickname.
     pub(super) fn means(&self, package: &str) -> bool {
         let package = self.index.find_package(package, None);
         package
@@ -92,7 +92,8 @@ impl<'a> SymbolUses<'a> {
         self.index.find_package(package, None).is_some()
     }
 
-    /// Whether a used name belongs to what was asked for: F unites F, (SETF F), (CAS F), its compiler macro and its methods.
+    /// Whether a record of this role belongs to the function name that was asked for: F unites F, (SETF F),
+    /// (CAS F), its compiler macro and its methods.
     pub(super) fn accepts(&self, role: NameRole) -> bool {
         match self.function_name {
             FunctionName::Plain => role.denotes_function(),
@@ -102,7 +103,7 @@ impl<'a> SymbolUses<'a> {
         }
     }
 
-    /// What the compiler recorded in the files that `wanted` accepts by path and write date.
+    /// Collects what the compiler recorded in the files that `wanted` accepts by path and write date.
     pub(super) fn recorded(&self, wanted: impl Fn(&Path, u64) -> bool) -> RecordedUses {
         let mut recorded = RecordedUses::default();
         for kind in Kind::ALL {
@@ -126,7 +127,8 @@ impl<'a> SymbolUses<'a> {
         recorded
     }
 
-    /// Where the symbol stands in live text. From a sidecar only.
+    /// Finds where the symbol stands in text that was read, not left out by features. Needs the file's
+    /// sidecar.
     pub(super) fn occurrences(&self, file: &PositionedFile) -> Vec<Occurrence> {
         match self.with_text() {
             true => file.occurrences(&self.sought, &|package| self.means(package)),
@@ -134,12 +136,13 @@ impl<'a> SymbolUses<'a> {
         }
     }
 
-    /// Where the symbol is the operator of a list that top-level code evaluates.
+    /// Finds where the symbol is the operator of a list that top-level code evaluates.
     pub(super) fn toplevel_operators(&self, file: &PositionedFile) -> Vec<Range> {
         file.toplevel_operators(&self.sought, &|package| self.means(package))
     }
 
-    /// Where the uses `recorded` of `file` stand, and those by top-level code, of which SBCL keeps no record.
+    /// Finds where the uses `recorded` of `file` stand, and those by top-level code, of which SBCL keeps no
+    /// record.
     ///
     /// All records of the file are to be given together: what one of them surely means is no other's.
     pub(super) fn place(
@@ -192,13 +195,13 @@ fn numbered(recorded: &RecordedUse) -> Option<XrefRecord> {
     })
 }
 
-/// A method that specializes: its record says no more than the top-level form.
+/// Places a method that specializes on the class: its record tells no more than the top-level form.
 fn specializer(file: &PositionedFile, occurrences: &[Occurrence], recorded: &RecordedUse) -> Vec<Placement> {
     let named = occurrences
         .iter()
         .find(|found| Some(found.form) == recorded.form && found.role == SyntaxRole::Class)
         .map(|found| found.range);
-    // A method that a macro makes.
+    // The operator, if the method comes from a macro's expansion.
     let expander = recorded.form.and_then(|form| file.form_expander(form));
     let place = named.or_else(|| file.form_range(recorded.form?, 0));
     let placement = place.map(|place| match (named.is_some(), expander) {
@@ -210,7 +213,7 @@ fn specializer(file: &PositionedFile, occurrences: &[Occurrence], recorded: &Rec
     placement.into_iter().collect()
 }
 
-/// The kind of use that the compiler numbers; None for methods that specialize, which the object system knows.
+/// Converts to the kinds that the compiler numbers; None for methods that specialize, which CLOS knows.
 fn numbered_kind(kind: Kind) -> Option<UseKind> {
     match kind {
         Kind::Calls => Some(UseKind::Calls),

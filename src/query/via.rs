@@ -1,5 +1,5 @@
-//! Uses that a macro makes: whether the symbol stands in the macro's definition, so that a rename there moves them, or
-//! is made from parts of names, so that no rename does.
+//! Origins of uses in macro expansions: the symbol stands in the macro's definition, so that a rename there
+//! changes the use, or the macro makes it from parts of names, so that no rename does.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
@@ -7,23 +7,24 @@ use crate::project::{FileVersion, Project};
 use crate::source::positions::{Expander, SearchTarget};
 use crate::source::tap::roles::SyntaxRole;
 
-/// Where the symbol comes from that a macro's expansion uses.
+/// The origin of a symbol in a macro's expansion.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ExpansionOrigin {
-    /// It stands here, in the definition of the macro or of what that calls: path and line.
+    /// The symbol stands here, in the definition of the macro or of what that names: path and line.
     Stands(String),
-    /// It stands in none of them: the macro makes it, from these names among its arguments if from any.
+    /// The symbol stands in no such definition: the macro makes it, from these names among its arguments if
+    /// from any.
     Made(Vec<String>),
 }
 
-/// Finds out for one symbol where the uses come from that macros make.
+/// Finds the origins of one symbol in the expansions of macros.
 pub(super) struct Origins<'a> {
     project: &'a Project,
-    /// By package and name of the macro.
+    /// The results of [`Origins::stands`], by the macro's package and name.
     known: HashMap<(String, String), Option<Option<String>>>,
 }
 
-/// How many definitions are looked through for one macro.
+/// How many definitions to search for one macro.
 const MOST: usize = 200;
 
 impl<'a> Origins<'a> {
@@ -31,7 +32,7 @@ impl<'a> Origins<'a> {
         Origins { project, known: HashMap::new() }
     }
 
-    /// Where `sought` comes from when `expander` expands into its use; None if the definition of `expander` is not
+    /// Finds the origin of `sought` in the expansion of `expander`; None if that has no definition that is
     /// known. `parts`: the names in the form that are parts of the symbol's.
     pub(super) fn of(
         &mut self,
@@ -55,7 +56,8 @@ impl<'a> Origins<'a> {
         })
     }
 
-    /// Where `sought` stands in the definition of `expander`, or of what that names; None if it has no definition here.
+    /// Finds where `sought` stands in the definition of `expander`, or of what that names; None if `expander`
+    /// has no definition here.
     fn stands(
         &self,
         sought: &SearchTarget,

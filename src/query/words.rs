@@ -1,7 +1,7 @@
 //! Enums that are words in JSON.
 
-/// Declares an enum of words: its names in JSON, `name`, and how it is shown. Its schema is that of a string. With `or`
-/// the list is open: what is not in it is the last case's text.
+/// Declares an enum of words, with its JSON names, `name` and `Display`; its schema is that of a string. With
+/// `or` the enum is open: any other word becomes the last variant's text.
 macro_rules! words {
     ($(#[$about:meta])* $list:ident { $($(#[$case_about:meta])* $case:ident = $word:literal,)* }) => {
         $(#[$about])*

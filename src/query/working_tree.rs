@@ -1,5 +1,5 @@
-//! What git tells of the working tree: the lines that differ from the last commit, and texts as they were in it. Nothing of the
-//! repository's configuration is run.
+//! The state of the working tree by git: the lines that differ from the last commit, and texts as they were
+//! in it. Runs nothing that the repository's configuration names.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,8 @@ type Ranges = BTreeMap<String, Vec<(u32, u32)>>;
 /// The lines of the working tree that differ from the last commit.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ChangedLines {
-    /// New lines; where lines were only removed, the empty range of the gap, which only a definition on both its sides touches.
+    /// New lines. Where lines were only removed, the empty range of the gap, which only a definition on both
+    /// its sides touches.
     pub(super) added: Ranges,
     /// Old lines that are not there any more.
     pub(super) removed: Ranges,
@@ -35,14 +36,14 @@ fn git(root: &Path, arguments: &[&str]) -> Result<Vec<u8>, ImpactError> {
     let output = command.output().map_err(|error| ImpactError::Git(error.to_string()))?;
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr);
-        // The usage of the command may follow.
+        // git may print its usage after the first line.
         let first = why.lines().next().unwrap_or_default().trim();
         return Err(ImpactError::Git(first.trim_start_matches("warning: ").to_owned()));
     }
     Ok(output.stdout)
 }
 
-/// What differs below `root`. A file that was moved is one that is gone, and a new one.
+/// Lists the lines that differ below `root`. A file that was moved counts as removed and as new.
 pub(super) fn changes(root: &Path) -> Result<ChangedLines, ImpactError> {
     let arguments = [
         "diff",
@@ -57,7 +58,7 @@ pub(super) fn changes(root: &Path) -> Result<ChangedLines, ImpactError> {
     Ok(hunks(&String::from_utf8_lossy(&git(root, &arguments)?)))
 }
 
-/// The text of `file`, relative to `root`, in the last commit.
+/// Reads the text of `file`, relative to `root`, in the last commit.
 pub(super) fn committed(root: &Path, file: &str) -> Result<Vec<u8>, ImpactError> {
     git(root, &["show", "--no-textconv", &format!("HEAD:./{file}")])
 }
@@ -69,7 +70,7 @@ fn hunks(diff: &str) -> ChangedLines {
         let path = path.strip_prefix(prefix).unwrap_or(path).trim_end_matches('\t');
         (path != "/dev/null").then(|| path.to_owned())
     };
-    // Of a hunk's lines, those that may look like a file's name.
+    // How many lines of the hunk are left: a line of text may look like a file's header.
     let mut left = 0_u32;
     for line in diff.lines() {
         if left > 0 && line.starts_with(['+', '-', '\\']) {
