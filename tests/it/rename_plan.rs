@@ -74,7 +74,8 @@ const MAIN: &str = "(defpackage #:rn (:use #:cl) (:export #:area \"SIZE\" sized)
 fn plans() {
     let root = folder("rename-plan");
     fs::write(root.join("rn.asd"), "(defsystem \"rn\" :components ((:file \"main\")))\n(defsystem \"rn/more\" :depends-on (\"rn\") :components ((:file \"more\")))\n").unwrap();
-    fs::write(root.join("main.lisp"), MAIN).unwrap();
+    let far = format!("(defun far (&key (first \"{}\") unit) (list first unit))\n", "x".repeat(5000));
+    fs::write(root.join("main.lisp"), format!("{MAIN}{far}")).unwrap();
     fs::write(root.join("more.lisp"), "(in-package :rn)\n(defun more () (area 1 2)) ; area\n").unwrap();
     fs::write(root.join("loose.txt"), "(area 5)\n").unwrap();
     let bank = project(&root, &root.join("cache"));
@@ -149,10 +150,11 @@ fn the_symbols_set(bank: &Steelbank, root: &Path) {
         "(x &key ((:unit measure) 1) scale) (list x measure scale)",
         "(size 1 :unit 2)",
         "(defun keyed (&key ((:unit measure))) (let ((measure (1+ measure))) measure))",
+        "x\") ((:unit measure))) (list first measure))",
     ] {
         assert!(main.contains(expected), "{expected}: {main}");
     }
-    assert_eq!(unit.key_parameters, 2);
+    assert_eq!(unit.key_parameters, 3);
 
     let show = plan(bank, "rn::show", "display");
     assert_eq!(kinds(&show), [CautionKind::InString], "{show:?}");

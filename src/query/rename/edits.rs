@@ -372,9 +372,9 @@ fn key_form(before: &[u8]) -> KeyForm {
 /// Whether the token at `offset` is a parameter after `&key`, without a keyword of its own.
 fn is_key_parameter<'a>(text: &[u8], offset: u32, read: impl FnOnce() -> &'a LispText) -> bool {
     let before = &text[..offset as usize];
-    // Reads the text as Lisp only if `&key` stands in the 4096 bytes before.
-    let near = &before[before.len().saturating_sub(4096)..];
-    if memchr::memmem::rfind(&near.to_ascii_lowercase(), b"&key").is_none() {
+    // Reads the text as Lisp only if `&key` stands before the token.
+    let mut ampersands = memchr::memrchr_iter(b'&', before);
+    if !ampersands.any(|at| before[at..].get(..4).is_some_and(|word| word.eq_ignore_ascii_case(b"&key"))) {
         return false;
     }
     let read = read();
