@@ -53,7 +53,7 @@ fn save_core(sbcl: &Path, out: &Path, image: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Where the functions of `index` stand in SBCL's own sources.
+/// Bakes the table of places of the functions of `index` in SBCL's own sources.
 fn places(sbcl: &Path, index: Vec<u8>) -> Result<Vec<u8>> {
     let index = steelbank_xref::Index::open(std::sync::Arc::<[u8]>::from(index))?;
     let read = |file: &str| {
@@ -63,7 +63,7 @@ fn places(sbcl: &Path, index: Vec<u8>) -> Result<Vec<u8>> {
     steelbank_xref::places::bake(&index, read).ok_or_else(|| "two places have one key".into())
 }
 
-/// The fasls of the contrib modules: whole beside the core, and deflated for the binary.
+/// Copies the contrib modules' fasls: whole beside the core, and deflated for the binary. Returns their names.
 fn pack_contribs(sbcl: &Path, image: &Path) -> Result<Vec<String>> {
     let (whole, packed) = (image.join("contrib"), image.join("packed"));
     fs::create_dir_all(&whole)?;
@@ -83,7 +83,7 @@ fn pack_contribs(sbcl: &Path, image: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// What `src/embedded.rs` includes.
+/// Writes the list of deflated contrib modules that `src/embedded.rs` includes.
 fn list(out: &Path, image: &Path, contribs: &[String]) -> Result<()> {
     let mut list = String::from("&[\n");
     for name in contribs {

@@ -29,7 +29,7 @@ pub static CONTRIBS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/cont
 /// The baked index of the core's cross references.
 pub static INDEX: &[u8] = include_bytes!(concat!(env!("STEELBANK_BUILT_IMAGE"), "/steelbank.xref"));
 
-/// Where the core's functions stand in SBCL's own sources.
+/// The table of places of the core's functions in SBCL's own sources.
 pub static PLACES: &[u8] = include_bytes!(concat!(env!("STEELBANK_BUILT_IMAGE"), "/steelbank.places"));
 
 /// Keeps the core in the program that calls this, as its section `lisp.core`.

@@ -6,7 +6,7 @@
 /// The folder that the build made: `libsteelbank-sbcl.so`, `steelbank.core`, `steelbank.xref`, `steelbank.places` and `contrib/`.
 pub const FOLDER: &str = env!("STEELBANK_BUILT_IMAGE");
 
-/// The tree of the SBCL that it was made with, with SBCL's sources. Its last part names the build.
+/// The SBCL build that made the image: a folder with SBCL's sources in it. Its last component names the build.
 pub const SBCL: &str = env!("STEELBANK_BUILT_SBCL");
 
 #[cfg(feature = "embedded")]

@@ -1,7 +1,8 @@
-//! System definitions, read and not run: what a `.asd` file defines as far as its text tells.
+//! Finds the system definitions of a `.asd` file by its text, without running it.
 //!
-//! ASDF evaluates these files; that is somebody's code. Here `defsystem` forms are looked for in the text. What only
-//! evaluation could tell (`#.`, components of the system's own classes, inferred systems) is left out, and said.
+//! ASDF evaluates these files, which runs their code; here their text is searched for `defsystem` forms. What only
+//! evaluation could tell (`#.`, components of the system's own classes, inferred systems) is left out, and
+//! [`SystemDefinition::complete`] is then false.
 
 use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range, Token, TokenKind};
 
@@ -27,8 +28,8 @@ pub fn system_definitions(text: &[u8]) -> Vec<SystemDefinition> {
     (0..lisp.forms().len()).filter_map(|index| source.definition(FormId::new(index))).collect()
 }
 
-/// Whether `text`, of a `.asd` file, consists of plain `defsystem` and `in-package` forms: reading it defines systems, and runs
-/// nobody's code.
+/// Whether `text`, of a `.asd` file, consists of plain `defsystem` and `in-package` forms: loading it defines systems
+/// and runs no other code.
 pub fn only_defines_systems(text: &[u8]) -> bool {
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let plain = ["DEFSYSTEM", "IN-PACKAGE"];
@@ -48,7 +49,7 @@ struct AsdText<'a> {
 }
 
 impl AsdText<'_> {
-    /// What the form defines, if it is an active `defsystem` form that is evaluated where it stands.
+    /// Reads the system that the form defines, if it is an active `defsystem` form that is evaluated where it stands.
     fn definition(&self, id: FormId) -> Option<SystemDefinition> {
         let form = self.lisp.form(id)?;
         if form.kind != FormKind::List
@@ -75,7 +76,7 @@ impl AsdText<'_> {
         let options = AsdOptions::new(self, elements);
         found.complete = options.plain;
         if options.get("CLASS").is_some() {
-            // Such as package-inferred systems, whose files are found by other rules.
+            // Systems of other classes, such as package-inferred ones, find their files by other rules.
             found.complete = false;
         }
         for dependency in options.get("DEPENDS-ON").into_iter().flat_map(|datum| self.list(datum)) {
@@ -226,7 +227,7 @@ impl AsdText<'_> {
 /// A property list of options.
 struct AsdOptions {
     pairs: Vec<(String, Datum)>,
-    /// Whether it is one as it stands, without parts that only evaluation tells.
+    /// Whether the text holds the whole list, without parts that only evaluation could tell.
     plain: bool,
 }
 

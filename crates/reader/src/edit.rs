@@ -7,13 +7,13 @@ use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range,
 pub struct DefinitionForm {
     /// The whole form.
     pub span: Range,
-    /// How it would be named: `(defmethod area :around (square))`.
+    /// A name for it that [`find_definitions`] takes: `(defmethod area :around (square))`.
     pub label: String,
-    /// The package that is current there.
+    /// The package that is current where the form stands.
     pub package: Option<String>,
 }
 
-/// A definition as it is named: its operator, if that is given, its name, and, of a method, qualifiers and classes.
+/// The designator of a definition: its operator, if given, its name and, for a method, its qualifiers and classes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DefinitionName {
     operator: Option<String>,
@@ -23,15 +23,15 @@ struct DefinitionName {
     classes: Option<Vec<String>>,
 }
 
-/// Operators around forms that are top-level forms all the same.
+/// Operators whose body forms are top-level forms.
 const TRANSPARENT: [&str; 6] =
     ["PROGN", "EVAL-WHEN", "LOCALLY", "MACROLET", "SYMBOL-MACROLET", "COMPILER-LET"];
 
-/// The definitions of `text` that `wanted` names: a name alone, or the beginning of the form, as in `(defun area)`,
-/// `(setf area)`, `(defmethod area :around (square))`.
+/// Finds the definitions of `text` that `wanted` names: a name alone, or the beginning of the form, as in `(defun
+/// area)`, `(setf area)`, `(defmethod area :around (square))`.
 ///
 /// # Errors
-/// `wanted` names nothing: a sentence.
+/// A sentence, if `wanted` cannot be read as a name or as the beginning of a definition.
 pub fn find_definitions(text: &[u8], wanted: &str) -> Result<Vec<DefinitionForm>, String> {
     let wanted = read_wanted(wanted)?;
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
@@ -217,7 +217,7 @@ impl EditedText<'_> {
         String::from_utf8_lossy(text).split_whitespace().collect::<Vec<_>>().join(" ").to_uppercase()
     }
 
-    /// `(setf name)` and its like as one name.
+    /// Reads `(setf name)` and similar function names as one name.
     fn function_name(&self, id: FormId) -> Option<String> {
         let elements: Vec<Datum> = self.lisp.elements(id).collect();
         let [operator, name] = elements.as_slice() else { return None };
@@ -232,7 +232,7 @@ impl EditedText<'_> {
         Some(if token.marker == Marker::Keyword { format!(":{name}") } else { name.into_owned() })
     }
 
-    /// The name that is defined: a symbol, whatever marks its package, or a string.
+    /// The defined name: a symbol's without its package prefix, or a string.
     fn name(&self, datum: Datum) -> Option<String> {
         let Datum::Token(index) = datum else { return None };
         let token = self.lisp.tokens().get(index)?;
@@ -280,20 +280,20 @@ pub enum EditAction {
     Delete,
 }
 
-/// An edit of a text: what stands in `span` gives way to `text`.
+/// An edit of a text: replaces `span` by `text`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextEdit {
-    /// In bytes of the old text; empty where something is put in.
+    /// In bytes of the old text; empty for an insertion.
     pub span: Range,
-    /// What is put there.
+    /// The replacement.
     pub text: String,
 }
 
-/// The edit that does `operation` with `form` at `definition`, in the line ends of `text`. It is checked by reading: all
-/// other forms stay what they are.
+/// Makes the edit that does `operation` with `form` at `definition`, with the line endings of `text`, and checks by
+/// reading the edited text that all other forms are unchanged.
 ///
 /// # Errors
-/// `form` is not exactly one form, or would not be one there: a sentence.
+/// A sentence, if `form` is not exactly one form, or would not be one at that place.
 pub fn edit(
     text: &[u8],
     definition: &DefinitionForm,
@@ -332,7 +332,7 @@ pub fn edit(
     Ok(edit)
 }
 
-/// `text` after `edit`.
+/// Applies `edit` to `text`.
 pub fn apply(text: &[u8], edit: &TextEdit) -> Vec<u8> {
     let (before, after) = (&text[..edit.span.start as usize], &text[edit.span.end as usize..]);
     [before, edit.text.as_bytes(), after].concat()
@@ -369,7 +369,7 @@ fn ends_in_comment(form: &str) -> bool {
     })
 }
 
-/// Where the comment lines begin that stand directly above what starts at `start`; the start of its line without one.
+/// Finds the start of the comment lines directly above the form at `start`; without a comment, the start of its line.
 fn start_with_comment(text: &[u8], start: u32) -> u32 {
     let line_start = |at: usize| memchr::memrchr(b'\n', &text[..at]).map_or(0, |newline| newline + 1);
     let start = start as usize;
@@ -390,7 +390,7 @@ fn start_with_comment(text: &[u8], start: u32) -> u32 {
     at as u32
 }
 
-/// The end of what stands on the line after `end`, if that is a comment; else `end`.
+/// The end of the comment that follows `end` on its line; `end` itself if none does.
 fn end_of_line(text: &[u8], end: u32) -> u32 {
     let rest = &text[end as usize..];
     let line = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
@@ -431,7 +431,7 @@ fn deleted(text: &[u8], span: Range) -> Range {
     Range::new(line as u32, end as u32)
 }
 
-/// All forms but the one that is edited must read as before.
+/// Checks that all forms but the edited one read as before.
 fn check_rest(
     text: &[u8],
     definition: &DefinitionForm,

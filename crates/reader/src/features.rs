@@ -53,21 +53,21 @@ const FOREIGN: [&str; 40] = [
 #[derive(Debug, Clone, Default)]
 pub struct Features {
     names: HashSet<String>,
-    /// None: every other name is known to be no feature.
+    /// Names that are known to be no features; None if every name not in `names` is.
     absent: Option<HashSet<String>>,
 }
 
 /// The value of a feature expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FeatureValue {
-    /// Whether it is true, if the names that nobody knows are no features.
+    /// Its value if unknown names are no features.
     pub(super) holds: bool,
-    /// Whether it would be the same if they were.
+    /// Whether the value would be the same if unknown names were features.
     pub(super) certain: bool,
 }
 
 impl Features {
-    /// The features with these names, and no others. Case is folded, a leading colon is dropped.
+    /// Makes the set of exactly these features. Case is folded, a leading colon is dropped.
     pub fn new<I, S>(names: I) -> Self
     where
         I: IntoIterator<Item = S>,
@@ -130,8 +130,8 @@ where
     names.into_iter().map(|name| name.as_ref().trim_start_matches(':').to_uppercase()).collect()
 }
 
-/// What the feature expression that a datum of `text` spells comes to. `None`: it is no feature expression, as `#.(…)`
-/// is none before it is evaluated.
+/// Evaluates the feature expression that `datum`, of `text`, spells. `None` if it is no feature expression, such as
+/// `#.(…)`, which only the reader could evaluate.
 pub(super) fn outcome(
     features: &Features,
     text: &LispText,
@@ -165,7 +165,7 @@ fn outcome_within(
     let mut elements = text.children(id).filter(|&datum| !is_comment(datum));
     let operator = token(elements.next()?)?.symbol(bytes).name;
     let mut values = elements.map(|element| outcome_within(features, text, bytes, element, depth));
-    // One certain element that decides makes the whole certain.
+    // `and` and `or`: one certain operand that decides makes the result certain.
     let junction = |decisive: bool, values: &mut dyn Iterator<Item = Option<FeatureValue>>| {
         let values: Vec<FeatureValue> = values.collect::<Option<_>>()?;
         let decided = values.iter().any(|value| value.certain && value.holds == decisive);

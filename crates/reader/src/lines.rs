@@ -40,7 +40,7 @@ impl LineIndex {
         LineIndex { starts }
     }
 
-    /// The lines of a text of which only the offsets of its line feeds are known, in order.
+    /// Makes the index of a text from the offsets of its line feeds, in order.
     pub fn of_newlines(newlines: &[u32]) -> Self {
         LineIndex {
             starts: std::iter::once(0).chain(newlines.iter().map(|at| at.saturating_add(1))).collect(),
@@ -136,7 +136,7 @@ impl PositionEncoding {
     }
 }
 
-/// The columns, in characters, of offsets that ascend: each byte is looked at once, however long a line is.
+/// Computes the columns, in characters, of ascending offsets: each byte is read once, however long a line is.
 #[derive(Debug)]
 pub(crate) struct AscendingColumns<'a> {
     text: &'a [u8],
@@ -181,16 +181,16 @@ pub fn decode(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// The replacement of bytes that are no UTF-8.
+/// The decoding of bytes that are no UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undecodable {
-    /// The character of Latin-1 that each byte is, as [`decode`] has it.
+    /// Each byte becomes its Latin-1 character, as in [`decode`].
     Latin1,
-    /// U+FFFD for each damage, as [`String::from_utf8_lossy`] has it.
+    /// Each invalid sequence becomes U+FFFD, as in [`String::from_utf8_lossy`].
     Replaced,
 }
 
-/// The byte of `bytes` that stands at byte `offset` of the text that was decoded from them, if a character starts there.
+/// Converts a byte offset in the decoded text of `bytes` to one in `bytes`; None if no character starts there.
 pub fn undecoded(bytes: &[u8], offset: usize, undecodable: Undecodable) -> Option<usize> {
     let (mut at, mut decoded) = (0, 0);
     for chunk in bytes.utf8_chunks() {
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn damage_is_walked_as_it_is_decoded() {
-        // Two damages in a row, of which the second has two bytes; one at the end.
+        // Two invalid sequences in a row, the second of two bytes; one at the end.
         let bytes = b"a\xff\xe4\xb8z\xff";
         let lossy = String::from_utf8_lossy(bytes);
         assert_eq!(lossy.len(), 11);

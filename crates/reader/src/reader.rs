@@ -28,7 +28,7 @@ pub(super) struct LispReader<'a> {
     counted: bool,
 }
 
-/// A construct that the reader is inside of.
+/// An open construct on the reader's stack.
 struct OpenConstruct {
     kind: FrameKind,
     /// The innermost form here.
@@ -123,8 +123,6 @@ impl<'a> LispReader<'a> {
         }
     }
 
-    // Forms.
-
     fn enclosing(&self) -> Option<FormId> {
         self.stack.last().and_then(|frame| frame.form)
     }
@@ -193,7 +191,7 @@ impl<'a> LispReader<'a> {
         Some(frame)
     }
 
-    /// A closing parenthesis.
+    /// Reads a closing parenthesis.
     fn close(&mut self) {
         if self.lists == 0 {
             self.text.balanced = false;
@@ -228,7 +226,7 @@ impl<'a> LispReader<'a> {
         }
     }
 
-    /// A datum has been read: it belongs to whatever is open.
+    /// Adds a datum that has been read to the innermost open construct.
     fn complete(&mut self, mut datum: Datum) {
         while let Some(&mut OpenConstruct { ref mut kind, form }) = self.stack.last_mut() {
             match *kind {

@@ -23,12 +23,12 @@ pub enum ProblemKind {
 pub struct Problem {
     /// What is wrong.
     pub kind: ProblemKind,
-    /// The byte at which the form begins that is concerned: the list that is not closed, the parenthesis that closes too
-    /// much, the string.
+    /// The first byte of the form concerned: the list that is not closed, the parenthesis that closes too much, the
+    /// string.
     pub start: u32,
-    /// The byte at which it shows: the line whose indentation contradicts, or the end of the text.
+    /// The byte at which the problem shows: the line whose indentation contradicts, or the end of the text.
     pub shows: u32,
-    /// What would mend it: insert this text at that byte; or, with an empty text, take the parenthesis there out.
+    /// The repair: insert this text at that byte; or, with an empty text, take the parenthesis there out.
     pub mend: (u32, &'static str),
 }
 
@@ -42,8 +42,8 @@ pub struct Balance {
     /// What is wrong first. In a balanced text: a top-level form that stands inside of another, so that one misses a
     /// parenthesis and another has one too many.
     pub problem: Option<Problem>,
-    /// The byte from which on the text is not of the standard syntax, if it says so: what follows is judged as if it were,
-    /// but for what another reader's strings would make a problem of, which is left out.
+    /// The byte from which the text leaves the standard syntax, if a form in it says so. The rest is judged by the
+    /// standard syntax, without the problems that another syntax for strings would cause.
     pub own_syntax: Option<u32>,
 }
 
@@ -68,7 +68,7 @@ pub fn check_structure(text: &[u8], dialect: Dialect) -> Balance {
     structure
 }
 
-/// Where a text leaves the standard syntax.
+/// The point where a text leaves the standard syntax.
 #[derive(Default)]
 struct SyntaxChange {
     /// The first form that changes the readtable, or the first string of cl-interpol.
@@ -251,8 +251,8 @@ fn is_definition(text: &[u8], offset: u32) -> bool {
     rest.starts_with(b"(def") || rest.starts_with(b"(in-package")
 }
 
-/// The string, bar or comment that is not closed: the last one, or else an earlier string that holds a definition in
-/// column 1, which then is the one.
+/// Finds the string, bar or comment that is not closed: an earlier string that holds a definition in column 1, or else
+/// the last token.
 fn unclosed_token(text: &[u8], lisp: &LispText) -> Option<Problem> {
     let last = lisp.tokens().last().filter(|token| token.span.end as usize == text.len())?;
     let kind = unclosed_kind(text, last)?;
@@ -270,7 +270,7 @@ fn unclosed_token(text: &[u8], lisp: &LispText) -> Option<Problem> {
         ProblemKind::UnclosedBar => "|",
         _ => "|#",
     };
-    // At the end of its first line, where most strings end.
+    // Close it at the end of its first line, where most strings end.
     let rest = text.get(start as usize..).unwrap_or_default();
     let line = rest.iter().position(|&byte| byte == b'\n').unwrap_or(rest.len());
     let closing = rest[..line].iter().rev().take_while(|&&byte| byte == b')' || byte == b'\r').count();
@@ -418,7 +418,7 @@ mod tests {
         );
         assert_eq!(found.own_syntax, Some(17));
         assert_eq!(found.problem.map(|problem| problem.start), Some(51));
-        // What stands before is judged as ever.
+        // The text before the change of syntax is judged as usual.
         assert!(check("(defun f (\n\n(defun g ())\n(h #?|a|)\n").problem.is_some());
         for plain in
             ["(in-readtable :standard)\n(a", "; #?\n(a", "\"#?\" (a", "(list 'in-readtable", "#\\?(a"]

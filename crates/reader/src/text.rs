@@ -67,7 +67,7 @@ pub struct Form {
     pub(super) descend: bool,
 }
 
-/// For `Form::head` and `Form::number`: there is none.
+/// The absence of a head in `Form::head`, or of a number in `Form::number`.
 pub(super) const NONE: u32 = u32::MAX;
 
 impl Form {

@@ -1,4 +1,4 @@
-//! Tokens: what stands between parentheses.
+//! Tokens: symbols, numbers, strings, characters and comments.
 
 use super::{Dialect, FormId, Range};
 use crate::lines::decode;

@@ -9,7 +9,8 @@ use crate::store::segment::{KeyMap, SegmentBuilder};
 use std::cell::RefCell;
 use steelbank_reader::Dialect;
 
-/// Keys of Common Lisp are as they are read, those of all other languages as they are written. They are kept apart.
+/// The family of languages that share their keys: Common Lisp's are names as they are read, those of all others names
+/// as they are written.
 pub(crate) fn family(language: Language) -> u8 {
     u8::from(language.dialect() == Some(Dialect::CommonLisp))
 }
@@ -99,7 +100,7 @@ fn defined_at(definitions: &[LispTextDefinition], offset: u32, length: usize) ->
     (starts_here || sigil).then_some(*found)
 }
 
-/// The occurrences of one identifier in a text, as [`Analysis::of`] finds them. `defined` are its definitions there.
+/// Finds the occurrences of one identifier in a text, as [`Analysis::of`] does. `defined` are its definitions there.
 pub(crate) fn hits_of(
     text: &[u8],
     language: Language,

@@ -40,7 +40,7 @@ struct CachedText {
 }
 
 impl TextCache {
-    /// The text of a file; `None` if it is not as the index says any more.
+    /// Returns the text of a file; `None` if the file has changed since it was indexed.
     pub(crate) fn get(&self, tree: &Tree, file: &FileEntry) -> Option<Arc<TextWithLines>> {
         let stamp = tree.stamp(&file.path)?;
         if (stamp.size, stamp.signature) != (file.size, file.signature) {
@@ -80,7 +80,7 @@ impl TextCache {
             state.bytes -= size(&old.text);
         }
         if state.bytes > KEPT {
-            // The half that was not used for longest goes.
+            // Evict the half that was used least recently.
             let mut times: Vec<_> = state.texts.values().map(|kept| kept.used).collect();
             times.sort_unstable();
             let middle = times[times.len() / 2];

@@ -24,14 +24,14 @@ pub enum IndexProgress {
 /// Progress and cancellation callbacks of long work.
 #[derive(Clone, Copy)]
 pub struct IndexControl<'a> {
-    /// Asked now and then whether to give up.
+    /// Called now and then; true cancels the work.
     pub cancelled: &'a (dyn Fn() -> bool + Sync),
-    /// Told how far the work is.
+    /// Called with the progress of the work.
     pub progress: &'a (dyn Fn(IndexProgress) + Sync),
 }
 
 impl IndexControl<'static> {
-    /// Never gives up and tells nobody.
+    /// Makes callbacks that never cancel and ignore progress.
     pub fn none() -> Self {
         IndexControl { cancelled: &|| false, progress: &|_| {} }
     }
@@ -43,7 +43,7 @@ impl IndexControl<'_> {
     }
 }
 
-/// Lets news through only now and then, and none before a first delay.
+/// Limits the rate of progress reports: none before a first delay, then one an interval.
 #[derive(Debug)]
 pub(crate) struct Pace {
     next: Instant,
@@ -55,7 +55,7 @@ impl Pace {
         Pace { next: Instant::now() + delay, every }
     }
 
-    /// Whether it is time for news.
+    /// Whether a progress report is due.
     pub(crate) fn is_due(&mut self) -> bool {
         let now = Instant::now();
         let due = now >= self.next;

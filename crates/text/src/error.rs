@@ -50,7 +50,7 @@ pub enum TextError {
     Stale {
         /// The root of the project.
         root: PathBuf,
-        /// How many files.
+        /// The number of changed files.
         changed: usize,
     },
     /// The caller gave up.

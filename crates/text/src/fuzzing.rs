@@ -1,4 +1,4 @@
-//! What fuzzing needs of the inside. Not a part of the API.
+//! Opens private parts to fuzzing. Not a part of the API.
 
 use crate::store::pages;
 use crate::store::segment::TextSegment;

@@ -23,7 +23,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(20);
 /// Whether questions bring the index up to date first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freshness {
-    /// They do.
+    /// Questions bring the index up to date.
     Automatic,
     /// Only [`TextIndex::build`] does; questions fail when the index is missing or stale.
     Manual,
@@ -36,7 +36,7 @@ pub enum TreeStatus {
     Fresh,
     /// So many files were changed, added or removed.
     Stale(usize),
-    /// There is none, and why.
+    /// There is no index, for this reason.
     Missing(String),
 }
 
@@ -55,14 +55,14 @@ pub struct Built {
     pub text_bytes: u64,
     /// Bytes of the index.
     pub index_bytes: u64,
-    /// How long it took.
+    /// The time that it took.
     pub duration: Duration,
 }
 
 /// The text index of one project.
 ///
 /// It is shared between threads; questions do not wait for each other. Several processes may use one index at once:
-/// only who changes it takes a lock.
+/// only a writer takes a lock.
 #[derive(Debug)]
 pub struct TextIndex {
     tree: Arc<Tree>,
@@ -71,7 +71,7 @@ pub struct TextIndex {
     current: Mutex<Option<Arc<TextSnapshot>>>,
     writing: Mutex<()>,
     watch: Mutex<Option<TreeWatch>>,
-    /// Why the tree is not watched. Apart from the watch, so that who asks waits for no update.
+    /// Why the tree is not watched. Kept apart from the watch, so that reading it waits for no update.
     unwatched: Mutex<Option<WatchRefusal>>,
     cache: TextCache,
 }
@@ -115,8 +115,8 @@ impl TextIndex {
         &self.cache
     }
 
-    /// Watches the tree from now on, so that questions need not look at every file to know what changed. Says whether
-    /// that works here; if not, they do look.
+    /// Watches the tree from now on, so that questions need not look at every file to know what changed. Returns
+    /// whether that works here; if it does not, each question looks at every file.
     pub fn watch(&self) -> bool {
         self.watch_anew(&mut self.watch.lock())
     }
@@ -134,7 +134,7 @@ impl TextIndex {
         *self.unwatched.lock()
     }
 
-    /// Waits until something in a watched tree changes, or until the time is up. Says whether something did.
+    /// Waits until something in a watched tree changes, or until the time is up. Returns whether something did.
     pub fn wait_for_change(&self, timeout: Duration) -> bool {
         let begun = Instant::now();
         loop {
@@ -220,7 +220,7 @@ impl TextIndex {
         entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
     }
 
-    /// The index as a question needs it: up to date, or with the error that says that it is not.
+    /// Returns the index as a question needs it: up to date, or with the error that says that it is not.
     pub(crate) fn snapshot(&self, control: &IndexControl<'_>) -> Result<Arc<TextSnapshot>, TextError> {
         self.refresh_root()?;
         let known = self.current.lock().clone();
@@ -298,7 +298,7 @@ impl TextIndex {
         self.folder.join("manifest")
     }
 
-    /// The index on disk. Another process may replace its segments while they are opened: then it is tried again.
+    /// Opens the index on disk. Another process may replace its segments while they are opened: then it is tried again.
     fn load(&self) -> Result<Option<Arc<TextSnapshot>>, PageError> {
         let mut last = PageError::Damaged;
         for _ in 0..5 {
@@ -358,7 +358,7 @@ impl TextIndex {
         Ok((snapshot, analysed))
     }
 
-    /// What the watch knows of: how much has happened until now, and what is known to have changed.
+    /// The watch's generation, and the changes that it knows of.
     fn generation(&self) -> (Option<u64>, Changed) {
         match self.watch.lock().as_mut() {
             Some(watch) => {

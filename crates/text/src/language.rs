@@ -1,4 +1,4 @@
-//! The languages: their names, how their files are told, what an identifier is, what comments and strings look like.
+//! The languages: their names, their file names, their identifiers, and their syntax of comments and strings.
 
 use std::path::Path;
 use steelbank_reader::Dialect;
@@ -43,11 +43,11 @@ pub(crate) struct Quote {
     pub(crate) close: &'static str,
     pub(crate) escapes: bool,
     pub(crate) lines: bool,
-    /// What opens code inside the string, up to the matching `}`.
+    /// The opening of code inside the string, which goes up to the matching `}`.
     pub(crate) code: Option<&'static str>,
 }
 
-/// What `'` is where it does not open a string.
+/// The meaning of `'` where it does not open a string.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Apostrophe {
     #[default]

@@ -1,10 +1,10 @@
 //! The text index: where identifiers occur, and where they are defined, in every text file of a project.
 //!
-//! [`TextIndex`] is the index of one project; [`search`](TextIndex::search) asks it. The index lives in a folder of
-//! the cache, never in the project. It is made of *segments* (`store/segment.rs`), each written once, and a *manifest*
-//! (`store/manifest.rs`) that names them and says which file, as it was when it was read, is where. A change writes a new
-//! segment for the files that changed and replaces the manifest, so that readers need no lock. Whatever is read is
-//! verified by checksums; what is damaged, or of another version, is built anew.
+//! [`TextIndex`] is the index of one project; [`search`](TextIndex::search) asks it. The index lives in a folder of the
+//! cache, never in the project. It is made of *segments* (`store/segment.rs`), each written once, and a *manifest*
+//! (`store/manifest.rs`) that lists them, and for each file its segment and its state when it was read. A change writes
+//! a new segment for the files that changed and replaces the manifest, so that readers need no lock. Whatever is read
+//! is verified by checksums; what is damaged, or of another version, is built anew.
 
 mod analysis;
 mod cache;

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use steelbank_reader::{Datum, Dialect, FormId, LispText, Marker, TokenKind};
 
-/// All names, nicknames included, of the package that is called `name` in the project's `defpackage` forms.
+/// Finds all names, nicknames included, of the package that is called `name` in the project's `defpackage` forms.
 pub(crate) fn names(
     snapshot: &TextSnapshot,
     name: &str,
@@ -97,7 +97,7 @@ impl<'a> PackageCheck<'a> {
         PackageCheck { text, lisp: scan_lisp::read(text, dialect), qualified, names }
     }
 
-    /// Whether the name at `offset` is.
+    /// Whether the name at `offset` is qualified as asked.
     pub(crate) fn admits(&self, offset: u32) -> bool {
         let Some(token) = self.lisp.token_at(offset) else { return false };
         let is_prefix = token.name_start != offset && token.kind == TokenKind::Symbol;
@@ -134,7 +134,7 @@ impl<'a> PackageCheck<'a> {
         toplevel.and_then(|form| form.package.as_deref()).is_some_and(|package| self.is_name(package))
     }
 
-    /// The same in a comment or a string, where a prefix is only what stands before.
+    /// Whether the name at `offset`, in a comment or a string, is qualified as asked: only what stands before it tells.
     fn admits_prose(&self, offset: u32) -> bool {
         let before = self.text.get(..offset as usize).unwrap_or_default();
         let colons = before.iter().rev().take_while(|&&byte| byte == b':').count();

@@ -1,4 +1,4 @@
-//! Why a search must be tried again.
+//! The reasons why a search is interrupted.
 
 use crate::error::TextError;
 use crate::store::pages::PageError;
@@ -8,9 +8,9 @@ use crate::store::pages::PageError;
 pub(crate) enum SearchInterrupted {
     /// The index is damaged or cannot be read.
     Page(PageError),
-    /// A file is not as the index says.
+    /// A file does not match the index.
     Changed,
-    /// Give up.
+    /// The search ends with this error.
     Stop(TextError),
 }
 

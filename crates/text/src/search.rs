@@ -25,7 +25,7 @@ use steelbank_reader::lines::{LineColumn, characters, decode};
 /// A question.
 #[derive(Debug, Clone)]
 pub struct TextSearch {
-    /// What is looked for.
+    /// The text to find.
     pub pattern: Pattern,
     /// Only definitions of this kind.
     pub kind: Option<DefinitionKind>,
@@ -67,7 +67,7 @@ pub struct TextMatch {
     pub line: u32,
     /// In characters, from 1.
     pub column: u32,
-    /// What it is there; `None` where that is not known.
+    /// Its role there; `None` where that is not known.
     pub role: Option<TextRole>,
     /// The line.
     pub preview: String,
@@ -151,12 +151,12 @@ struct Searcher<'a> {
     cache: &'a TextCache,
     search: &'a TextSearch,
     control: &'a IndexControl<'a>,
-    /// Whether a file that is not as the index says is passed over.
+    /// Whether to skip a file that does not match the index, instead of failing.
     lenient: bool,
     fresh: bool,
 }
 
-/// The languages in which the pattern means the same.
+/// The languages by the key and qualification that the pattern has in them.
 type Identifiers = HashMap<(Vec<u8>, Qualified), Vec<Language>>;
 
 impl Searcher<'_> {
@@ -210,7 +210,7 @@ impl Searcher<'_> {
         &self.snapshot.manifest().files[file]
     }
 
-    /// Whether the question is about this file of a segment, and which file of the manifest it is.
+    /// The manifest's number of file `local` of a segment, if the question is about that file.
     fn selected(&self, places: &[u32], local: u32, languages: &[Language]) -> Option<usize> {
         let place = *places.get(local as usize).filter(|&&place| place != GONE)? as usize;
         let entry = self.file(place);
@@ -351,7 +351,7 @@ impl Searcher<'_> {
         Ok(())
     }
 
-    /// The occurrences that were asked for, of all.
+    /// Returns the requested page of all occurrences.
     fn page(&mut self, matches: Vec<Matches>) -> Result<Vec<TextMatch>, SearchInterrupted> {
         let mut found = Vec::new();
         let mut skip = self.search.offset;
@@ -393,8 +393,8 @@ impl Searcher<'_> {
         Ok(found)
     }
 
-    /// Definitions are ordered by this: what is read and real before what is left out or only declared, the project's
-    /// own code before that of others, then code before tests, then by path and place.
+    /// The sort key of a definition: real code before what is left out or only declared, the project's own code before
+    /// that of others, then code before tests, then by path and place.
     fn rank(&self, file: usize, definition: &LispTextDefinition) -> impl Ord + use<> {
         let path = self.file(file).path.to_string_lossy().to_lowercase();
         let within = |names: &[&str]| path.split('/').any(|part| names.contains(&part));
@@ -456,7 +456,7 @@ fn known(hits: &[Hit], from: usize, room: usize) -> Vec<(u32, Option<TextRole>)>
     hits.iter().skip(from).take(room).map(|hit| (hit.offset, Some(hit.role))).collect()
 }
 
-/// A preview has so many characters at most.
+/// The most characters of a preview.
 const PREVIEW: usize = 240;
 
 /// A line as it is shown: without the blanks at its ends, and of a very long one what is around `column`.

@@ -1,5 +1,5 @@
-//! The project's tree of files. Whatever is read, is read through this: nothing outside the root, no symbolic link,
-//! nothing but regular files.
+//! The project's tree of files. All reading goes through it: nothing outside the root, no symbolic link, nothing but
+//! regular files.
 
 use crate::control::{IndexControl, IndexProgress, Pace};
 use crate::error::TextError;
@@ -21,10 +21,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// left the same time: the clock of a file system is coarse.
 const COARSE: i128 = 50_000_000;
 
-/// The signature of a folder that changed a moment before.
+/// The signature of a folder that changed a moment before it was looked at: it never counts as unchanged.
 const UNSETTLED: u64 = 0;
 
-/// A walk that takes longer than this tells how far it is.
+/// The time after which a walk reports its progress.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// The root of a project.
@@ -81,7 +81,7 @@ pub(crate) struct FileSignature {
     pub(crate) signature: u64,
     /// Nanoseconds since 1970.
     modified: i128,
-    /// The same, as nobody can set it.
+    /// Nanoseconds since 1970 of the last change of the inode, which no program can set.
     changed: i128,
 }
 
@@ -176,10 +176,10 @@ impl Tree {
         let stat = rustix::fs::statat(&self.folder().directory, path, AtFlags::empty()).ok()?;
         let mut stamp = FileSignature::of(&stat);
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            // Only what says that the entries changed.
+            // Hash only the modification time and the inode, which change with the entries.
             let mut bytes = stamp.modified.to_le_bytes().to_vec();
             bytes.extend_from_slice(&stat.st_ino.to_le_bytes());
-            // Another entry may come or go within the same tick of the clock: such a signature is never met again.
+            // Another entry may come or go within the same tick of the clock: never let such a signature match.
             stamp.signature = if stamp.is_now() { UNSETTLED } else { checksum(&bytes).max(1) };
         }
         Some(stamp.signature)
@@ -317,7 +317,7 @@ impl Tree {
         paths.into_iter().filter_map(|path| Some((path.clone(), self.signature(&path)?))).collect()
     }
 
-    /// The files that decide about the tree and are not in one of its folders, with the signatures that they have in
+    /// The files outside of the tree's folders that decide what it ignores, with the signatures that they have in
     /// `watched`; none if they were not there.
     pub(crate) fn outside(&self, watched: &[(PathBuf, u64)]) -> HashMap<PathBuf, Option<u64>> {
         let known: HashMap<&Path, u64> = watched.iter().map(|(path, each)| (path.as_path(), *each)).collect();
@@ -327,13 +327,13 @@ impl Tree {
         all.map(|path| (path.clone(), known.get(path.as_path()).copied())).collect()
     }
 
-    /// Where the repository at `folder` says what to ignore.
+    /// The exclude file of the repository at `folder`, if it is the root of a working tree.
     fn excluding(&self, folder: &Path) -> Option<PathBuf> {
         let path = steelbank_watch::exclude_file(&self.path.join(folder))?;
         Some(path.strip_prefix(&self.path).map(Path::to_owned).unwrap_or(path))
     }
 
-    /// Where it may be said, above the root and for all of the user's trees, what to ignore.
+    /// The ignore files above the root, and those for all of the user's trees.
     fn deciding_above(&self) -> Vec<PathBuf> {
         let above = || self.path.ancestors().skip(1);
         let files = above().flat_map(|folder| IGNORE_FILES.iter().map(|name| folder.join(name)));

@@ -29,14 +29,14 @@ pub(crate) struct Update<'a> {
     control: &'a IndexControl<'a>,
 }
 
-/// A file that has been read.
+/// A file that has been read and analysed.
 struct Fresh {
     entry: FileEntry,
     analysis: Option<Analysis>,
 }
 
 impl<'a> Update<'a> {
-    /// What is in `changed` is read again, whatever its stamp says.
+    /// Makes an update. The files of `changed` are read again, whatever their signatures say.
     pub(crate) fn new(
         tree: &'a Tree,
         folder: &'a Path,
@@ -46,7 +46,7 @@ impl<'a> Update<'a> {
         Update { tree, folder, changed, control }
     }
 
-    /// Brings `manifest` up to date, and says how many files were analysed.
+    /// Brings `manifest` up to date. Returns the snapshot and the number of files analysed.
     pub(crate) fn run(&self, mut manifest: IndexManifest) -> Result<(TextSnapshot, usize), TextError> {
         let walk = self.tree.walk(self.control)?;
         manifest.watched = walk.watched;
@@ -101,7 +101,7 @@ impl<'a> Update<'a> {
         Ok(())
     }
 
-    /// Reads and analyses files, and says how many were analysed.
+    /// Reads and analyses files. Returns how many were analysed.
     fn read_all(
         &self,
         todo: Vec<(PathBuf, Option<FileEntry>)>,
@@ -144,7 +144,7 @@ impl<'a> Update<'a> {
         Ok(analysed)
     }
 
-    /// Reads one file. `None`: it is gone.
+    /// Reads one file. `None` if it is gone.
     fn read(&self, path: PathBuf, known: Option<FileEntry>, languages: &[Language]) -> Option<Fresh> {
         if (self.control.cancelled)() {
             return None;

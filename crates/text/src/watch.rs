@@ -9,7 +9,7 @@ use steelbank_watch::{ChangeKind, Changes, Waiter, WatchRefusal, Watched};
 
 /// Recheck deletions for this long: kernels from 5.3 to 5.16 tell of one a moment before it happens.
 const PREMATURE: Duration = Duration::from_millis(50);
-/// How often a wait looks at what the kernel does not tell of.
+/// The interval at which a wait checks what the kernel does not report.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// A watch on the files that the index covers. Ignored folders are not watched.
@@ -19,19 +19,19 @@ pub(crate) struct TreeWatch {
     root: PathBuf,
     /// Goes up with every change.
     seen: u64,
-    /// Up to which the index is known to be up to date.
+    /// The generation up to which the index is known to be up to date.
     settled: Option<u64>,
-    /// What changed since.
+    /// The changes since then.
     changed: Changed,
-    /// When something last came or went.
+    /// When an entry last came or went.
     came_or_went: Option<Instant>,
-    /// What the kernel does not tell of, and its signature as the index knows it.
+    /// Files and folders whose changes the kernel does not report, each with its signature as the index knows it.
     looked_at: HashMap<PathBuf, Option<u64>>,
     /// Why a folder of the tree is not watched.
     refusal: Option<WatchRefusal>,
 }
 
-/// What is known to have changed, whatever its stamp says.
+/// The changes that the watch knows of, whatever the files' signatures say.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Changed {
     /// Files that were written to, relative to the root.
@@ -68,7 +68,7 @@ impl TreeWatch {
             }
             Changes::Everything => {
                 self.mark();
-                // If there is no other, this one says the same each time.
+                // If no new watch can be made, the old one reports `Everything` each time.
                 if let Ok(watch) = steelbank_watch::Watch::new() {
                     self.watch = watch;
                 }
@@ -97,7 +97,7 @@ impl TreeWatch {
         }
     }
 
-    /// Something changed that the kernel did not tell of.
+    /// Records a change that the kernel did not report.
     pub(crate) fn mark(&mut self) {
         self.seen += 1;
         self.settled = None;
@@ -109,14 +109,16 @@ impl TreeWatch {
         self.settled != Some(self.seen)
     }
 
-    /// What happened until now: a number to be passed to [`Watch::settle`] later, and what is known to have changed.
+    /// What happened until now: a number to be passed to [`TreeWatch::settle`] later, and what is known to have
+    /// changed.
     pub(crate) fn generation(&mut self, tree: &Tree) -> (u64, Changed) {
         self.look(tree);
         (self.seen, self.changed.clone())
     }
 
-    /// The index covers all that happened up to `generation`. Everything that `manifest` says of the tree is watched from
-    /// now on; a folder that was not watched before may have changed before it was, so the index is not yet called up to date.
+    /// Records that the index covers all that happened up to `generation`. Everything that `manifest` says of the tree
+    /// is watched from now on; a folder that was not watched before may have changed before it was, so the index is not
+    /// yet called up to date.
     pub(crate) fn settle(&mut self, generation: u64, manifest: &IndexManifest, tree: &Tree) {
         let mut looked_at = tree.outside(&manifest.watched);
         let mut settled = !looked_at.keys().any(|path| tree.is_recent(path));
@@ -159,7 +161,8 @@ impl TreeWatch {
         self.refusal
     }
 
-    /// What a thread can wait with for a change, and how long at most: what the kernel does not tell of is to be looked at.
+    /// The handle with which a thread can wait for a change, and the longest wait: after it, what the kernel does not
+    /// report is to be checked.
     pub(crate) fn waiter(&self) -> (Waiter, Duration) {
         (self.watch.waiter(), if self.looked_at.is_empty() { Duration::MAX } else { LOOK })
     }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Where the repository whose working tree is `folder` says what to ignore in it: the file need not exist. None if `folder`
-/// is no root of a working tree.
+/// The exclude file of the repository whose working tree is `folder`: it need not exist. None if `folder` is no root of
+/// a working tree.
 pub fn exclude_file(folder: &Path) -> Option<PathBuf> {
     const EXCLUDE: &str = "info/exclude";
     let git = folder.join(".git");
@@ -11,14 +11,14 @@ pub fn exclude_file(folder: &Path) -> Option<PathBuf> {
     if found.is_dir() {
         return Some(git.join(EXCLUDE));
     }
-    // A linked working tree shares the main one's.
+    // A linked working tree shares the main one's exclude file.
     let text = std::fs::read_to_string(&git).ok()?;
     let own = folder.join(text.lines().next()?.strip_prefix("gitdir: ")?);
     let common = std::fs::read_to_string(own.join("commondir")).ok()?;
     Some(own.join(common.lines().next()?).join(EXCLUDE))
 }
 
-/// Whether `folder` is in a Git working tree: the ignore files above count up to its root then, and not at all otherwise.
+/// Whether `folder` is in a Git working tree: only then do the ignore files above it count, up to the tree's root.
 pub fn is_in_working_tree(folder: &Path) -> bool {
     folder.ancestors().any(|above| above.join(".git").exists())
 }

@@ -1,19 +1,21 @@
 //! Reports what changed in folders since the last look.
 //!
-//! Linux queues an inotify event before the system call that caused it returns. So who reads the queue *when a question
-//! is asked* knows of everything that was written before the question: there is no thread whose events are late, and
-//! a question after which nothing happened costs two system calls. [`Watch::changes`] is that reading.
+//! Linux queues an inotify event before the system call that caused it returns. A caller that reads the queue *when a
+//! question is asked* therefore knows of everything that was written before the question: there is no thread whose
+//! events are late, and a question after which nothing happened costs two system calls. [`Watch::changes`] is that
+//! reading.
 //!
-//! The kernel does not tell of everything. [`Watch::folder`] and [`Watch::file`] say of what it does; what they
-//! refuse is to be looked at by `stat` each time:
+//! The kernel does not report everything. [`Watch::folder`] and [`Watch::file`] return whether it does; what they
+//! refuse is to be checked by `stat` each time:
 //!
 //! * file systems that others write to (NFS, SMB, FUSE, 9p, …) or that are not known here;
-//! * links, and files that have several names: what is written by way of another name is told to that name's folder;
+//! * links, and files that have several names: a write through another name is reported to that name's folder;
 //! * folders beyond the user's limit of watches, and files beyond an eighth of it.
 //!
-//! A folder is known by its path. Of a path that leads elsewhere because a folder *above* all watched ones was moved
-//! or replaced nobody is told: who watches a tree compares the device and inode of its root each time. A mount anywhere
-//! counts as a change of everything. What a program stores by `mmap` is told when its mapping and its descriptor are gone.
+//! A folder is known by its path. Nothing is reported of a path that leads elsewhere because a folder *above* all
+//! watched ones was moved or replaced: a caller that watches a tree compares the device and inode of its root each
+//! time. A mount anywhere counts as a change of everything. A write by `mmap` is reported when the mapping and its
+//! descriptor are gone.
 
 #![forbid(unsafe_code)]
 
@@ -44,7 +46,7 @@ pub struct Watch {
     numbers: HashMap<PathBuf, Number>,
     /// What is watched, by number: several paths if a folder is mounted in several places.
     watched: HashMap<i32, Vec<PathBuf>>,
-    /// Whether the kernel tells everything of a file system, by device.
+    /// Whether the kernel reports all changes of a file system, by device.
     told: HashMap<u64, bool>,
     /// The most watches; beyond them, files are refused.
     most: usize,
@@ -56,7 +58,7 @@ pub struct Watch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Number {
     number: i32,
-    /// Whether what is in it is told.
+    /// Whether changes of its entries are reported.
     inside: bool,
 }
 
@@ -68,18 +70,18 @@ const SHARE: usize = 8;
 pub enum Changes {
     /// Nothing.
     Nothing,
-    /// These, at least one. The same may be told several times.
+    /// These, at least one. The same may be reported several times.
     Some(Vec<Change>),
-    /// It is not known what: everything is to be looked at again, and this watch tells nothing any more.
+    /// The changes are not known: everything is to be checked again, and this watch reports nothing any more.
     Everything,
 }
 
 /// A change of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What it happened to: a watched folder, something in one, or a watched file.
+    /// The path that changed: a watched folder, an entry of one, or a watched file.
     pub path: PathBuf,
-    /// What it was.
+    /// The kind of the change.
     pub what: ChangeKind,
 }
 
@@ -88,20 +90,20 @@ pub struct Change {
 pub enum ChangeKind {
     /// Its contents or its attributes changed.
     Contents,
-    /// Something that is no folder came to be there, or is there no more.
+    /// Something other than a folder was added or removed there.
     Entry,
-    /// A folder came to be there, or is there no more. What was watched below it is to be [forgotten](Watch::forget).
+    /// A folder was added or removed there. What was watched below it is to be [forgotten](Watch::forget).
     Folder,
 }
 
 /// Whether something is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watched {
-    /// From now on: what was read of it before may be out of date.
+    /// It is watched from now on: what was read of it before may be out of date.
     New,
-    /// Already before.
+    /// It was watched before.
     Already,
-    /// The kernel does not tell everything of it.
+    /// The kernel does not report all of its changes.
     No,
 }
 
@@ -123,7 +125,7 @@ impl Watch {
         })
     }
 
-    /// The same, which tells by these names of what comes or goes in folders [above](Watch::above) others.
+    /// Has the watch report entries of these names that come or go in folders [above](Watch::above) others.
     #[must_use]
     pub fn noting(mut self, names: &'static [&'static str]) -> Watch {
         self.names = names;
@@ -151,13 +153,13 @@ impl Watch {
         }
     }
 
-    /// Why the kernel does not tell of the folder that was asked for last, if it does not.
+    /// Why the kernel does not report all changes of the folder that was asked for last, if so.
     pub fn refusal(&self) -> Option<WatchRefusal> {
         self.refusal
     }
 
-    /// Watches whether a folder above `path`, a real path, is moved, and whether something [of note](Watch::noting) comes or
-    /// goes in one. False if not of each of them it would be told.
+    /// Watches whether a folder above `path`, a real path, is moved, and whether something [of note](Watch::noting)
+    /// comes or goes in one. False if any of them cannot be watched.
     pub fn above(&mut self, path: &Path) -> bool {
         path.ancestors().skip(1).all(|folder| {
             self.numbers.contains_key(folder)
@@ -168,8 +170,8 @@ impl Watch {
         })
     }
 
-    /// Whether all that happens to the file at `path` is told: its folder is watched, and no other name leads to it. It
-    /// is told when it is given one. To be called before the file is read, and again whenever it has changed.
+    /// Whether all changes of the file at `path` are reported: its folder is watched, and no other name leads to it. A
+    /// new name of it is reported. To be called before the file is read, and again whenever it has changed.
     pub fn file(&mut self, path: &Path) -> bool {
         let room = self.numbers.len() < self.most || self.is_file_watched(path);
         if !room || !path.parent().is_some_and(|folder| self.is_watched(folder)) {
@@ -210,7 +212,7 @@ impl Watch {
         if !complete {
             self.lost = true;
             if !queue.is_ours() {
-                // The number may be somebody else's by now, so it is not closed.
+                // The number may belong to another descriptor by now, so it is not closed.
                 queue.tell_of_descriptors(false);
                 std::mem::forget(queue);
             }
@@ -224,7 +226,7 @@ impl Watch {
         Waiter(Arc::clone(&self.queue))
     }
 
-    /// Adds what an event tells. False if it tells that not everything was told.
+    /// Adds the changes that an event reports. False if it reports that events were lost.
     fn take(&mut self, event: &KernelEvent<'_>, changes: &mut Vec<Change>) -> bool {
         let Some(paths) = self.watched.get(&event.number) else {
             // An overflow and a watch that was ended have numbers that are not known.

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 const FOLDERS: [&str; 6] = ["", "a", "b", "a/c", "vendor", "a/c/d"];
 const FILES: [&str; 4] = ["x.lisp", "y.lisp", "z.txt", "w.lisp"];
-/// Those of one length differ in what they say.
+/// Texts of the same length have different contents.
 const TEXTS: [&str; 6] = [
     "(sought one)\n",
     "(sought two)\n",
@@ -19,10 +19,10 @@ const TEXTS: [&str; 6] = [
 ];
 const RULES: [&str; 5] = ["", "a/\n", "vendor\n", "*.txt\n", "/b\nx.lisp\n"];
 
-/// Makes what a test of `home` starts with: the folder `root`, in it folders and files.
+/// Makes the tree with which a test in `home` starts: the folder `root`, in it folders and files.
 ///
 /// # Errors
-/// The file system has them.
+/// Errors of the file system.
 pub fn begin(home: &Path) -> std::io::Result<PathBuf> {
     let root = home.join("root");
     for folder in ["a/c", "b", ".git/info"] {
@@ -35,7 +35,7 @@ pub fn begin(home: &Path) -> std::io::Result<PathBuf> {
     Ok(root)
 }
 
-/// Does to the tree in the folder `root` of `home` what the numbers say, and says what that was.
+/// Does to the tree in the folder `root` of `home` what the numbers say. Returns a description.
 pub fn operate(home: &Path, (kind, one, other): (u8, u8, u8)) -> String {
     let root = home.join("root");
     let folder = |number: u8| root.join(FOLDERS[usize::from(number) % FOLDERS.len()]);
@@ -67,7 +67,7 @@ pub fn operate(home: &Path, (kind, one, other): (u8, u8, u8)) -> String {
         14 => fs::write(folder(one).join(".gitignore"), rule),
         15 => fs::write(root.join(".git/info/exclude"), rule),
         16 => fs::write(home.join(".gitignore"), rule),
-        // What a program does that keeps the dates of what it copies.
+        // Rewrite the file and keep its dates, as a program that copies dates does.
         17 => rewrite(&path).and_then(|mut open| {
             open.write_all(text.as_bytes())?;
             let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);

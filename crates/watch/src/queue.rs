@@ -14,7 +14,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
-/// The least number of a descriptor that code does not close that closes "all" of them.
+/// The lowest descriptor number that is out of reach of code which closes "all" descriptors.
 const HIGH: i32 = 900;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct EventQueue {
     events: OwnedFd,
     /// The descriptor's identity, to notice when another has taken its number.
     identity: (u64, u64, u32),
-    /// Tells of mounts.
+    /// Becomes readable when something is mounted.
     mounts: OwnedFd,
 }
 
@@ -52,8 +52,9 @@ fn identity(descriptor: &OwnedFd) -> rustix::io::Result<(u64, u64, u32)> {
 /// The callback for opened and closed descriptors.
 static TOLD: OnceLock<fn(RawFd, bool)> = OnceLock::new();
 
-/// From now on `told` is called with the number of each descriptor that is opened here, and true; before it is closed, with the
-/// number and false: so that children that a process forks without executing need not keep it. Only the first caller's counts.
+/// Has `told` called with the number of each descriptor that is opened here, and true; and with the number and false
+/// before it is closed: so that children that a process forks without executing need not keep it. Only the first
+/// caller's function counts.
 pub fn tell_of_descriptors(told: fn(RawFd, bool)) {
     let _ = TOLD.set(told);
 }
@@ -85,7 +86,7 @@ impl EventQueue {
         identity(&self.events) == Ok(self.identity)
     }
 
-    /// As if something else had taken the descriptor's number.
+    /// Pretends that something else has taken the descriptor's number.
     #[cfg(test)]
     pub(crate) fn mistake_for_another(&mut self) {
         self.identity.1 = !self.identity.1;
@@ -118,7 +119,7 @@ impl EventQueue {
         Ok(inotify::add_watch(&self.events, path, flags)?)
     }
 
-    /// Watches a file's attributes alone, the number of its names among them: its folder tells of the rest.
+    /// Watches a file's attributes alone, the number of its names among them: its folder's watch reports the rest.
     pub(crate) fn add_file(&self, path: &Path) -> io::Result<i32> {
         let flags = WatchFlags::ATTRIB | WatchFlags::DONT_FOLLOW;
         Ok(inotify::add_watch(&self.events, path, flags)?)
@@ -129,7 +130,7 @@ impl EventQueue {
         let _ = inotify::remove_watch(&self.events, number);
     }
 
-    /// Passes all events to `take`, until that says that not everything was told. False if so.
+    /// Passes all events to `take`, until that returns that events were lost. False if so.
     pub(crate) fn read(&self, mut take: impl FnMut(KernelEvent<'_>) -> bool) -> bool {
         if !self.is_ours() {
             return false;
@@ -169,7 +170,7 @@ impl EventQueue {
         }
     }
 
-    /// Waits for an event or a mount; without a timeout for ever. Says whether there is one.
+    /// Waits for an event or a mount; without a timeout for ever. Returns whether there is one.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
         self.poll(timeout) != Some((false, false))
     }
@@ -200,7 +201,8 @@ pub(crate) fn limit() -> usize {
     text.trim().parse().unwrap_or(8192)
 }
 
-/// Whether the kernel sees all that is written to the file system that `path` is on: those that only this machine writes to.
+/// Whether the kernel sees all writes to the file system that `path` is on: true of those that only this machine writes
+/// to.
 pub(crate) fn tells_everything(path: &Path) -> bool {
     const LOCAL: [u32; 17] = [
         0xef53,      // ext2, ext3, ext4

@@ -13,7 +13,7 @@ use crate::queue::limit;
 pub enum WatchRefusal {
     /// The user has as many watches as `fs.inotify.max_user_watches` allows.
     Watches {
-        /// How many that is.
+        /// The limit.
         most: usize,
     },
     /// The user has as many queues of events as `fs.inotify.max_user_instances` allows, or the process as many
@@ -26,7 +26,7 @@ pub enum WatchRefusal {
 }
 
 impl WatchRefusal {
-    /// Why the kernel said `error`.
+    /// Classifies an error of the kernel.
     pub fn of(error: &io::Error) -> WatchRefusal {
         match Errno::from_io_error(error) {
             Some(Errno::NOSPC) => WatchRefusal::Watches { most: limit() },

@@ -26,7 +26,7 @@ impl World {
         self.root.join(name)
     }
 
-    /// What is told of which paths, once each.
+    /// The changes of which paths are reported, once each.
     fn told(&mut self) -> Vec<(String, ChangeKind)> {
         let Changes::Some(changes) = self.watch.changes() else { return Vec::new() };
         let mut told: Vec<_> = changes
@@ -42,7 +42,7 @@ impl World {
     }
 }
 
-/// What all of this stands on: when the writer's call has returned, the event is there.
+/// The premise of the whole crate: when the writer's call has returned, the event is there.
 #[test]
 fn what_another_thread_has_done_is_told_at_once() {
     let mut world = World::new();
@@ -221,7 +221,7 @@ fn a_refusal_tells_why() {
     assert_eq!(world.watch.refusal(), None);
     assert_eq!(world.watch.folder(Path::new("/proc/sys")), Watched::No);
     assert_eq!(world.watch.refusal(), Some(WatchRefusal::FileSystem));
-    // One that is not there is not refused.
+    // A folder that is not there is not refused.
     assert_eq!(world.watch.folder(&world.root.join("nowhere")), Watched::No);
     assert_eq!(world.watch.refusal(), None);
     let of = |error: rustix::io::Errno| WatchRefusal::of(&error.into());
@@ -238,7 +238,7 @@ fn a_descriptor_that_others_closed_is_everything() {
     let mut watch = world.watch;
     let mut other = Watch::new().unwrap();
     std::mem::swap(&mut watch.numbers, &mut other.numbers);
-    // What stands for it is not what it was.
+    // Replace the descriptor's identity.
     let queue = Arc::get_mut(&mut watch.queue).unwrap();
     queue.mistake_for_another();
     assert_eq!(watch.changes(), Changes::Everything);

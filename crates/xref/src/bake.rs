@@ -1,4 +1,4 @@
-//! From Lisp's export to the index: everything sorted and grouped once, so that a lookup has nothing left to do.
+//! Bakes Lisp's export into the index: everything sorted and grouped once, so that a lookup only reads.
 
 use super::columns::{
     Column, FunctionColumn, LocalNicknameColumn, NameColumn, NicknameColumn, PackageColumn, PresenceColumn,
@@ -98,8 +98,8 @@ pub fn qualified(package: Option<&[u8]>, name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Rows grouped by key: where each group starts (one more than there are groups), and the rows in order.
-/// Rows whose key lies outside are left out.
+/// Groups rows by key: where each group starts (one more than there are groups), and the rows in order. Rows whose key
+/// lies outside are left out.
 fn grouped(groups: usize, rows: usize, key: impl Fn(usize) -> u32) -> (Vec<u32>, Vec<u32>) {
     let mut starts = vec![0_u32; groups + 1];
     for row in 0..rows {
@@ -247,7 +247,7 @@ impl SegmentWriter {
         self.directory.push((start as u32, (self.body.len() - start) as u32));
     }
 
-    /// All rows of `table`, as they are.
+    /// Writes all rows of `table`, unchanged.
     fn rows<C: Column>(&mut self, table: &ExportTable<'_, C>, columns: &[C]) {
         self.section(
             (0..table.rows()).flat_map(|row| columns.iter().map(move |column| table.cell(row, *column))),

@@ -128,9 +128,9 @@ columns! {
     SourceColumn {
         /// Its path.
         Path,
-        /// When it had been written, as a universal time: the low 32 bits.
+        /// Its write date, as a universal time: the low 32 bits.
         WrittenLow,
-        /// The high ones.
+        /// The high 32 bits.
         WrittenHigh,
     }
     /// A function; exported and baked, where it is in the order of answers.
@@ -156,13 +156,13 @@ columns! {
     }
     /// A record, as it is exported.
     RecordColumn {
-        /// What is done: a number of [`crate::Kind`].
+        /// The kind of use: a number of [`crate::Kind`].
         Kind,
-        /// The name it is done to.
+        /// The used name.
         Name,
-        /// The function that does it.
+        /// The function that uses it.
         Function,
-        /// The form number at which.
+        /// The form number of the use.
         Form,
     }
     /// A record, as it is baked: grouped by name and kind.
@@ -172,7 +172,7 @@ columns! {
         /// The form number.
         Form,
     }
-    /// What has become of a function that was exported before.
+    /// The present status of a function that was exported before.
     SurvivorColumn {
         /// Its code object's serial number.
         Serial,

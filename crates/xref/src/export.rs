@@ -10,10 +10,10 @@ use super::columns::{
     RecordColumn, RefutedColumn, SourceColumn, SurvivorColumn, SymbolColumn, UseColumn,
 };
 
-/// What a cell holds when there is nothing to say.
+/// The value of an empty cell.
 pub const NONE: u32 = u32::MAX;
 
-/// How many columns each table has, in the order in which Lisp writes them.
+/// The number of columns of each table, in the order in which Lisp writes them.
 pub const WIDTHS: [usize; 12] = [
     PackageColumn::WIDTH,
     NicknameColumn::WIDTH,
@@ -161,12 +161,12 @@ impl<'a> Export<'a> {
         self.table(5)
     }
 
-    /// The names that records are about.
+    /// The names that are used.
     pub fn names(&self) -> ExportTable<'a, NameColumn> {
         self.table(6)
     }
 
-    /// The files that functions were compiled from.
+    /// The files from which functions were compiled.
     pub fn sources(&self) -> ExportTable<'a, SourceColumn> {
         self.table(7)
     }
@@ -176,7 +176,7 @@ impl<'a> Export<'a> {
         self.table(8)
     }
 
-    /// What functions do.
+    /// The uses that the functions have recorded.
     pub fn records(&self) -> ExportTable<'a, RecordColumn> {
         self.table(9)
     }

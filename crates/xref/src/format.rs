@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// The first bytes of an index.
 pub const MAGIC: &[u8; 8] = b"SBINDX01";
 
-/// How many kinds of record there are; see [`super::Kind`].
+/// The number of record kinds; see [`super::Kind`].
 pub const KINDS: usize = 6;
 
 /// The sections, in the order of the directory.

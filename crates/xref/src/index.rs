@@ -13,10 +13,10 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How many exports are kept beside each other before the next one is to replace them all.
+/// The most exports that are kept beside each other; the next one replaces them all.
 const MAX_SEGMENTS: usize = 8;
 
-/// Lisp's words for a function's status.
+/// The status of a function, as Lisp's exports number it.
 const CURRENT: u32 = 1;
 const REPLACED: u32 = 2;
 
@@ -95,11 +95,11 @@ pub struct Use<'a> {
     pub function: Cow<'a, str>,
     /// The symbol under which the function is filed.
     pub symbol: Option<FiledUnder<'a>>,
-    /// What the function is.
+    /// The function's kind.
     pub kind: FunctionKind,
     /// The file it was compiled from: a native path, or a logical name such as `SYS:SRC;CODE;LIST.LISP`.
     pub file: Option<Cow<'a, str>>,
-    /// When that file had been written, as a universal time; 0 if unknown.
+    /// That file's write date when the function was compiled, as a universal time; 0 if unknown.
     pub file_written: u64,
     /// The top-level form of the file that holds the function, counted from 0.
     pub toplevel_form: Option<u32>,
@@ -109,7 +109,7 @@ pub struct Use<'a> {
     pub form: Option<u32>,
 }
 
-/// Where a use stands: what [`Use`] has of it.
+/// The place of a use: these fields of [`Use`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsePlace<'a> {
     /// [`Use::file`].
@@ -124,7 +124,7 @@ pub struct UsePlace<'a> {
     pub form: Option<u32>,
 }
 
-/// A use by its numbers in the index that gave it: [`Index::read`] tells the rest.
+/// A use by its numbers in the index that returned it: [`Index::read`] reads the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UseNumber {
     generation: u32,
@@ -133,7 +133,7 @@ pub struct UseNumber {
 }
 
 impl UseNumber {
-    /// Whether both are in one function, and not only in functions of one name.
+    /// Whether both uses are in one function, and not merely in functions of one name.
     pub fn is_beside(self, other: Self) -> bool {
         (self.generation, self.function) == (other.generation, other.function)
     }
@@ -151,11 +151,11 @@ pub struct FiledUnder<'a> {
 /// A use with what is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// What is done with the name.
+    /// The kind of the use.
     pub kind: Kind,
     /// The used name as it is printed, qualified.
     pub name: String,
-    /// Who does it.
+    /// The function that uses the name, and where.
     pub by: Use<'a>,
     /// Whether a global name means that function, or one that was compiled with it. Others live as long as something
     /// refers to them.
@@ -168,7 +168,7 @@ impl Index {
         Arc::ptr_eq(&self.generations, &other.generations) && Arc::ptr_eq(&self.newest, &other.newest)
     }
 
-    /// Opens a baked index. Nothing is read but its directory.
+    /// Opens a baked index. Reads only its directory.
     pub fn open(base: impl Into<Bytes>) -> Result<Self, Malformed> {
         let base = Arc::new(XrefSegment::open(base.into())?);
         let from_base = (0..base.packages()).collect();
@@ -248,13 +248,13 @@ impl Index {
         self.uses(self.found(kind, symbol, roles, true))
     }
 
-    /// Like [`Index::who`], with the functions that were replaced but may still be reachable: what sb-introspect answers.
+    /// Like [`Index::who`], with the functions that were replaced but may still be reachable, as sb-introspect answers.
     pub fn who_ever(&self, kind: Kind, symbol: Symbol, roles: impl Fn(NameRole) -> bool) -> Vec<Use<'_>> {
         self.uses(self.found(kind, symbol, roles, false))
     }
 
-    /// The uses of [`Index::who`] by their numbers, for who reads some of them, or later. One that is recorded twice is there
-    /// twice.
+    /// The uses of [`Index::who`] by their numbers, for a caller that reads only some of them, or reads them later. A
+    /// use that is recorded twice is there twice.
     pub fn who_numbers(
         &self,
         kind: Kind,
@@ -264,12 +264,12 @@ impl Index {
         self.found(kind, symbol, roles, true)
     }
 
-    /// Reads the use that this index gave `number` to; another index's number is read as some other use.
+    /// Reads the use to which this index gave `number`; another index's number is read as some other use.
     pub fn read(&self, number: UseNumber) -> Use<'_> {
         self.entry(self.segment(number), number.function, number.form)
     }
 
-    /// Where that use stands, without the function that contains it.
+    /// Reads the place of that use, without the function that contains it.
     pub fn place(&self, number: UseNumber) -> UsePlace<'_> {
         place(self.segment(number), number.function, number.form)
     }
@@ -280,7 +280,8 @@ impl Index {
         segment.text(segment.function(number.function, FunctionColumn::Text))
     }
 
-    /// Where in `uses`, which stand in the order of [`Index::who`], those by functions of one printed name end.
+    /// The indices in `uses`, which stand in the order of [`Index::who`], after the last use by functions of each
+    /// printed name.
     pub fn function_ends(&self, uses: &[UseNumber]) -> Vec<usize> {
         let mut ends = Vec::with_capacity(uses.len());
         let mut last: Option<(UseNumber, &[u8])> = None;
@@ -298,7 +299,7 @@ impl Index {
         ends
     }
 
-    /// How many functions [`Index::who`] tells of: uses in a row by functions of one name are one's.
+    /// The number of functions in the answer of [`Index::who`]: consecutive uses by functions of one name count as one.
     pub fn count(&self, kind: Kind, symbol: Symbol, roles: impl Fn(NameRole) -> bool) -> usize {
         self.function_ends(&self.found(kind, symbol, roles, true)).len()
     }
@@ -480,8 +481,8 @@ impl Index {
         }
     }
 
-    /// Where the functions of the base stand: a file, and where in it their top-level form starts, in bytes. Several times if
-    /// there are several in one.
+    /// The top-level forms of the functions of the base: a file, and the byte where the form starts in it. A form with
+    /// several functions comes several times.
     pub fn toplevel_forms(&self) -> impl Iterator<Item = (Cow<'_, str>, u32)> {
         let base = self.base();
         (0..base.functions()).filter_map(|function| {
@@ -509,7 +510,7 @@ impl Index {
     }
 }
 
-/// Where `function` stands, and the form in it that has the number `form`.
+/// The place of form number `form` in `function`.
 fn place(segment: &XrefSegment, function: u32, form: u32) -> UsePlace<'_> {
     let cell = |column| Some(segment.function(function, column)).filter(|cell| *cell != NONE);
     let source = cell(FunctionColumn::Source);
@@ -537,7 +538,7 @@ fn filed_under_text(segment: &XrefSegment, function: u32) -> Option<Vec<u8>> {
     Some(super::bake::qualified(home, segment.string(name)))
 }
 
-/// Of the base: methods that were removed, and functions that were current when it was saved and no longer are.
+/// Finds, in the base, methods that were removed, and functions that were current when it was saved and no longer are.
 fn refuted(export: &Export<'_>, base: &XrefSegment) -> (Bits, Bits) {
     let (mut gone, mut stale) = (Bits::default(), Bits::default());
     let refuted = export.refuted();
@@ -565,7 +566,7 @@ fn survivors(export: &Export<'_>) -> HashMap<(u32, u32), u32> {
         .collect()
 }
 
-/// Of an earlier export: functions that were collected, and those that were replaced.
+/// Finds, in an earlier export, functions that were collected, and those that were replaced.
 fn extinct(segment: &XrefSegment, survivors: &HashMap<(u32, u32), u32>) -> (Bits, Bits) {
     let (mut gone, mut stale) = (Bits::default(), Bits::default());
     for function in 0..segment.functions() {
@@ -581,7 +582,7 @@ fn extinct(segment: &XrefSegment, survivors: &HashMap<(u32, u32), u32>) -> (Bits
     (gone, stale)
 }
 
-/// Functions that were replaced before they were exported.
+/// Finds functions that were replaced before they were exported.
 fn replaced(segment: &XrefSegment) -> Bits {
     let mut stale = Bits::default();
     for function in (0..segment.functions())

@@ -1,4 +1,4 @@
-//! Who uses what: SBCL's cross-reference records as an inverted index, and the packages and symbols to ask by.
+//! The cross references: SBCL's records of who uses what as an inverted index, and the packages and symbols to ask by.
 //!
 //! The records of the saved core are baked into an index when the program is built ([`bake`]) and read in place.
 //! What is compiled later arrives as exports of the Lisp half, and each makes a new [`Index`] snapshot

@@ -83,18 +83,18 @@ pub fn bake(index: &Index, read: impl Fn(&str) -> Option<Vec<u8>>) -> Option<Vec
     Some(bytes)
 }
 
-/// A place in a text, which goes forward.
+/// A position in a text, which only advances.
 struct LineCounter<'a> {
     text: &'a [u8],
     at: usize,
     line: u32,
-    /// Where the line starts.
+    /// The byte at which the line starts.
     start: usize,
 }
 
 impl LineCounter<'_> {
-    /// The line of the byte at `at`, and its column in characters, both from 1. What is no UTF-8 counts as what it is replaced
-    /// with.
+    /// Advances to the byte at `at`. Returns its line, and its column in characters, both from 1. Bytes that are no
+    /// UTF-8 count as their replacement characters.
     fn go_to(&mut self, at: usize) -> (u32, u32) {
         while self.at < at {
             if self.text.get(self.at) == Some(&b'\n') {

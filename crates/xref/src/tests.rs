@@ -1,4 +1,4 @@
-//! The index on exports made by hand. That Lisp's exports are right is for tests/it/oracle.rs.
+//! The index on exports made by hand. `tests/it/oracle.rs` tests that Lisp's exports are right.
 
 use super::*;
 use crate::writer::ExportWriter;
@@ -30,7 +30,7 @@ fn who(index: &Index, kind: Kind, package: &str, name: &str) -> Vec<String> {
     let (symbol, _) = index.find_symbol(name, package).unwrap();
     let uses = index.who(kind, symbol, NameRole::denotes_function);
     let functions: Vec<String> = uses.into_iter().map(|found| found.function.into_owned()).collect();
-    // What is counted is what is told.
+    // The count agrees with the list.
     let names = functions.chunk_by(|left, right| left == right).count();
     assert_eq!(index.count(kind, symbol, NameRole::denotes_function), names);
     functions
@@ -247,7 +247,7 @@ fn what_is_cut_short_is_refused() {
     assert!(open(&base()).apply(&export[..export.len() - 1]).is_err());
 }
 
-/// It would not come to its end if damage in an index made a walk over four billion rows of a question.
+/// Damage must not make a question walk over four billion rows: this test would not end.
 #[test]
 fn damage_in_an_index_makes_no_question_long() {
     let good = bake::bake(&base().finish()).unwrap();
@@ -286,7 +286,7 @@ fn numbers_out_of_range_do_no_harm() {
     }
 }
 
-/// A million records over 20,000 names: every answer is what a plain scan of the records gives.
+/// A million records over 20,000 names: every answer is that of a plain scan of the records.
 #[test]
 fn a_million_records() {
     const NAMES: u32 = 20_000;

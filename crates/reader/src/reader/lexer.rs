@@ -23,7 +23,7 @@ impl LispReader<'_> {
         self.text.tokens.len() - 1
     }
 
-    /// A token that is a datum by itself, from `start` to here.
+    /// Adds an atom, from `start` to here.
     fn atom(&mut self, kind: TokenKind, start: usize) {
         let index = self.push_token(kind, start, start, Marker::None);
         self.complete(Datum::Token(index));
@@ -39,7 +39,7 @@ impl LispReader<'_> {
         self.push_token(TokenKind::Comment, start, start, Marker::None);
     }
 
-    /// `#| … |#`, nested. There may be a number between the first two characters, which means nothing.
+    /// Reads a nested `#| … |#` comment. A number between the first two characters is ignored.
     fn block_comment(&mut self) {
         let opening = memchr::memchr(b'|', &self.bytes[self.at..]).map_or(0, |length| length + 1);
         let mut depth = 1_usize;
@@ -59,7 +59,7 @@ impl LispReader<'_> {
         self.comment_to(self.bytes.len());
     }
 
-    /// A string whose opening is `opening` bytes long.
+    /// Reads a string whose opening is `opening` bytes long.
     pub(super) fn string(&mut self, opening: usize) {
         let start = self.at;
         self.at += opening;
@@ -88,7 +88,7 @@ impl LispReader<'_> {
         }
     }
 
-    /// Skips constituents and escapes. Says whether there were escapes.
+    /// Skips constituents and escapes. Returns whether there were escapes.
     fn skip_constituents(&mut self) -> bool {
         let mut escaped = false;
         while let Some(byte) = self.peek(0) {
@@ -117,7 +117,7 @@ impl LispReader<'_> {
         escaped
     }
 
-    /// `#\x` or Clojure's `\x`, whose opening is `opening` bytes long.
+    /// Reads `#\x` or Clojure's `\x`, whose opening is `opening` bytes long.
     pub(super) fn character(&mut self, opening: usize) {
         let start = self.at;
         self.at += opening;
@@ -126,7 +126,7 @@ impl LispReader<'_> {
         self.atom(TokenKind::Character, start);
     }
 
-    /// `?a`, `?\(`, `?\C-x`.
+    /// Reads Emacs Lisp's `?a`, `?\(`, `?\C-x`.
     pub(super) fn emacs_character(&mut self) {
         let start = self.at;
         self.at += 1;
@@ -144,7 +144,7 @@ impl LispReader<'_> {
         let start = self.at;
         let escaped = self.skip_constituents();
         if self.at == start {
-            // A byte that means nothing to this reader.
+            // Skip a byte that has no meaning in this syntax.
             self.at += 1;
             return;
         }
@@ -161,7 +161,7 @@ impl LispReader<'_> {
         self.symbol(start, start);
     }
 
-    /// A symbol from `start` to here, of which `from` is the first byte that can belong to a package marker.
+    /// Adds a symbol from `start` to here, of which `from` is the first byte that can belong to a package marker.
     fn symbol(&mut self, start: usize, from: usize) {
         let raw = &self.bytes[from..self.at];
         let (name, marker) = match self.dialect {
@@ -185,7 +185,7 @@ impl LispReader<'_> {
         self.testing += 1;
     }
 
-    /// A number with a radix, a bit vector, a label's use: an atom that goes on while constituents do.
+    /// Reads a number with a radix, a bit vector or a label reference (`#1#`): an atom that ends where constituents do.
     fn number_token(&mut self, length: usize) {
         let start = self.at;
         self.at += length;
@@ -281,7 +281,7 @@ impl LispReader<'_> {
         }
     }
 
-    /// A token that starts with `#`, such as `#t`, `#u8`, `#inst`.
+    /// Reads a token that starts with `#`, such as `#t`, `#u8`, `#inst`.
     fn sharp_token(&mut self) {
         let start = self.at;
         self.at += 1;
@@ -290,7 +290,7 @@ impl LispReader<'_> {
     }
 }
 
-/// Where the name starts in a token of Common Lisp, and what stands before it.
+/// Splits a token of Common Lisp: where its name starts, and the package marker in front of it.
 fn split_package(raw: &[u8]) -> (usize, Marker) {
     let mut quoted = false;
     let mut at = 0;
@@ -313,7 +313,7 @@ fn split_package(raw: &[u8]) -> (usize, Marker) {
     (0, Marker::None)
 }
 
-/// The same for Clojure, where `namespace/name` and `::keyword` are written.
+/// Splits a token of Clojure, where `namespace/name` and `::keyword` are written.
 fn split_namespace(raw: &[u8]) -> (usize, Marker) {
     let colons = raw.iter().take_while(|&&byte| byte == b':').count();
     if colons > 0 {

@@ -30,7 +30,7 @@ pub(crate) fn complaint(grammar: Grammar) -> String {
     parts(grammar).and_then(|parts| make(parts).err()).map(|error| error.to_string()).unwrap_or_default()
 }
 
-/// Which grammars are built in, a bit each: an index that was made with others is another index.
+/// The set of grammars that are built in, a bit each. An index that was made with another set is made anew.
 pub(crate) fn built_in() -> u32 {
     GRAMMARS
         .iter()
@@ -59,7 +59,7 @@ fn make((language, queries): (Language, Vec<&'static str>)) -> Result<Tagger, tr
 fn kind(capture: &str) -> Option<DefinitionKind> {
     let name = capture.strip_prefix("definition.")?;
     Some(match name {
-        // What Swift and the older queries call an interface is told apart by its node.
+        // Swift's and the older queries call several kinds an interface: the node tells them apart.
         "interface" => DefinitionKind::Interface,
         name => DefinitionKind::named(name).unwrap_or(DefinitionKind::Definition),
     })

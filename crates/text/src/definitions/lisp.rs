@@ -255,7 +255,7 @@ impl Finder<'_> {
         });
     }
 
-    /// What `:accessor`, `:reader` and `:writer` name in a class.
+    /// Adds the accessors that `:accessor`, `:reader` and `:writer` name in a class.
     fn accessors(&mut self) {
         let tokens: Vec<_> = self.text.tokens().get(self.form.tokens()).unwrap_or_default().iter().collect();
         let mut option = false;

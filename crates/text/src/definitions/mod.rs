@@ -13,13 +13,13 @@ use tree_sitter::{Node, ParseOptions, Parser, QueryCursor, QueryCursorOptions};
 pub(crate) mod grammars;
 pub(crate) mod lisp;
 
-/// A syntax tree is made of no text longer than this, in bytes: it would be generated, and take seconds.
+/// The longest text, in bytes, that is parsed to a syntax tree: a longer one is generated, and would take seconds.
 const LONGEST: usize = 4 << 20;
 
-/// Nor for longer than this.
+/// The longest time that parsing one text may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The definitions of `text`, by the place of their names. `stop` is asked now and then whether to give up.
+/// Finds the definitions of `text`, by the place of their names. `stop` is asked now and then whether to give up.
 pub(crate) fn definitions(
     text: &[u8],
     language: Language,
@@ -67,7 +67,7 @@ fn tags(text: &[u8], tagger: &grammars::Tagger, stop: &dyn Fn() -> bool) -> Opti
             found.extend(definition(text, name, node, kind));
         }
     }
-    // Of two patterns for one name the more telling wins: a method is a function too.
+    // Of two patterns for one name the more specific wins: a method is a function too.
     found.sort_by_key(|definition| {
         let rank = match definition.kind {
             DefinitionKind::Method | DefinitionKind::Constructor => 0,
@@ -135,7 +135,7 @@ fn owner<'tree>(name: Node<'tree>, node: Node<'tree>) -> Node<'tree> {
     }
 }
 
-/// What the node says more exactly than the query: the kind, and whether it is a declaration only.
+/// Refines a match by its node: the kind, and whether it is a declaration only.
 fn refine(
     text: &[u8],
     name: Node<'_>,

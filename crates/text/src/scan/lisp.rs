@@ -15,7 +15,7 @@ pub(crate) fn occurrences(text: &[u8], dialect: Dialect, emit: &mut dyn FnMut(Sc
     occurrences_in(&read(text, dialect), text, emit);
 }
 
-/// As [`occurrences`], of a text that has been read already.
+/// Calls `emit` for every identifier of a text that has been read already.
 pub(crate) fn occurrences_in(lisp: &LispText, text: &[u8], emit: &mut dyn FnMut(ScannedName<'_>)) {
     let dialect = lisp.dialect();
     for (index, token) in lisp.tokens().iter().enumerate() {

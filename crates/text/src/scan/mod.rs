@@ -1,5 +1,5 @@
-//! The occurrences of identifiers in a text, each with its role. The index is made by this, and what the index leaves
-//! out is found again by this.
+//! Scans a text for identifiers, each with its role. The index is made by this scan, and a search repeats it for what
+//! the index leaves out.
 
 use crate::language::{Apostrophe, Language, Lexis, Quote, Rule};
 
@@ -40,7 +40,7 @@ struct Scanner<'a> {
     rule: Rule,
     lexis: &'static Lexis,
     state: ScanState,
-    /// The strings around the code we are in, each with the depth of braces in that code.
+    /// The strings around the code that is being read, each with the depth of braces in that code.
     resume: Vec<(Quote, usize)>,
 }
 

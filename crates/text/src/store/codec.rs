@@ -15,7 +15,7 @@ pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends `bytes` as what they share with `previous` and the rest.
+/// Appends `bytes` as the length of the prefix shared with `previous`, and the rest.
 pub(crate) fn put_after(out: &mut Vec<u8>, previous: &[u8], bytes: &[u8]) {
     let shared = previous.iter().zip(bytes).take_while(|(left, right)| left == right).count();
     put_number(out, shared as u64);

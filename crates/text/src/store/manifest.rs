@@ -57,9 +57,9 @@ pub(crate) struct FileEntry {
     pub(crate) path: PathBuf,
     pub(crate) size: u64,
     pub(crate) signature: u64,
-    /// Of the text.
+    /// The hash of the text.
     pub(crate) hash: u64,
-    /// Whether it must be read to know that it has not changed.
+    /// Whether it must be read to tell whether it has changed.
     pub(crate) recent: bool,
     pub(crate) language: Language,
     pub(crate) place: FilePlace,
@@ -77,7 +77,7 @@ pub(crate) struct IndexManifest {
     pub(crate) segments: Vec<(u64, u64)>,
     /// Sorted by path.
     pub(crate) files: Vec<FileEntry>,
-    /// See [`tree::Walk::watched`].
+    /// See [`crate::tree::TreeWalk::watched`].
     pub(crate) watched: Vec<(PathBuf, u64)>,
     /// What could not be listed.
     pub(crate) failures: Vec<(PathBuf, String)>,

@@ -36,11 +36,11 @@ impl From<io::Error> for PageError {
     }
 }
 
-/// The least number of a descriptor that code does not close that closes "all" of them.
+/// The lowest descriptor number that is out of reach of code which closes "all" descriptors.
 const HIGH: i32 = 900;
 
-/// The file by another number, where the system allows that: this one stays open for long, in a process that runs anybody's
-/// code.
+/// Moves the file to a high descriptor number, where the system allows that: it stays open for long, in a process that
+/// runs anybody's code.
 fn out_of_reach(file: File) -> File {
     rustix::io::fcntl_dupfd_cloexec(&file, HIGH).map_or(file, File::from)
 }
@@ -90,7 +90,7 @@ fn write_to(path: &Path, body: &[&[u8]], table: &[u8]) -> io::Result<()> {
 }
 
 impl Pages {
-    /// Opens the file and gives its table.
+    /// Opens the file and returns its table.
     pub(crate) fn open(path: &Path) -> Result<(Pages, Vec<u8>), PageError> {
         let file = out_of_reach(File::open(path)?);
         let total = file.metadata()?.len();

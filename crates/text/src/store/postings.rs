@@ -22,10 +22,11 @@ pub(crate) struct FileHits {
     pub(crate) hits: Option<Vec<Hit>>,
 }
 
-/// For roles that are not all the same.
+/// The role code of occurrences whose roles differ.
 const MIXED: u64 = 7;
 
-/// Occurrences in one file: their number and common role; if there is none, the roles, two a byte; the distances.
+/// Encodes the occurrences in one file: their number and common role; if there is none, the roles, two a byte; the
+/// distances.
 pub(crate) fn encode(hits: &[Hit]) -> Vec<u8> {
     let mut out = Vec::with_capacity(hits.len() * 2 + 2);
     let Some(first) = hits.first() else { return out };
@@ -46,7 +47,7 @@ pub(crate) fn encode(hits: &[Hit]) -> Vec<u8> {
     out
 }
 
-/// Reads one file's occurrences. Nothing is allocated for a number that the bytes do not bear out.
+/// Decodes one file's occurrences. Nothing is allocated for a number that the bytes do not bear out.
 fn decode(decoder: &mut Decoder<'_>) -> Option<Vec<Hit>> {
     let head = decoder.number()?;
     let count = usize::try_from(head / 8).ok()?.checked_add(1)?;
@@ -72,7 +73,7 @@ fn decode(decoder: &mut Decoder<'_>) -> Option<Vec<Hit>> {
     Some(hits)
 }
 
-/// The same list with numbers in place of occurrences.
+/// Replaces the occurrences in an identifier's list by their numbers.
 pub(crate) fn lighten(postings: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut last = 0;
@@ -84,7 +85,7 @@ pub(crate) fn lighten(postings: &[u8]) -> Vec<u8> {
     out
 }
 
-/// An identifier's list: each file with the number of occurrences and their bytes.
+/// Reads an identifier's list without decoding the occurrences: each file with their number and their bytes.
 pub(crate) fn raw(postings: &[u8], heavy: bool) -> Option<Vec<(u32, u64, &[u8])>> {
     let mut decoder = Decoder::new(postings);
     let mut all = Vec::new();
@@ -99,7 +100,7 @@ pub(crate) fn raw(postings: &[u8], heavy: bool) -> Option<Vec<(u32, u64, &[u8])>
     Some(all)
 }
 
-/// The same, decoded.
+/// Decodes an identifier's list.
 pub(crate) fn files(postings: &[u8], heavy: bool) -> Option<Vec<FileHits>> {
     let mut decoder = Decoder::new(postings);
     let mut all = Vec::new();
@@ -117,7 +118,7 @@ pub(crate) fn files(postings: &[u8], heavy: bool) -> Option<Vec<FileHits>> {
     Some(all)
 }
 
-/// The numbers of a list that goes up.
+/// Decodes a list of ascending numbers.
 pub(crate) fn ascending(list: &[u8]) -> Option<Vec<u32>> {
     let mut decoder = Decoder::new(list);
     let mut all = Vec::new();
@@ -129,7 +130,7 @@ pub(crate) fn ascending(list: &[u8]) -> Option<Vec<u32>> {
     Some(all)
 }
 
-/// One file's definitions of one name.
+/// Encodes one file's definitions of one name.
 pub(crate) fn encode_definitions(definitions: &[LispTextDefinition]) -> Vec<u8> {
     let mut out = Vec::new();
     put_number(&mut out, definitions.len() as u64);
@@ -165,7 +166,7 @@ fn decode_definitions(decoder: &mut Decoder<'_>) -> Option<Vec<LispTextDefinitio
     Some(all)
 }
 
-/// A name's definitions: each file with the bytes of those in it.
+/// Reads a name's definitions without decoding them: each file with the bytes of those in it.
 pub(crate) fn raw_definitions(bytes: &[u8]) -> Option<Vec<(u32, &[u8])>> {
     let mut decoder = Decoder::new(bytes);
     let mut all = Vec::new();
@@ -179,7 +180,7 @@ pub(crate) fn raw_definitions(bytes: &[u8]) -> Option<Vec<(u32, &[u8])>> {
     Some(all)
 }
 
-/// The same, decoded.
+/// Decodes a name's definitions.
 pub(crate) fn definitions(bytes: &[u8]) -> Option<Vec<(u32, Vec<LispTextDefinition>)>> {
     let mut decoder = Decoder::new(bytes);
     let mut all = Vec::new();

@@ -42,9 +42,9 @@ pub(crate) struct KeyEntry {
     pub(crate) hits: u64,
     /// Whether `postings` tells only how often it occurs in each file.
     pub(crate) heavy: bool,
-    /// What [`postings::files`] reads.
+    /// The occurrences, encoded for [`postings::files`].
     pub(crate) postings: Vec<u8>,
-    /// What [`postings::definitions`] reads.
+    /// The definitions, encoded for [`postings::definitions`].
     pub(crate) definitions: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct SegmentBuilder {
 }
 
 impl SegmentBuilder {
-    /// Starts the next file and gives its number.
+    /// Starts the next file and returns its number.
     pub(crate) fn file(&mut self) -> u32 {
         self.files += 1;
         self.files - 1
@@ -232,7 +232,8 @@ pub(crate) struct TextSegment {
     trigrams: Vec<(u32, u64)>,
 }
 
-/// Takes an entry of a block: its key, its hits, and the ranges of its posts and definitions. False ends the reading.
+/// Takes an entry of a block: its key, its hits, and the ranges of its postings and definitions. False ends the
+/// reading.
 type BlockVisitor<'a> = dyn FnMut(&[u8], u64, Range<u64>, Range<u64>) -> bool + 'a;
 /// Takes a key and its entry.
 type KeyVisitor<'a> = dyn FnMut(&[u8], KeyEntry) -> Result<(), PageError> + 'a;

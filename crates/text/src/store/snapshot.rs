@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// For a file of a segment that the manifest does not name any more.
+/// The number of a segment's file that the manifest no longer names.
 pub(crate) const GONE: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct TextSnapshot {
 pub(crate) struct TreeChanges {
     /// Files of the manifest that were changed or removed.
     pub(crate) files: Vec<usize>,
-    /// Files may have been added, or other files are to be ignored.
+    /// Whether files may have been added, or other files are to be ignored.
     pub(crate) walk: bool,
     /// How many were added, if that is known.
     pub(crate) added: usize,
@@ -76,7 +76,7 @@ impl TextSnapshot {
         self.segments.iter().map(|segment| &**segment).zip(self.files.iter().map(Vec::as_slice))
     }
 
-    /// What has changed in the tree since. What is in `changed` is looked at, whatever its stamp says.
+    /// Compares the tree with this snapshot. The files of `changed` are compared whatever their signatures say.
     pub(crate) fn changes(
         &self,
         tree: &Tree,
@@ -134,7 +134,7 @@ fn changed_files(manifest: &IndexManifest, tree: &Tree, known: &Changed) -> Vec<
     parallel(ranges, look).concat()
 }
 
-/// Whether a file whose time is too young to tell has another text.
+/// Whether the text of a file has changed whose modification time is too recent to tell.
 fn is_rewritten(file: &crate::store::manifest::FileEntry, tree: &Tree) -> bool {
     match file.place {
         FilePlace::Skipped(Skipped::Binary) => {
