@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// What Lisp's heap can grow to unless a program says otherwise, in MiB: the core is saved with it.
+/// The size to which Lisp's heap can grow unless a program says otherwise, in MiB: the core is saved with it.
 const HEAP_MEGABYTES: usize = 2048;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The SBCL tree that `bootstrap` built. The script alone knows how its key is made, so it is asked.
+/// The SBCL tree that `bootstrap` built. Only the script knows how its key is made, so it is asked.
 fn sbcl_tree() -> Result<PathBuf, Box<dyn std::error::Error>> {
     let script = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../bootstrap");
     println!("cargo::rerun-if-changed={}", script.display());

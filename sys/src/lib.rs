@@ -20,7 +20,7 @@ pub use loader::{LoadError, Runtime};
 /// The library that this crate's build script linked: the default for programs that run where they were built.
 pub const BUILT_LIBRARY: &str = env!("STEELBANK_BUILT_LIBRARY");
 
-/// What Lisp's heap can grow to unless a program says otherwise, in MiB: the size that the core is saved with. With
+/// The size to which Lisp's heap can grow unless a program says otherwise, in MiB: the core is saved with it. With
 /// another, SBCL starts some 15 ms later.
 pub const HEAP_MEGABYTES: usize = match usize::from_str_radix(env!("STEELBANK_HEAP_MEGABYTES"), 10) {
     Ok(megabytes) => megabytes,

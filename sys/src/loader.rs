@@ -30,7 +30,7 @@ pub enum LoadError {
     Open {
         /// The library.
         path: PathBuf,
-        /// What the dynamic linker said.
+        /// The dynamic linker's error.
         source: libloading::Error,
     },
     /// The file is a library, but not this crate's.
@@ -81,7 +81,7 @@ impl fmt::Display for LoadError {
     }
 }
 
-/// What the dynamic linker said.
+/// The dynamic linker's message.
 fn said(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }

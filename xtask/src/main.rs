@@ -1,4 +1,4 @@
-//! `cargo xtask check`: what can be known of a change within minutes. `.ci/run` is the whole; it runs these steps too.
+//! `cargo xtask check`: those checks of a change that take minutes. `.ci/run` is the whole; it runs these steps too.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -12,7 +12,7 @@ const USAGE: &str = "Usage: cargo xtask check | lint
   lint   formatting, clippy, documentation, what features bring in, the least version of Rust, licences
 ";
 
-/// What a Rust program that wants the library alone must not compile.
+/// Crates that a Rust program which uses the library alone must not compile.
 const NOT_IN_THE_LIBRARY: [&str; 5] = ["tree-sitter", "clap", "rmcp", "tokio", "notify"];
 
 fn main() -> ExitCode {
@@ -72,7 +72,7 @@ fn documentation() -> Outcome {
     run("documentation", cargo().args(arguments).env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// The library alone compiles, and brings in neither a grammar nor what the server needs.
+/// Checks that the library alone compiles, and brings in neither a grammar nor what the server needs.
 fn features() -> Outcome {
     run("the library alone", cargo().args(["check", "-q", "-p", "steelbank", "--no-default-features"]))?;
     run(
@@ -91,7 +91,7 @@ fn features() -> Outcome {
     }
 }
 
-/// The version of Rust that the manifests promise; checked where rustup has it.
+/// Checks the version of Rust that the manifests promise, where rustup has it.
 fn least_rust() -> Outcome {
     let manifest = std::fs::read_to_string(root().join("Cargo.toml")).map_err(|error| error.to_string())?;
     let version = manifest
