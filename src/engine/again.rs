@@ -1,4 +1,4 @@
-//! The process executes its program again: same process, same descriptors, a new image of everything in it.
+//! Executes the program again: same process, same descriptors, a new image of everything in it.
 //!
 //! A new image inherits more than descriptors: the signal mask, ignored signals, timers and pending signals, the folder.
 //! Code that ran in Lisp may have changed each of them.
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::signals;
 
-/// The arguments, environment and descriptors that the process was started with, to start it again.
+/// The arguments, environment and folder that the process was started with, to start it again.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ProcessStart {
@@ -21,12 +21,12 @@ pub struct ProcessStart {
     pub arguments: Vec<OsString>,
     /// The environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// The folder.
+    /// The current folder.
     pub folder: PathBuf,
 }
 
 /// Executes `program` in place of this one as `origin` says. The standard descriptors and those of `kept` stay open.
-/// It returns only if that cannot be.
+/// Returns only if that fails.
 pub fn execute_again(program: &Path, origin: &ProcessStart, kept: &[RawFd]) -> io::Error {
     match try_execute(program, origin, kept) {
         Ok(never) => match never {},
@@ -53,7 +53,7 @@ fn try_execute(
         texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
     };
     let (arguments_array, variables_array) = (pointers(&arguments), pointers(&variables));
-    // A folder that is gone by now is no reason to stay.
+    // Ignore a folder that is gone by now.
     let _ = std::env::set_current_dir(&origin.folder);
     keep_descriptors(kept)?;
     forget_timers();
@@ -64,7 +64,7 @@ fn try_execute(
     Err(io::Error::last_os_error())
 }
 
-/// Has every descriptor closed by the execution, but for the standard ones and those of `kept`.
+/// Has the execution close every descriptor but the standard ones and those of `kept`.
 fn keep_descriptors(kept: &[RawFd]) -> io::Result<()> {
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let Some(descriptor) = entry?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()) else {
@@ -109,14 +109,14 @@ pub fn adopt_descriptor(number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// Waits for children of the image before this one that have ended: nobody else knows of them.
+/// Reaps children of the image before this one that have ended: nobody else knows of them.
 pub fn reap_children() {
     // SAFETY: the call writes nothing; without children it is an error, which ends the loop.
     while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
 }
 
 const NONE: i32 = -1;
-/// The protocol's streams, and what watches folders: two for each watch.
+/// The descriptors that forked children close: the protocol's streams, and two of each folder watch.
 static PRIVATE: [AtomicI32; 16] = [const { AtomicI32::new(NONE) }; 16];
 
 extern "C" fn close_private() {

@@ -139,7 +139,7 @@ pub enum FaultKind {
     EndOfFile,
     /// The call was stopped by the host.
     Interrupted,
-    /// The host asked for what the Lisp half does not have.
+    /// The request was invalid: unknown operation or wrong arguments.
     Misuse,
     /// A kind that this version does not know.
     #[serde(other)]
@@ -151,7 +151,7 @@ pub enum FaultKind {
 #[error("{message}")]
 #[non_exhaustive]
 pub struct Fault {
-    /// Its class.
+    /// The class.
     pub kind: FaultKind,
     /// The condition's report.
     pub message: String,

@@ -5,7 +5,8 @@ use std::ptr::null_mut;
 
 use super::sync::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
-/// The runtime's death. The shim tells of it, and so does the host when Lisp's toplevel function returns: at once, it may be.
+/// The runtime's death. Both the shim and the host, when Lisp's toplevel function returns, report it, perhaps at the
+/// same time.
 pub(super) struct Death {
     told: AtomicBool,
     status: AtomicI32,
@@ -28,7 +29,7 @@ impl Death {
         true
     }
 
-    /// The exit status and the reason, for who was woken by the first to tell.
+    /// The exit status and the reason, for the thread that the first report woke.
     pub(super) fn get(&self) -> (c_int, *const c_char) {
         (self.status.load(Ordering::SeqCst), self.reason.load(Ordering::SeqCst).cast_const())
     }

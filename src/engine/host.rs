@@ -27,9 +27,9 @@ pub(super) trait Host: Sync {
     fn report(&self, sentence: String);
     /// The folder of the contrib modules, if there is one.
     fn contribs_folder(&self) -> Option<PathBuf>;
-    /// The runtime is gone.
+    /// Records that the runtime is gone.
     fn die(&self, status: i32, reason: &str);
-    /// Whether it is.
+    /// Whether the runtime is gone.
     fn is_dead(&self) -> bool;
     /// Whether Lisp's threads are to end, and its main thread to save the core.
     fn is_saving(&self) -> bool;
@@ -101,7 +101,7 @@ pub(super) fn set_progress(progress: Option<ProgressListener>) {
 
 /// Gives the shim this module's functions, and starts the thread that tells of Lisp's death.
 pub(super) fn install(runtime: &Runtime, host: &'static dyn Host) -> io::Result<()> {
-    // A start that failed may have made it.
+    // An earlier start that failed may have made it.
     if EXIT_MONITOR.get().is_none() {
         let _ = EXIT_MONITOR.set(Semaphore::new()?);
     }

@@ -108,7 +108,7 @@ impl Lisp {
             // C's exit, which is how a save ends, reaches the shim as any other does.
             Some((0, _)) => Ok(image::core_build(path).map(drop)?),
             Some((_, reason)) => {
-                // Prefer Lisp's last report, which says more than how the runtime ended.
+                // Prefer Lisp's last report, which says more than the runtime's message.
                 let said = self.status().reports.pop();
                 Err(SaveError::Failed(said.unwrap_or(reason)))
             }

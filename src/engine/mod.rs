@@ -5,8 +5,8 @@
 //! This module and `sys` hold the crate's only `unsafe` code. It rests on four rules.
 //!
 //! 1. **Entry points are called on Lisp threads only.** The runtime calls `host::serve` on a thread that it has
-//!    attached; that function is the only maker of the `lisp::Entry` in an [`OnLisp`], which is neither `Send` nor `Sync`
-//!    and lives no longer than a job. Whoever holds an `OnLisp` therefore is on a Lisp thread, under `serve`.
+//!    attached; that function is the only maker of the `lisp::EntryPoints` in an [`OnLisp`], which is neither `Send`
+//!    nor `Sync` and lives no longer than a job. Code that holds an `OnLisp` therefore is on a Lisp thread, under `serve`.
 //! 2. **Nothing unwinds across.** Lisp's entry point returns normally whatever its code did (`lisp/boundary/boundary.lisp`), and
 //!    Lisp runs the host's functions without interrupts, so that no interrupt throws through Rust's frames.
 //!    Every callback from C is wrapped in `catch_unwind`.

@@ -15,7 +15,7 @@ const REPORTS: usize = 100;
 pub(super) enum Stage {
     Starting,
     Ready,
-    /// The Lisp half's interface version is another than ours.
+    /// The Lisp half's interface version differs from ours.
     OtherInterface(u32),
     Dead(Arc<str>),
 }
@@ -50,7 +50,7 @@ impl Phase {
         self.stage.lock().clone()
     }
 
-    /// Lisp serves. Only the first time counts.
+    /// Enters the ready phase, in which Lisp serves. Only the first call counts.
     pub(super) fn become_ready(&self) {
         let mut stage = self.stage.lock();
         if *stage == Stage::Starting {

@@ -35,7 +35,7 @@ pub(super) struct LaneState {
     /// Raised when the lane's thread is given up; a thread serves while it is what it was when it came.
     pub(super) generation: u64,
     pub(super) thread: LaneThread,
-    /// How many threads in a row were given up, and none between them ended a job.
+    /// The number of threads given up in a row, without one between them that ended a job.
     pub(super) given_up: u32,
     /// The answer to every job, once Lisp is gone.
     closed: Option<LispError>,
@@ -58,7 +58,7 @@ pub(super) struct RunningJob {
     /// The call in Lisp, or 0 between calls.
     pub(super) call: u64,
     pub(super) call_deadline: Option<Instant>,
-    /// When it was first tried to stop it.
+    /// When it was first told to stop.
     pub(super) stopping: Option<Instant>,
     pub(super) last_order: Option<Instant>,
 }
@@ -106,7 +106,7 @@ impl JobQueue {
         &self.lanes[lane as usize]
     }
 
-    /// Adds a job. If Lisp is gone, it is told so.
+    /// Adds a job. If Lisp is gone, the job ends with that error.
     pub(super) fn push(&self, job: Job) {
         let (lane, deadline) = (job.ledger.lane, job.ledger.deadline());
         let state = self.lane(lane);
@@ -135,7 +135,7 @@ impl JobQueue {
         self.alarm.look_by(Instant::now());
     }
 
-    /// Begins to serve the lane on this thread. Returns what [`JobQueue::next`] wants to know.
+    /// Begins to serve the lane on this thread. Returns the lane's generation, for [`JobQueue::next`].
     pub(super) fn enter(&self, lane: Lane) -> u64 {
         self.lane(lane).with(|state| {
             state.thread = LaneThread::Serving;
@@ -143,7 +143,7 @@ impl JobQueue {
         })
     }
 
-    /// The next job, which runs from now on; waits for one. None when this thread was given up or Lisp is gone.
+    /// Takes the next job, which runs from now on; waits for one. None when this thread was given up or Lisp is gone.
     pub(super) fn next(&self, lane: Lane, generation: u64) -> Option<Job> {
         let lane = self.lane(lane);
         let mut state = lane.state.lock();
@@ -159,7 +159,7 @@ impl JobQueue {
         }
     }
 
-    /// The job of the lane's thread has ended.
+    /// Records that the job of the lane's thread has ended.
     pub(super) fn finish(&self, lane: Lane, generation: u64) {
         self.lane(lane).with(|state| {
             if state.generation == generation {
@@ -228,7 +228,7 @@ impl JobQueue {
         closed.unwrap_or_else(|| ledger.stopped_because())
     }
 
-    /// Lets no job in any more, and returns those that have no outcome yet.
+    /// Closes the queue to further jobs, and returns those that have no outcome yet.
     pub(super) fn close(&self, error: &LispError) -> Vec<Arc<Ledger>> {
         let mut undecided = Vec::new();
         for lane in &self.lanes {

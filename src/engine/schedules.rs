@@ -38,7 +38,7 @@ fn look(queue: &JobQueue, now: Instant) -> Verdict {
     verdict
 }
 
-/// What a Lisp thread does with one job: enters Lisp, is stopped there, leaves.
+/// Does what a Lisp thread does with a job that is stopped: enters Lisp, is stopped there, leaves.
 fn stopped(queue: &JobQueue, job: &Job, generation: u64) {
     if let Ok(call) = queue.begin_call(Lane::Query, generation, Instant::now(), None) {
         thread::yield_now();
@@ -48,7 +48,8 @@ fn stopped(queue: &JobQueue, job: &Job, generation: u64) {
     queue.finish(Lane::Query, generation);
 }
 
-/// A death at any moment, between the queue and the thread also: who waits is told of the death, not of a stop.
+/// A death at any moment, between the queue and the thread also: the waiting caller is told of the death, not of a
+/// stop.
 #[test]
 fn a_death_reaches_every_job() {
     shuttle::check_random(

@@ -32,7 +32,7 @@ pub(super) fn serving() -> Option<Lane> {
     SERVING.get().map(|(lane, _)| lane)
 }
 
-/// One in a process, never freed.
+/// The engine's state. There is one in a process, never freed.
 pub(super) struct Shared {
     phase: Phase,
     queue: JobQueue,
@@ -181,7 +181,8 @@ impl Shared {
                 ));
                 self.queue.orders.give(SupervisorOrder::StartThread(lane));
             }
-            // Work may be what it is; but questions are ours, and two that cannot be stopped wait for what is never let go.
+            // Ignore the work lane, where user code may hang. Two questions that cannot be stopped wait for a lock that
+            // is never released.
             hopeless |= verdict.hopeless && lane == Lane::Query;
             undone |= thread == LaneThread::Ordered;
             if let Some(next) = verdict.next {
@@ -205,7 +206,7 @@ impl Shared {
     }
 
     fn tell(&self, notice: Notice) {
-        // The thread that hears lives as long as the process.
+        // The thread that calls listeners lives as long as the process.
         if !notice.is_empty()
             && let Err(unheard) = self.notices.send(notice)
         {
@@ -213,7 +214,7 @@ impl Shared {
         }
     }
 
-    /// Answers everybody who waits, and everybody who comes.
+    /// Ends all jobs, those that come later too, with the reason of the death.
     fn close(&self, stage: Stage) {
         let reason = self.phase.die(stage).to_string();
         for ledger in self.queue.close(&LispError::Dead { reason: reason.clone() }) {

@@ -38,12 +38,13 @@ pub fn survive_file_size_limit() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Lets them through again: for the thread that becomes Lisp's.
+/// Unblocks Lisp's signals on this thread, which becomes Lisp's.
 pub(super) fn unblock_lisp_signals() {
     mask(libc::SIG_UNBLOCK);
 }
 
-/// Puts this thread's mask and the handling of signals to what a new image may inherit, and drops Lisp's signals that wait.
+/// Restores this thread's mask and the handling of signals to what a new image may inherit, and drops Lisp's pending
+/// signals.
 pub(super) fn restore() {
     let lisps = [
         libc::SIGALRM,
@@ -67,7 +68,7 @@ pub(super) fn restore() {
     }
 }
 
-/// Whether the system gives as many threads: whoever cannot be told an error finds them there.
+/// Checks that the system still grants `count` threads, for code that could not report the error when it makes them.
 pub(super) fn probe_threads(count: usize) -> io::Result<()> {
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = std::sync::Arc::new(std::sync::Mutex::new(held));
@@ -76,7 +77,7 @@ pub(super) fn probe_threads(count: usize) -> io::Result<()> {
         let held = std::sync::Arc::clone(&held);
         let probe = std::thread::Builder::new().name("sbcl-probe".into());
         threads.push(probe.spawn(move || {
-            // Until all are there.
+            // Hold each thread until all have started.
             let _ = held.lock().map(|held| held.recv());
         })?);
     }

@@ -47,7 +47,7 @@ impl Settings {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// SBCL runs in this process already, or was tried to.
+    /// SBCL runs in this process already, or a start of it was attempted.
     #[error(
         "SBCL was started in this process already; there can be one only, so clone the handle of the first start"
     )]

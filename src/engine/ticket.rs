@@ -25,7 +25,7 @@ impl Notice {
         self.0.is_none()
     }
 
-    /// Calls it here. A panic of it ends nothing else; the panic hook has told of it.
+    /// Calls the listener on this thread. A panic of it ends nothing else; the panic hook has reported it.
     pub(super) fn give(self) {
         if let Some(listener) = self.0 {
             guarded(listener);
@@ -33,7 +33,7 @@ impl Notice {
     }
 }
 
-/// Calls `body`, and keeps its panic from what called.
+/// Calls `body`, and catches its panic.
 pub(super) fn guarded(body: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(body)) {
         // Forget the payload, which may panic when it is dropped.

@@ -64,7 +64,7 @@ impl Alarm {
 pub(super) enum SupervisorOrder {
     Interrupt(u64),
     StartThread(Lane),
-    /// To supervise no longer: the core is to be saved.
+    /// The order to stop supervising: the core is to be saved.
     End,
 }
 
@@ -114,7 +114,8 @@ pub(super) struct Verdict {
     pub(super) interrupt: Option<u64>,
     /// The lane's thread was given up: it needs another.
     pub(super) taken_over: bool,
-    /// The thread before it was given up, too, and nothing was done on this one: what the first one holds, all need.
+    /// The thread before it was given up too, and this one ended no job: both wait for something that the first one
+    /// holds.
     pub(super) hopeless: bool,
     /// When to look again.
     pub(super) next: Option<Instant>,
@@ -181,7 +182,7 @@ impl Patience {
         Self { looked: Instant::now(), waited: Duration::ZERO }
     }
 
-    /// Looks whether something is `undone` at the time `now`. True once that has been so for too long.
+    /// Looks whether something is `undone` at the time `now`. True once it has been so for too long.
     pub(super) fn is_over(&mut self, undone: bool, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.looked).min(LOOK);
         self.looked = now;
