@@ -79,7 +79,7 @@ impl SbclSources {
         self
     }
 
-    /// To look up places in several files.
+    /// Starts looking up places in several files.
     pub fn places(&self) -> SbclPlaces<'_> {
         SbclPlaces { sources: self, read: HashMap::new() }
     }

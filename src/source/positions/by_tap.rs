@@ -19,7 +19,7 @@ pub(super) struct Tapped {
     pub(super) by_name: HashMap<String, Vec<u32>>,
     /// For each of the sidecar's names, where it stands: (index of the form, index of the event).
     pub(super) events: Vec<Vec<(u32, u32)>>,
-    /// For each form, once it has been asked for: what its symbols are there for.
+    /// For each form, once it has been asked for: the syntactic contexts of its symbols.
     walked: Vec<OnceLock<Box<[SyntaxContext]>>>,
 }
 
@@ -46,7 +46,7 @@ impl Tapped {
         self.walked[index].get_or_init(|| contexts(&self.sidecar, &self.sidecar.forms[index]))
     }
 
-    /// Where the names spelt `name` stand of which `is` holds: forms by index, and events.
+    /// The places of the names spelt `name` for which `is` holds: forms by index, and events.
     pub(super) fn places<'a>(
         &'a self,
         name: &str,
@@ -57,7 +57,8 @@ impl Tapped {
         named.flat_map(|&name| &self.events[name as usize]).copied()
     }
 
-    /// The sought symbol among the file's names. Its home package may have been renamed since the file was read.
+    /// Looks up the sought symbol among the file's names. Its home package may have been renamed since the file was
+    /// read.
     pub(super) fn symbol(&self, sought: &SearchTarget, means: &dyn Fn(&str) -> bool) -> Option<u32> {
         let named = self.by_name.get(&sought.name)?;
         let name = |index: u32| &self.sidecar.names[index as usize];
@@ -107,7 +108,8 @@ struct TapUse<'a> {
 }
 
 impl<'a> TapUse<'a> {
-    /// None if the file has no such top-level form. `name`: the symbol, if the file names it.
+    /// Makes the tap's view of a record; None if the file has no such top-level form. `name`: the symbol, if the file
+    /// names it.
     fn new(tapped: &'a Tapped, name: Option<u32>, recorded: XrefRecord) -> Option<TapUse<'a>> {
         let index = tapped.sidecar.form_index(recorded.form)?;
         let form = &tapped.sidecar.forms[index];
@@ -200,7 +202,7 @@ impl<'a> TapUse<'a> {
 }
 
 impl PositionedFile {
-    /// `name`: the sought symbol, if the file names it.
+    /// Places all records of a symbol. `name`: the symbol, if the file names it.
     pub(super) fn place_by_tap(
         &self,
         tapped: &Tapped,
@@ -218,7 +220,7 @@ impl PositionedFile {
         found.iter().map(|found| found.as_ref().map_or_else(Vec::new, place)).collect()
     }
 
-    /// `taken`: what other records surely mean.
+    /// Places one record. `taken`: the events that other records surely mean.
     fn place_one(
         &self,
         sidecar: &Sidecar,
@@ -238,7 +240,7 @@ impl PositionedFile {
         let mut possible = found.possibly_meant();
         possible.retain(|&event| !taken.contains(&(form.number, event)));
         if !found.numbered {
-            // What a reader macro made: what stands in the form explains it, or the macro does.
+            // A reader macro made the symbol: what stands in the form explains it, or the macro does.
             return match possible[..] {
                 [] if found.inside.is_empty() => with(&[found.around], Evidence::Approximate),
                 [] => via(),

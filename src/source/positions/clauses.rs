@@ -1,4 +1,4 @@
-//! Words of clauses: macros such as ITERATE tell them by their names, so that a symbol and its keyword are the same.
+//! Clause words: macros such as ITERATE recognize them by name, so that a symbol and its keyword mean the same.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::structures::PackageAndName;
 use super::{PositionedFile, Reading, SearchTarget};
 use crate::source::tap::sidecar::{Abbreviation, EventKind, Name, NameKind, TapForm};
 
-/// What lists with a word in them start with.
+/// The first elements of the lists in which a word stands.
 #[derive(Debug, Default)]
 pub struct Clauses {
     /// Of the lists with the symbol.
@@ -48,8 +48,8 @@ impl PositionedFile {
             }
         }
     }
-    /// What the lists start with of which a quoted `sought` is an argument; none of the standard's operators. From a
-    /// sidecar only.
+    /// The first elements of the lists that have a quoted `sought` as an argument; none of the standard's operators.
+    /// From a sidecar only.
     pub fn given_quoted(
         &self,
         sought: &SearchTarget,

@@ -92,7 +92,8 @@ impl PositionedFile {
             .collect()
     }
 
-    /// The macro that makes what the image says is defined by sub-form `number` of top-level form `form`. From a sidecar only.
+    /// The macro whose expansion makes the definition that the image records at sub-form `number` of top-level form
+    /// `form`. From a sidecar only.
     pub fn expander_at(&self, form: u32, number: u32) -> Option<Expander> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let form = tapped.sidecar.form(form)?;
@@ -109,7 +110,7 @@ impl PositionedFile {
         })
     }
 
-    /// What makes a use that the compiler recorded of top-level form `form` as a whole.
+    /// The operator that makes a use that the compiler recorded of top-level form `form` as a whole.
     pub fn form_expander(&self, form: u32) -> Option<Expander> {
         let Reading::Tap(tapped) = &self.reading else { return None };
         let form = tapped.sidecar.form(form)?;
@@ -118,8 +119,8 @@ impl PositionedFile {
     }
 }
 
-/// What makes a use of which nothing stands in `list`: its operator if that is a macro, else a symbol macro among its
-/// elements, else the nearest macro around.
+/// The operator that makes a use of which no symbol stands in `list`: that of `list` if it is a macro, else a symbol
+/// macro among its elements, else the nearest macro around.
 pub(super) fn expander(sidecar: &Sidecar, form: &TapForm, list: usize) -> Expander {
     let named = |event: usize| match form.events[event].kind {
         EventKind::Symbol(name) => match &sidecar.names[name as usize] {

@@ -103,9 +103,9 @@ pub struct XrefRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Occurrence {
-    /// Where.
+    /// Its range.
     pub range: Range,
-    /// What for.
+    /// Its role.
     pub role: SyntaxRole,
     /// The top-level form it stands in.
     pub form: u32,
@@ -119,13 +119,13 @@ pub struct Occurrence {
     pub has_variable: bool,
     /// What the text tells of an operator or argument.
     pub standing: SyntacticContext,
-    /// In a template: what it is in the code that the template becomes.
+    /// In a template: its role in the code that the template becomes.
     pub becomes: SyntaxRole,
     /// Whether the symbol stands nowhere in the top-level form where a variable or a binding of it could be meant.
     pub never_variable: bool,
-    /// For a definition: what it makes of the name.
+    /// For a definition: the kind of thing that it makes of the name.
     pub defined: Option<Defined>,
-    /// For what stands where a macro of the program's own may have a name that it defines: what that is called.
+    /// The name of the macro of the program's own that may define the symbol, if it stands where such a macro could.
     pub definer: Option<String>,
 }
 
@@ -133,11 +133,11 @@ pub struct Occurrence {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SymbolToken {
-    /// Where.
+    /// Its range.
     pub range: Range,
-    /// How it is written.
+    /// Its notation.
     pub written: Notation,
-    /// What it is there for.
+    /// Its role.
     pub role: SyntaxRole,
     /// The top-level form it stands in.
     pub form: u32,
@@ -182,7 +182,7 @@ pub enum SidecarState {
     Damaged,
     /// It ends where the reading of the file was stopped: nothing is known of what comes after.
     Incomplete,
-    /// Everything in the file.
+    /// It covers the whole file.
     Complete,
 }
 
@@ -408,8 +408,8 @@ impl PositionedFile {
         }
     }
 
-    /// The line of a byte that a range of this file tells, and its column in characters. Editors show no byte order
-    /// mark, so the first line's columns do not count it.
+    /// The line and column, in characters, of an offset in one of this file's ranges. Editors show no byte order mark,
+    /// so the first line's columns do not count it.
     pub fn position(&self, offset: u32) -> LineColumn {
         let LineColumn { line, column } = match &self.reading {
             Reading::Tap(tapped) if !self.fresh => {

@@ -13,13 +13,13 @@ pub type PackageAndName = (String, String);
 pub struct StructureDefinition {
     /// The number of the top-level form.
     pub form: u32,
-    /// Where it stands.
+    /// The form's range.
     pub range: Range,
-    /// What it is called.
+    /// The structure's name.
     pub name: PackageAndName,
-    /// Where that stands.
+    /// The range of the name.
     pub name_range: Range,
-    /// Whether it stands alone, without options.
+    /// Whether the name stands alone, without options.
     pub is_bare: bool,
     /// The prefix of the accessors' names.
     pub prefix: Prefix,
@@ -27,15 +27,15 @@ pub struct StructureDefinition {
     pub included: Option<PackageAndName>,
     /// The slots that the form has itself.
     pub slots: Vec<PackageAndName>,
-    /// Where these stand, and those of the included structure that get another default.
+    /// The ranges of these, and of the included structure's slots that get another default.
     pub slot_places: Vec<(PackageAndName, Range)>,
-    /// Where the lambda lists of constructors stand.
+    /// The ranges of the constructors' lambda lists.
     pub lambda_lists: Vec<Range>,
     /// The keywords of its options.
     pub options: Vec<String>,
-    /// Whether MAKE-, COPY- and -P are put to its name.
+    /// Whether the names of constructor, copier and predicate are made from the structure's, with MAKE-, COPY- and -P.
     pub makes: [bool; 3],
-    /// The same, where an option says so.
+    /// Whether an option is given for the constructor, copier and predicate.
     pub says: [bool; 3],
     /// The constructors that take slots as keywords, but the one whose name is made.
     pub constructors: Vec<PackageAndName>,
@@ -69,7 +69,7 @@ impl PositionedFile {
         tapped.is_own_macro(form, operator).then(|| symbol(tapped, form, operator))?
     }
 
-    /// What the forms of `operator` define, if that is written as for DEFSTRUCT. From a sidecar only.
+    /// The structures that forms of `operator` define, if these are written as for DEFSTRUCT. From a sidecar only.
     pub fn structures_like(&self, operator: &PackageAndName) -> Vec<StructureDefinition> {
         let Reading::Tap(tapped) = &self.reading else { return Vec::new() };
         let (package, name) = operator;

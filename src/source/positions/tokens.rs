@@ -155,7 +155,7 @@ impl PositionedFile {
         tokens
     }
 
-    /// What `make` makes of every token of `sought` whose text reads as its name.
+    /// Collects what `make` returns for every token of `sought` whose text reads as its name.
     fn tokens_as<T>(
         &self,
         sought: &SearchTarget,
@@ -238,7 +238,7 @@ impl PositionedFile {
         tapped.sidecar.uses.iter().filter_map(|found| Some(names.get(found.name as usize)?.name())).collect()
     }
 
-    /// What top-level code does with `sought`; SBCL itself keeps no record of it. `setf` limits it to uses of
+    /// The uses of `sought` by top-level code, of which SBCL itself keeps no record. `setf` limits them to uses of
     /// `(setf sought)`, or to others. From a sidecar only.
     pub fn toplevel_uses(
         &self,

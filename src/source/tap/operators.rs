@@ -1,10 +1,10 @@
-//! The operators of Common Lisp and of SBCL's extensions: what stands at each place of their forms.
+//! The operators of Common Lisp and of SBCL's extensions, with the shapes of their forms.
 //!
-//! The table itself is `operators.table`, one operator a line. Whoever reads code by its text reads it through this
-//! table: the roles of tokens, and whatever needs to know bindings, bodies and places. A word of the table says what
-//! one element of a form is, `word*` what all the rest are, `{a b}*` that they alternate, `(…)` a list of these,
-//! `a/b` an atom or a list. Variables that a form binds are seen by its `inner` forms and its body, and within
-//! `seq(…)` by the bindings that follow.
+//! The table itself is `operators.table`, one operator a line. Code is read through this table wherever it is read by
+//! its text: for the roles of tokens, and for bindings, bodies and places. A word of the table says what one element of
+//! a form is, `word*` what all the rest are, `{a b}*` that they alternate, `(…)` a list of these, `a/b` an atom or a
+//! list. Variables that a form binds are visible in its `inner` forms and its body, and within `seq(…)` in the bindings
+//! that follow.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -46,7 +46,7 @@ pub enum FormPart {
     Place,
     /// A form, or a tag that `go` can name.
     Tagbody,
-    /// The function that the form defines is named here, and so on.
+    /// The name that the form defines, as this kind of thing.
     Defines(Defined),
     /// A structure's name and options.
     Structure,
@@ -116,7 +116,7 @@ pub enum FormPart {
     Either(Box<FormPart>, Box<FormPart>),
     /// A form whose value, if it is a constant, names something.
     Names(NamedBy),
-    /// What an alien definition is called: a symbol, or a list of a string and a symbol.
+    /// The name of an alien definition: a symbol, or a list of a string and a symbol.
     AlienName,
     /// The name of an alien type that is defined.
     AlienTypeName,

@@ -1,6 +1,6 @@
-//! What a symbol in the text is there for; and what designators in package definitions and look-ups mean.
+//! The roles of symbols in the text; and the meaning of designators in package definitions and look-ups.
 //!
-//! [`super::walk`] tells the role of every symbol of a form. What is here looks at the neighbourhood of one token.
+//! [`super::walk`] finds the role of every symbol of a form. The functions here look at the neighbourhood of one token.
 
 use super::sidecar::{EventKind, Name, Sidecar, TapForm};
 

@@ -27,7 +27,7 @@ pub struct Sidecar {
     pub newlines: Vec<u32>,
     /// The symbols and strings that events refer to.
     pub names: Vec<Name>,
-    /// The kind of each of these names when the file had been read.
+    /// The kind of operator that each of these names named when the file had been read.
     pub kinds: Vec<NameKind>,
     /// The top-level forms, in the order of reading.
     pub forms: Vec<TapForm>,
@@ -190,7 +190,7 @@ pub enum SidecarError {
     /// The bytes do not start as a sidecar does.
     #[error("this is no steelbank sidecar; delete it and load the system again")]
     NotASidecar,
-    /// A version this program does not know.
+    /// The sidecar has a version that this program does not know.
     #[error(
         "the sidecar has version {found}, this program reads version {SIDECAR_VERSION}; load the system again"
     )]
@@ -325,7 +325,7 @@ impl Sidecar {
         self.forms.binary_search_by_key(&number, |form| form.number).ok()
     }
 
-    /// What the symbol at index `name` named as an operator.
+    /// The kind of operator that the symbol at index `name` named.
     pub fn kind(&self, name: u32) -> NameKind {
         self.kinds.get(name as usize).copied().unwrap_or(NameKind::Other)
     }
@@ -392,7 +392,7 @@ pub fn fnv_1a(bytes: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Tells each event its parent, its first child and its next sibling: children stand before their parent.
+/// Sets each event's parent, first child and next sibling: children stand before their parent.
 fn link(events: &mut [ReadEvent]) {
     let mut open: Vec<u32> = Vec::new();
     for index in 0..events.len() {

@@ -4,7 +4,7 @@ use super::{Binding, Defined, FormPart, FormWalk, Lambda, Mode, Space, Syntactic
 use crate::source::tap::sidecar::{Abbreviation, EventKind};
 
 impl FormWalk<'_> {
-    /// The name that a form defines. A function's name is that of a block, too.
+    /// Walks the name that a form defines. A function's name is that of a block, too.
     pub(super) fn defines(&mut self, event: usize, defined: Defined, mode: Mode, pending: &mut Vec<Binding>) {
         let named = match self.symbol(event) {
             Some(_) => Some(event),
@@ -220,7 +220,7 @@ impl FormWalk<'_> {
         }
     }
 
-    /// Qualifiers from place `first` on, lambda list and body.
+    /// Walks a method: qualifiers from place `first` on, lambda list and body.
     fn method(&mut self, list: usize, first: u32, by: &'static str, mode: Mode) {
         // An empty lambda list has no event of its own.
         let qualifies = |walk: &Self, place: u32| {

@@ -18,7 +18,7 @@ impl FormWalk<'_> {
             && self.operator_of(event) == Abbreviation::Any
     }
 
-    /// A lambda list. Its parameters wait in `pending`, except where a default form has seen them already.
+    /// Walks a lambda list. Its parameters wait in `pending`, except where a default form has seen them already.
     pub(super) fn lambda_list(
         &mut self,
         list: usize,
@@ -67,7 +67,7 @@ impl FormWalk<'_> {
         }
     }
 
-    /// `(variable class)` or `(variable (eql form))`.
+    /// Walks `(variable class)` or `(variable (eql form))`.
     fn specialized(&mut self, list: usize, by: &'static str, mode: Mode, pending: &mut Vec<Binding>) {
         self.children_as(list, |walk, child| match walk.place(child) {
             1 => walk.variable(child, by, mode, pending),
@@ -80,7 +80,7 @@ impl FormWalk<'_> {
         });
     }
 
-    /// `(variable default supplied-p)`, or with `((keyword variable) …)`.
+    /// Walks `(variable default supplied-p)`, or with `((keyword variable) …)`.
     fn parameter(
         &mut self,
         list: usize,
@@ -106,7 +106,7 @@ impl FormWalk<'_> {
         pending.append(&mut own);
     }
 
-    /// The definitions of FLET, LABELS or MACROLET. Their names are bound when this returns.
+    /// Walks the definitions of FLET, LABELS or MACROLET. Their names are bound when this returns.
     pub(super) fn local_functions(&mut self, list: usize, by: &'static str, kind: LocalOperator, mode: Mode) {
         if !self.is_plain_list(list) {
             return self.form(list, mode.uncertain());
@@ -175,7 +175,7 @@ impl FormWalk<'_> {
         self.env.truncate(depth);
     }
 
-    /// A type specifier.
+    /// Walks a type specifier.
     pub(super) fn type_specifier(&mut self, event: usize, mode: Mode) {
         if self.symbol(event).is_some() {
             return self.datum_role(event, SyntaxRole::Type, mode);

@@ -1,4 +1,4 @@
-//! LOOP, whose clauses are told by words and not by places.
+//! Walks LOOP, whose clauses are recognized by words and not by places.
 
 use super::{Binding, FormWalk, Mode, Space, SyntacticContext, SyntaxRole};
 
@@ -23,9 +23,9 @@ enum Next {
     Type,
     /// The loop's name.
     Name,
-    /// `each` or `the`, and what is gone through.
+    /// `each` or `the`, and then a word such as `hash-keys`.
     Being,
-    /// The word `in` or `of` after that.
+    /// The word `in` or `of` after such a word.
     Of,
     /// `(hash-value variable)`.
     Using,
@@ -124,7 +124,7 @@ impl FormWalk<'_> {
         self.env.append(pending);
     }
 
-    /// A word of LOOP: what comes after it.
+    /// Walks a word of LOOP. Returns what comes after it.
     fn word(
         &mut self,
         child: usize,

@@ -1,7 +1,7 @@
-//! Walks a top-level form from its beginning as the compiler does, by the table of operators, and tells of every symbol
-//! what it is there for and what binds it.
+//! Walks a top-level form from its beginning as the compiler does, by the table of operators, and finds the role and
+//! the binding of every symbol.
 //!
-//! What macros do with their arguments nobody knows: in there, standard operators are taken for what they look like, and
+//! A macro may do anything with its arguments: in them, standard operators are taken for what they look like, and
 //! nothing is certain. A template is read as the code that it becomes, one level up; its commas lead back.
 
 mod definitions;
@@ -17,9 +17,9 @@ use super::sidecar::{Abbreviation, EventKind, Name, NameKind, Sidecar, TapForm};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SyntaxContext {
-    /// What it is there for.
+    /// Its role.
     pub role: SyntaxRole,
-    /// In a template: what it is there for in the code that the template becomes.
+    /// In a template: its role in the code that the template becomes.
     pub becomes: SyntaxRole,
     /// Its context among the operators around it.
     pub standing: SyntacticContext,
@@ -27,7 +27,7 @@ pub struct SyntaxContext {
     pub space: Space,
     /// The operator around it that binds the name in that space, if the text shows one.
     pub bound: Option<&'static str>,
-    /// What it makes of the name, if it is a definition.
+    /// For a definition: the kind of thing that it makes of the name.
     pub defined: Option<Defined>,
     /// It is declared special.
     pub special: bool,
@@ -149,10 +149,10 @@ struct FormWalk<'a> {
     depth: u32,
 }
 
-/// What binds a variable that stands for the slot of its name.
+/// The value of [`SyntaxContext::bound`] for a variable that stands for the slot of its name.
 pub(crate) const SLOT: &str = "slot";
 
-/// Deeper forms are not looked at: they are data that somebody printed.
+/// The depth below which forms are not walked: they are data that somebody printed.
 const DEEPEST: u32 = 2_000;
 
 impl<'a> FormWalk<'a> {
@@ -215,7 +215,7 @@ impl<'a> FormWalk<'a> {
             .find(|binding| binding.space == space && binding.name == name && binding.level == level)
     }
 
-    /// Notes what the symbol at `event` is there for. In a template it is part of the template first.
+    /// Notes the role of the symbol at `event`. In a template it is part of the template first.
     fn note(&mut self, event: usize, role: SyntaxRole, standing: SyntacticContext, space: Space, mode: Mode) {
         let Some(name) = self.symbol(event) else { return };
         let found = match space {
@@ -261,7 +261,7 @@ impl<'a> FormWalk<'a> {
             SyntaxContext { role, becomes, standing, space, bound, made, written, level, ..self.seen[event] };
     }
 
-    /// A symbol that is looked up nowhere.
+    /// Notes a symbol that is looked up in no namespace.
     fn datum_role(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
         self.note(event, role, SyntacticContext::Open, Space::Nowhere, mode);
     }
@@ -293,7 +293,7 @@ impl<'a> FormWalk<'a> {
         }
     }
 
-    /// A form, wherever it stands.
+    /// Walks a form, wherever it stands.
     fn form(&mut self, event: usize, mode: Mode) {
         if self.place(event) == 0 && self.form.events[event].parent.is_some() {
             return self.read_time(event);
@@ -326,7 +326,7 @@ impl<'a> FormWalk<'a> {
         }
     }
 
-    /// A list that is a form.
+    /// Walks a list that is a form.
     fn list(&mut self, list: usize, mode: Mode) {
         match self.operator_of(list) {
             Abbreviation::Quote => {
@@ -363,14 +363,14 @@ impl<'a> FormWalk<'a> {
         }
     }
 
-    /// A comma leads one level down.
+    /// Walks the form after a comma, one level down.
     fn comma(&mut self, comma: usize, mode: Mode) {
         let level = mode.level.saturating_sub(1);
         let mode = Mode { level, certain: level == 0 && mode.outside, ..mode.plain() };
         self.children_as(comma, |walk, child| walk.form(child, mode));
     }
 
-    /// A list with an operator.
+    /// Walks a list with an operator.
     fn call(&mut self, list: usize, mode: Mode) {
         let Some(head) = self.child(list, 1) else { return self.arguments(list, 1, mode) };
         let Some(name) = self.symbol(head).filter(|_| self.children(head).next().is_none()) else {
@@ -441,12 +441,12 @@ impl<'a> FormWalk<'a> {
         }
     }
 
-    /// The arguments of a function that is not in the table.
+    /// Walks the arguments of a function that is not in the table.
     fn function_call(&mut self, list: usize, mode: Mode) {
         self.children_from(list, 2, |walk, child| walk.argument(child, list, None, mode));
     }
 
-    /// An argument of a function. `named`: what it names if it is a constant.
+    /// Walks an argument of a function. `named`: what it names if it is a constant.
     fn argument(&mut self, event: usize, list: usize, named: Option<NamedBy>, mode: Mode) {
         let before = self.place(event).checked_sub(1).and_then(|place| self.child(list, place));
         let named = named.or_else(|| match before.and_then(|before| self.keyword(before))? {
@@ -462,7 +462,7 @@ impl<'a> FormWalk<'a> {
         }
     }
 
-    /// The datum of a quoted constant that names something.
+    /// Notes the datum of a quoted constant that names something.
     fn named(&mut self, event: usize, named: NamedBy, mode: Mode) {
         let single = self.symbol(event).is_some();
         match named {
@@ -487,7 +487,7 @@ impl<'a> FormWalk<'a> {
         }
     }
 
-    /// The arguments from `first` on of an operator of which nothing is known.
+    /// Walks the arguments from `first` on of an unknown operator.
     fn arguments(&mut self, list: usize, first: u32, mode: Mode) {
         let mode = mode.uncertain();
         self.children_from(list, first, |walk, child| match walk.form.events[child].kind {
@@ -501,7 +501,7 @@ impl<'a> FormWalk<'a> {
         });
     }
 
-    /// The name in `(define-foo name …)`, `(define-foo (name …) …)`, `(define-foo ("name" name) …)` or
+    /// Notes the name in `(define-foo name …)`, `(define-foo (name …) …)`, `(define-foo ("name" name) …)` or
     /// `(define-foo (setf name) …)`.
     fn defined_by_macro(&mut self, list: usize, mode: Mode) {
         let Some(first) = self.child(list, 2) else { return };

@@ -1,4 +1,4 @@
-//! The elements of a form whose operator is in the table, each by its part.
+//! Walks the elements of a form whose operator is in the table, each by its part.
 
 use super::super::operators::{FormPart, Operator, OperatorKind, Shape};
 use super::super::roles::SyntaxRole;
@@ -6,7 +6,7 @@ use super::super::sidecar::{Abbreviation, EventKind};
 use super::{Binding, DEEPEST, FormWalk, Lambda, LocalOperator, Mode, SLOT, Space, SyntacticContext};
 
 impl FormWalk<'_> {
-    /// A form whose operator is in the table.
+    /// Walks a form whose operator is in the table.
     pub(super) fn known(&mut self, list: usize, known: &'static Operator, mode: Mode) {
         let depth = self.env.len();
         let mut pending = Vec::new();
@@ -77,7 +77,7 @@ impl FormWalk<'_> {
         }
     }
 
-    /// One element of a form.
+    /// Walks one element of a form.
     pub(super) fn part(
         &mut self,
         event: usize,
@@ -200,7 +200,7 @@ impl FormWalk<'_> {
         }
     }
 
-    /// A class or slot.
+    /// Notes a class or slot.
     pub(super) fn named_datum(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
         match self.symbol(event) {
             Some(_) => self.datum_role(event, role, mode),
@@ -208,7 +208,7 @@ impl FormWalk<'_> {
         }
     }
 
-    /// Data, down to the last symbol. Commas lead back to code.
+    /// Walks data, down to the last symbol. Commas lead back to code.
     pub(super) fn datum(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
         if self.place(event) == 0 && self.form.events[event].parent.is_some() {
             return self.read_time(event);
@@ -221,14 +221,14 @@ impl FormWalk<'_> {
             match self.form.events[event].kind {
                 EventKind::Symbol(_) => self.datum_role(event, role, mode),
                 EventKind::Text(_) => {}
-                // Code that is quoted: what is local in it is nobody's.
+                // Walk quoted code without its bindings: a name in it means no local one.
                 _ => self.children_as(event, |walk, child| walk.datum(child, role, mode)),
             }
         }
         self.depth -= 1;
     }
 
-    /// `name`, `(setf name)`, or a lambda expression.
+    /// Walks `name`, `(setf name)`, or a lambda expression.
     pub(super) fn function_name(&mut self, event: usize, role: SyntaxRole, mode: Mode) {
         if self.symbol(event).is_some() {
             let standing = if mode.level > 0 { SyntacticContext::Operator } else { SyntacticContext::Open };
@@ -245,7 +245,7 @@ impl FormWalk<'_> {
         self.form(event, mode);
     }
 
-    /// A variable that is bound, or a list of them that destructures.
+    /// Walks a variable that is bound, or a list of them that destructures.
     pub(super) fn variable(
         &mut self,
         event: usize,
