@@ -3,7 +3,7 @@
 (setf *compile-verbose* nil *compile-print* nil *load-verbose* nil)
 
 (defpackage :steelbank-build
-  (:documentation "What the core builder alone needs.")
+  (:documentation "The builder of the core, which no answer shows.")
   (:use :common-lisp))
 
 (in-package :steelbank-build)
@@ -15,13 +15,13 @@
          nil *default-pathname-defaults* options))
 
 (defparameter *out* (path-from-environment "STEELBANK_BUILD" :as-directory t)
-  "The folder for what is made.")
+  "The folder of the build's results.")
 
 (defparameter *core* (merge-pathnames "steelbank.core" *out*)
   "The core to write.")
 
 (defparameter *fasls* (merge-pathnames "fasls/" *out*)
-  "Where the Lisp half's fasls go.")
+  "The folder of the Lisp half's fasls.")
 
 (defparameter *xref* (sb-ext:native-namestring (merge-pathnames "xref.export" *out*))
   "The export of the core's cross references to write.")
@@ -86,7 +86,7 @@
 (setf sb-ext:*evaluator-mode* :compile)
 
 (defun save ()
-  "Refuse every way out, and write the core without a trace of the builder."
+  "Refuse every exit, and write the core without a trace of the builder."
   (let ((core *core*)
         (xref *xref*)
         ;; Not #': the compiler would look the function up when it is called.
@@ -94,7 +94,7 @@
     (steelbank::refuse-exits)
     (steelbank::replace-debugger)
     (setf *package* (find-package :common-lisp-user))
-    ;; While the builder's functions still have names by which the export leaves them out.
+    ;; Export while the builder's functions still have the names by which the export leaves them out.
     (steelbank::write-octets (steelbank::xref-baseline) xref)
     (do-symbols (symbol :steelbank-build)
       (when (and (eq (symbol-package symbol) (find-package :steelbank-build))

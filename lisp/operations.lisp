@@ -1,4 +1,4 @@
-;;;; What the host can ask for. One entry each of enum steelbank_operation.
+;;;; The operations that the host can ask for: one entry for each of enum steelbank_operation.
 
 (in-package :steelbank)
 
@@ -70,8 +70,8 @@
   (call-with-values-of package source (lambda (values) (json-string (value-json (first values))))))
 
 (defun outcome-text (function milliseconds)
-  "The outcome that FUNCTION, called with a number of seconds, returns. That the host interrupts when the load is over
-anyway, or that the load has left the heap full, is no reason to lose it."
+  "The outcome that FUNCTION, called with a number of seconds, returns. It is not lost if the host interrupts when the
+load is over anyway, or if the load has left the heap full."
   (let ((*leave-call* (constantly nil))
         (*checking-heap* t))
     (json-string (outcome-json (funcall function (/ (parse-integer milliseconds) 1000))))))
@@ -86,8 +86,8 @@ Within MILLISECONDS."
 
 (define-operation load-system 11 (system definition force milliseconds)
   "Load SYSTEM, which the file DEFINITION defines unless that is empty, through ASDF, from scratch when FORCE is
-\"force\", within MILLISECONDS. When the first line of FORCE is \"before\", the load ends before the first of the files that
-the other lines name. News comes meanwhile."
+\"force\", within MILLISECONDS. When the first line of FORCE is \"before\", the load ends before the first of the files
+that the other lines name. Progress is reported meanwhile."
   (outcome-text (lambda (seconds)
                   (destructuring-bind (&optional how &rest files) (lines-of force)
                     (load-system system :definition (and (plusp (length definition)) definition)
@@ -102,7 +102,7 @@ the other lines name. News comes meanwhile."
   (outcome-text (lambda (seconds) (load-file path :timeout-seconds seconds)) milliseconds))
 
 (define-operation list-systems 13 ()
-  "What the image holds: the files that were loaded through us, and the systems that ASDF knows."
+  "The contents of the image: the files that were loaded through us, and the systems that ASDF knows."
   (json-string (image-json)))
 
 (defun lines-of (text)
@@ -121,23 +121,24 @@ the other lines name. News comes meanwhile."
   (json-string (leftovers-json (lines-of files) (string= remove "remove"))))
 
 (define-operation find-definitions 14 (name package)
-  "Where the symbol called NAME in PACKAGE is defined, as whatever it is defined, as JSON."
+  "Every definition of the symbol called NAME in PACKAGE, and of its SETF function, whose source file is known, as JSON."
   (multiple-value-bind (symbol status) (find-named-symbol name package)
     (if (member status '(:no-symbol :no-package))
         (missing-json status)
         (json-string (object "status" "found" "definitions" (definitions-json symbol))))))
 
 (define-operation xref-export 5 (since)
-  "What the host's index must learn since the code serial number SINCE, as packed columns."
+  "The export of what the host's index lacks since the code serial number SINCE, as packed columns."
   (xref-export (parse-integer since)))
 
 (define-operation record-inputs 24 ()
-  "From now on remember what is read of the disk and of the environment, for SNAPSHOT-INPUTS."
+  "Start recording the files and environment variables that are read, for SNAPSHOT-INPUTS."
   (record-inputs)
   (json-string (object)))
 
 (define-operation snapshot-inputs 20 (extent)
-  "What the image was made of, as JSON. When EXTENT is \"part\", systems of which nothing is loaded are forgotten before that."
+  "The inputs of the image, as JSON. When EXTENT is \"part\", systems of which nothing is loaded are forgotten before
+that."
   (json-string (snapshot-inputs (string= extent "part"))))
 
 (define-operation xref-baseline 21 ()
@@ -145,7 +146,8 @@ the other lines name. News comes meanwhile."
   (xref-baseline))
 
 (define-operation prepare-save 22 (path)
-  "Have the core be saved as PATH once the host gives the main thread back. What is in the way, as a JSON array of sentences."
+  "Have the core be saved as PATH once the host gives the main thread back. Returns the obstacles, a JSON array of
+sentences."
   (json-string (coerce (prepare-save path) 'vector)))
 
 (define-operation set-overlays 23 (cache lines)

@@ -1,7 +1,7 @@
 ;;;; The one package of the Lisp half.
 
 (defpackage :steelbank
-  (:documentation "What the image answers about Lisp code, and the boundary to the host.")
+  (:documentation "The answers of the image about Lisp code, and the boundary to the host.")
   (:use :common-lisp)
   (:import-from :sb-alien #:define-alien-callable)
   (:export #:json-string

@@ -26,7 +26,7 @@ A build that has thrown away the cross references of SBCL's own code has none.")
   (format t "~:[FAILED~;ok~]: ~?~%" holds control arguments))
 
 (defun callee (x)
-  "What *FORM* calls."
+  "The function that *FORM* calls."
   x)
 
 (defun caller (x)
@@ -74,7 +74,7 @@ A build that has thrown away the cross references of SBCL's own code has none.")
 
 (defparameter *places*
   '(((0 0) 1 1) ((1 0) 2 1) ((1 2) 3 3) ((1 3) 3 13) ((2 0) 4 1) ((2 1) 4 7))
-  "Where forms of *THREE-FORMS* stand: top-level form and form number, line, column.")
+  "The places of forms of *THREE-FORMS*: top-level form and form number, line, column.")
 
 (defun half (name &rest arguments)
   "Call the Lisp half's function called NAME."

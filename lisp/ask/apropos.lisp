@@ -59,8 +59,8 @@
   (and (given text) (uiop:split-string text :separator ",")))
 
 (define-question "apropos" (kinds offset limit &rest names)
-  "What the symbols NAMES (each a package's name, then a symbol's) are, as far as they are something of KINDS: those from
-OFFSET on, LIMIT at most, in the given order, and how many there are."
+  "The summaries of those of the symbols NAMES (each a package's name, then a symbol's) that name something of KINDS:
+those from OFFSET on, LIMIT at most, in the given order; and how many there are."
   (let ((wanted (wanted-kinds kinds))
         (offset (parse-integer offset))
         (limit (parse-integer limit))

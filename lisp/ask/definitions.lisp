@@ -1,4 +1,4 @@
-;;;; Where a symbol is defined, as whatever it is defined. Nothing here runs anyone's code.
+;;;; find-definitions: every definition of a symbol, of any kind. Nothing here runs anyone's code.
 
 (in-package :steelbank)
 
@@ -24,8 +24,7 @@
               collect (definition-json :method (method-name method) (list json))))))
 
 (defun definitions-json (symbol)
-  "Every definition of SYMBOL and of (SETF SYMBOL), as a list of objects. One whose source is not known has no
-sources."
+  "Every definition of SYMBOL and of (SETF SYMBOL) whose source file is known, as a list of objects."
   (check-type symbol symbol)
   (append
    (loop for kind in *definition-kinds*

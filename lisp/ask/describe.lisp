@@ -3,7 +3,7 @@
 (in-package :steelbank)
 
 (defun symbol-classification (symbol)
-  "The one word that the describe-symbol contract puts in brackets."
+  "The classification of SYMBOL: the one word that the describe-symbol contract puts in brackets."
   (cond ((and (fboundp symbol) (macro-function symbol)) "MACRO")
         ((and (fboundp symbol) (typep (fdefinition symbol) 'generic-function)) "GENERIC-FUNCTION")
         ((fboundp symbol) "FUNCTION")
@@ -71,7 +71,7 @@ A position is SBCL's own: octets before the top-level form and the white space i
               "write_date" (sb-introspect:definition-source-file-write-date source)))))
 
 (defun source-file-text (pathname)
-  "PATHNAME as answers show it: logical if it is, native otherwise."
+  "The name of PATHNAME as answers show it: that of a logical pathname in upper case, else the native one."
   (if (typep pathname 'logical-pathname)
       (with-plain-printing (string-upcase (namestring pathname)))
       (sb-ext:native-namestring pathname)))

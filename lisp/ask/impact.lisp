@@ -39,7 +39,7 @@
     (asdf:cl-source-file (list component))))
 
 (defun needed-components (component)
-  "The components that are compiled before COMPONENT, as its system says: what it and what contains it depend on."
+  "The dependencies of COMPONENT, and of the modules and the system around it, as the system definition lists them."
   (let ((needed '()))
     (loop for at = component then (asdf:component-parent at)
           while at
@@ -53,7 +53,7 @@
     needed))
 
 (define-question "recompiled" (&rest paths)
-  "The files of loaded systems that are compiled again when the files PATHS change, and these."
+  "The source files of loaded systems that are compiled again when the files PATHS change, PATHS included."
   (let* ((components (source-components))
          (changed (remove-if-not (lambda (entry) (member (cdr entry) paths :test #'string=)) components))
          (dependents (make-hash-table :test 'eq))

@@ -51,7 +51,7 @@ form (full), or with all forms in it (all); and which macro made each step. #. i
               (count 0)
               (hook *macroexpand-hook*))
           (flet ((note (function form environment)
-                   ;; What a macro's function, or printing, expands and compiles for itself is no step.
+                   ;; Expansions that a macro function or the printer makes for itself are no steps.
                    (let* ((*macroexpand-hook* hook)
                           (expansion (funcall hook function form environment)))
                      (incf count)

@@ -59,7 +59,7 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
     (write-string (escaped-name (symbol-name symbol)) stream)))
 
 (defvar *parts-left* 0
-  "How many more parts of lists a name may show: what is in EQL specializers can be of any size, or circular.")
+  "The number of list elements that a name may still show: objects in EQL specializers can be of any size, or circular.")
 
 (defun write-form (form stream depth)
   "Write FORM, an argument or a specializer in a name, with qualified symbols."
@@ -100,7 +100,8 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
        (write-string ">" stream))))
 
 (defun write-name (name stream)
-  "Write NAME, of a function or of what is used, as answers show it: (SETF PKG::NAME), (METHOD PKG::NAME (PKG::CLASS))."
+  "Write NAME, the name of a function or of what it uses, as answers show it: (SETF PKG::NAME), (METHOD PKG::NAME
+(PKG::CLASS))."
   (cond ((symbolp name) (write-qualified name stream))
         ((stringp name) (write-object name stream))
         ((and (consp name) (symbolp (first name)) (proper-list-p name))

@@ -3,11 +3,11 @@
 (in-package :steelbank)
 
 (defun sorted-texts (objects function)
-  "What FUNCTION makes of OBJECTS, sorted."
+  "The sorted strings that FUNCTION returns for OBJECTS."
   (sort (mapcar function objects) #'string<))
 
 (define-question "package-info" (name)
-  "The package called NAME: its nicknames, what it uses, who uses it, its symbols."
+  "The package called NAME: its nicknames, the packages that it uses and those that use it, its symbols."
   (let ((package (find-package name)))
     (if (null package)
         (missing-object :no-package)

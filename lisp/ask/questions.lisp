@@ -3,7 +3,7 @@
 (in-package :steelbank)
 
 (sb-ext:define-load-time-global *questions* (make-hash-table :test 'equal)
-  "The questions' names to functions.")
+  "A table from the names of questions to the functions that answer them.")
 
 (defmacro define-question (name (&rest arguments) documentation &body body)
   "Define the answer to the question called NAME, a string: a value that WRITE-JSON takes. ARGUMENTS are strings."
@@ -30,7 +30,7 @@
                      (:no-symbol "no-symbol"))))
 
 (defun given (text)
-  "TEXT, or NIL if it is empty: how the host spells what was left out."
+  "TEXT, or NIL if it is empty, which is how the host passes an argument that was left out."
   (and (plusp (length text)) text))
 
 (defun first-line (text)
@@ -44,5 +44,6 @@
                    (return (if (> (length line) 160) (concatenate 'string (subseq line 0 160) "...") line))))))))
 
 (define-question "collect-garbage" ()
-  "Collect what loads have left, and whether there was enough of it. The host asks when a load has been answered."
+  "Collect garbage if loads have left enough of it; the answer tells whether. The host asks when a load has been
+answered."
   (json-boolean (collect-garbage-of-loads)))

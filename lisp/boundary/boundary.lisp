@@ -75,7 +75,7 @@
   "Operation numbers to (name number function argument-count more-p); MORE-P if more arguments may follow.")
 
 (defmacro define-operation (name number (&rest arguments) documentation &body body)
-  "Define what STEELBANK_OPERATION_NAME does. ARGUMENTS are strings; the value is a string or a vector of octets.
+  "Define the operation STEELBANK_OPERATION_NAME. ARGUMENTS are strings; the value is a string or a vector of octets.
 BODY may signal and leave as it likes: the boundary's handler is above it."
   (check-type documentation string)
   (let ((function (intern (format nil "OPERATION-~a" name) :steelbank)))
@@ -88,7 +88,7 @@ BODY may signal and leave as it likes: the boundary's handler is above it."
                    ,(and (member '&rest arguments) t))))))
 
 (defparameter *output-limit* 100000
-  "How many characters of a call's output are kept.")
+  "The number of characters of a call's output that are kept.")
 
 (define-condition invalid-text (error)
   ((position :initarg :position :reader invalid-text-position))
@@ -137,8 +137,8 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
            (description
              (catch 'fault
                (when (typep condition 'heap-exhausted)
-                 ;; What the call had filled is garbage now; the next call must not pay for it. What is kept is no
-                 ;; reason to end this call a second time.
+                 ;; Collect what the call had filled, or the next call would pay for it. Ignore what is kept: it must
+                 ;; not end this call a second time.
                  (let ((*checking-heap* t))
                    (sb-ext:gc :full t)))
                (let ((*call* call))
@@ -258,8 +258,8 @@ host's frames, which nothing may unwind."
   (sb-thread:make-thread #'serve :arguments (list number) :name (format nil "steelbank lane ~d" number)))
 
 (defun supervise (order)
-  "Carry out the host's orders, which come when the other threads cannot: they are busy; ORDER is where they are put. Without
-interrupts, so that code that terminates every other thread does not end this one."
+  "Carry out the host's orders, which the other threads cannot while they are busy; ORDER is the buffer for them.
+Without interrupts, so that code that terminates every other thread does not end this one."
   (sb-sys:without-interrupts
     (loop
       (sb-alien:alien-funcall
@@ -303,7 +303,7 @@ interrupts, so that code that terminates every other thread does not end this on
   "The output stream of threads that run no call.")
 
 (defun prepare-streams ()
-  "Point the global streams away from the descriptors: what a thread of its own prints is reported, not lost."
+  "Point the global streams away from the descriptors: what a background thread prints is reported, not lost."
   (setf *background-output* (make-instance 'limited-output :limit *output-limit*))
   (let ((both (make-two-way-stream *empty-input* *background-output*)))
     (setf *standard-output* *background-output*
@@ -342,11 +342,11 @@ core to be saved."
         *entry-points* (make-entry-points))
   (refuse-foreign-exits)
   (prepare-home)
-  ;; What UIOP keeps of the machine that built the core: its user's cache, its temporary folder.
+  ;; Drop what UIOP keeps of the machine that built the core: its user's cache, its temporary folder.
   (uiop:call-image-restore-hook)
   (prepare-streams)
   (encapsulate +after-collection+ 'steelbank #'check-heap)
-  ;; A core that was saved later than the first was saved without.
+  ;; Refuse again: SAVE-CORE removed the refusals from the core that it saved.
   (refuse-exits)
   (setf *supervisor* (let ((order (sb-alien:alien-sap (sb-alien:make-alien (sb-alien:unsigned 64) 2))))
                        (sb-thread:make-thread #'supervise :arguments (list order) :name "steelbank supervisor")))

@@ -23,8 +23,8 @@
   (call 0 :type (unsigned-byte 64))
   ;; The call that the host wants stopped; 0: none.
   (stop 0 :type (unsigned-byte 64))
-  ;; 1 while an interrupt of ours is under way. More than one at a time would pile up where the thread cannot take them,
-  ;; as during a collection, and be its end.
+  ;; 1 while an interrupt of ours is pending. Several would pile up while the thread cannot take them, as during a
+  ;; collection, and then kill it.
   (pending 0 :type sb-ext:word)
   ;; True if the last interrupt met code that must not be left.
   (refused nil :type boolean))
@@ -58,10 +58,11 @@
     ("quick_exit" . steelbank-refuse-exit)
     ;; These two mean that something is broken: the shim ends Lisp, not the process.
     ("abort" . "__wrap_abort") ("lose" . "__wrap_lose"))
-  "What Lisp finds under the names of libc's and the runtime's ways out: a callable, or a function of the shim.")
+  "The substitutes for the exit functions of libc and of the runtime, by name: an alien callable, or a function of the
+shim.")
 
 (sb-ext:define-load-time-global *foreign-substitutes* '()
-  "What Lisp finds under the names of other foreign functions, as *FOREIGN-EXIT-FUNCTIONS* has it.")
+  "The substitutes for other foreign functions, in the form of *FOREIGN-EXIT-FUNCTIONS*.")
 
 (defun foreign-substitute (function name)
   "The address of the foreign function NAME as FUNCTION finds it, or of what stands in for it."
@@ -77,7 +78,7 @@
   (mapc #'relink-foreign-function names))
 
 (defun refuse-foreign-exits ()
-  "Redirect the linkage of the foreign ways out, for code that is linked already and for code to come."
+  "Redirect the linkage of the foreign exit functions, for code that is linked already and for code to come."
   (encapsulate +find-foreign-function+ 'steelbank #'foreign-substitute)
   (relink-foreign-functions (mapcar #'car *foreign-exit-functions*)))
 
@@ -110,7 +111,7 @@
                        "condition" (and condition (name-text (type-of condition))))))
 
 (defun condition-kind (condition)
-  "The host's word for the class of fault that CONDITION is."
+  "The kind of fault that CONDITION is, as the host spells it."
   (typecase condition
     (exit-refused :exit-refused)
     (stack-exhausted :stack-exhausted)
@@ -172,7 +173,7 @@ runs out of room itself, the runtime does not survive it.")
   "True while this thread collects garbage to find out what is really in use.")
 
 (sb-ext:define-load-time-global *memory-to-free* '()
-  "Functions that forget what is only kept for comfort, to be called when the heap is full.")
+  "Functions that drop objects which can be done without, to be called when the heap is full.")
 
 (defun check-heap (collect)
   "Wraps SBCL's POST-GC, which the thread that brought about a collection runs after it. If the heap is too full even after
@@ -201,7 +202,7 @@ a full collection, that thread is the likely cause, and gets a HEAP-SHARE-EXHAUS
   (:documentation "Signalled while the collector still has room to work in."))
 
 (defun enter-lane (lane call)
-  "Begin CALL on LANE's own thread, without interrupts. Interruptions that came between calls were for nobody."
+  "Begin CALL on LANE's own thread, without interrupts. Drop the interruptions that came between calls."
   (forget-interruptions (lane-thread lane))
   (setf (lane-stop lane) 0
         (lane-pending lane) 0
@@ -230,7 +231,7 @@ a full collection, that thread is the likely cause, and gets a HEAP-SHARE-EXHAUS
           (setf (lane-refused lane) t)))))
 
 (defun interrupt-lane (lane)
-  "Have LANE's thread run LEAVE-IF-WANTED, unless it has that before it. True once it has run."
+  "Have LANE's thread run LEAVE-IF-WANTED, unless that is pending already. True once it has run."
   (when (= 0 (sb-ext:compare-and-swap (lane-pending lane) 0 1))
     (handler-case (sb-thread:interrupt-thread (lane-thread lane) (lambda () (leave-if-wanted lane)))
       (sb-thread:interrupt-thread-error () nil)))

@@ -1,17 +1,17 @@
-;;;; Where a call's code reads and writes: output is kept up to a limit, input is at its end.
+;;;; The streams of a call: output is kept up to a limit, input is at its end.
 
 (in-package :steelbank)
 
 (defclass limited-output (sb-gray:fundamental-character-output-stream)
   ((text :initform (make-array 256 :element-type 'character :adjustable t :fill-pointer 0)
          :reader output-text
-         :documentation "What was kept.")
+         :documentation "The text that was kept.")
    (limit :initarg :limit
           :reader output-limit
-          :documentation "How many characters are kept.")
+          :documentation "The number of characters that are kept at most.")
    (dropped :initform 0
             :accessor output-dropped
-            :documentation "How many characters came after the limit.")
+            :documentation "The number of characters that came after the limit.")
    (when-full :initarg :when-full
               :initform nil
               :reader output-when-full

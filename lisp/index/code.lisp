@@ -1,9 +1,9 @@
-;;;; Code objects: all of them, or those that were made since the core was started, which needs no look at what is in the core.
+;;;; Walks the code objects: all of them, or only those made since the core was started, without a look at the core's.
 
 (in-package :steelbank)
 
 (sb-ext:define-load-time-global *core-text-end* nil
-  "The address in text space up to which there is nothing but code of the core that was started; NIL if nobody has said.")
+  "The address in text space where the code of the core that was started ends; NIL if it was not noted.")
 
 (defun note-core-code ()
   "Remember where the code of the core ends. Call it before anything is compiled or loaded."

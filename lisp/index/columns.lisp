@@ -1,7 +1,7 @@
 ;;;; Columns of 32-bit numbers and a table of strings, packed into one octet vector for the host.
 ;;;;
 ;;;; A pack is a sequence of little-endian tables: a row count, then one column of that many numbers after the other.
-;;;; src/xref/export.rs reads it.
+;;;; crates/xref/src/export.rs reads it.
 
 (in-package :steelbank)
 

@@ -52,7 +52,7 @@
              (sb-mop:generic-function-methods function)))
 
 (defun exported-packages ()
-  "The packages that an export speaks of, by name."
+  "The packages that an export lists, by name."
   (sort (others-packages (list-all-packages)) #'string< :key #'package-name))
 
 ;;; One export

@@ -5,15 +5,15 @@
 (in-package :steelbank)
 
 (defparameter *xref-kinds* #(:calls :macroexpands :binds :references :sets :specializes)
-  "What a record may say, in the order of the host's own enumeration.")
+  "The kinds of record, in the order of the host's own enumeration.")
 
 (defparameter *name-roles* (vector :plain 'setf 'sb-ext:cas 'compiler-macro :method +slot-accessor+ :other)
-  "How a used name is made from its principal symbol, in the order of the host's own enumeration.")
+  "The roles of a principal symbol in a used name, in the order of the host's own enumeration.")
 
 (defparameter *function-kinds*
   (vector :function 'setf 'macro-function 'compiler-macro +fast-method+ :local 'lambda
           +setf-expander+ +type-expander+ :transform +vop+ :other)
-  "What a function is by its name, in the order of the host's own enumeration.")
+  "The kinds of function, told by their names, in the order of the host's own enumeration.")
 
 (defconstant +unknown+ 0 "No global name says whether the function is still in use.")
 (defconstant +current+ 1 "The function is what its name is bound to.")
@@ -24,7 +24,7 @@
   (position kind *xref-kinds*))
 
 (defun name-role (name)
-  "The number that says how NAME is made from its principal symbol."
+  "The number of the role that NAME's principal symbol has in it."
   (position (cond ((symbolp name) :plain)
                   ((atom name) :other)
                   ((or (eq (first name) +fast-method+) (eq (first name) +slow-method+)) :method)
@@ -33,7 +33,7 @@
             *name-roles*))
 
 (defun function-kind (name)
-  "The number that says what a function called NAME is."
+  "The number of the kind of a function called NAME."
   (position (cond ((symbolp name) :function)
                   ((atom name) :other)
                   ((member (first name) '(flet labels)) :local)
@@ -106,7 +106,7 @@
     table))
 
 (defstruct (freshness (:constructor make-freshness ()))
-  "What one export has found out about current definitions, so that each is looked up once."
+  "A cache of the current definitions for one export, so that each is looked up once."
   (methods (make-hash-table :test 'equal) :read-only t)
   (bound nil)
   (sources (make-hash-table :test 'equal) :read-only t))
@@ -160,7 +160,8 @@
           collect (cons function entry)))
 
 (defun code-statuses (freshness code functions)
-  "The status of each of FUNCTIONS, which stand in CODE. One without a global name shares the fate of those that have one."
+  "The status of each of FUNCTIONS, which stand in CODE. One without a global name takes the status of those that have
+one."
   (let* ((statuses (loop for (function) in functions
                          collect (named-status freshness function (simple-function-name function))))
          (others (loop for entry below (code-entry-count code)
@@ -265,8 +266,8 @@ than ABOVE; and the highest serial number of all code with records, ours as well
     (values (sort codes #'< :key #'code-serial) highest)))
 
 (defun export-code (state since)
-  "Append the functions and records of code newer than SINCE, and what has become of older code.
-Returns the highest serial number seen."
+  "Append the functions and records of code newer than SINCE, and the present status of older code. Returns the highest
+serial number seen."
   (let* ((baseline (state-baseline state))
          (base (if baseline (baseline-serial baseline) -1))
          (freshness (make-freshness)))
@@ -410,8 +411,8 @@ Returns a table of the methods met and their numbers."
           (code-with-records since))))
 
 (defun xref-export (since)
-  "All that the host's index must learn: code newer than the serial number SINCE, and the fate of older code, names and methods.
-With no baseline, or a SINCE before it, everything after the baseline."
+  "An export for the host's index: code newer than the serial number SINCE, and the present status of older code, names
+and methods. With no baseline, or a SINCE before it, everything after the baseline."
   (check-type since (unsigned-byte 32))
   (let* ((state (make-export-state *baseline*))
          (since (max since (if *baseline* (baseline-serial *baseline*) 0))))

@@ -9,11 +9,11 @@
   'sb-kernel:simple-fun)
 
 (deftype closure ()
-  "A function with values of variables."
+  "A function that closes over variables."
   'sb-kernel:closure)
 
 (deftype funcallable-instance ()
-  "An instance that is a function."
+  "An instance that can be called, such as a generic function."
   'sb-kernel:funcallable-instance)
 
 (define-inline closure-function (closure)

@@ -62,7 +62,8 @@
 ;;; Error contexts
 
 (define-inline compiler-error-context ()
-  "Where the compiler is just now, or what the summary of a compilation unit tells of; NIL if there is none."
+  "The error context of what is being compiled, or of what the summary of a compilation unit reports; NIL if there is
+none."
   ;; In the summary there is a context, and no source any more.
   (and (boundp 'sb-c::*source-info*)
        (sb-c::find-error-context nil)))
@@ -102,24 +103,24 @@
   'sb-int:encapsulated-condition)
 
 (define-inline encapsulated-condition (condition)
-  "What CONDITION passes on."
+  "The condition that CONDITION passes on."
   (sb-int:encapsulated-condition condition))
 
 (deftype uninteresting-redefinition ()
-  "A definition takes the place of one that nobody will miss."
+  "A redefinition that is not worth a warning."
   'sb-kernel::uninteresting-redefinition)
 
 (defconstant +continue-recklessly+ 'sb-kernel::recklessly-continue
   "The restart by which a structure gets other slots, and its instances stay.")
 
 (defun style-warning-of (control &rest arguments)
-  "A style warning that says what CONTROL makes of ARGUMENTS."
+  "A style warning whose report is CONTROL formatted with ARGUMENTS."
   (make-condition 'sb-int:simple-style-warning :format-control control :format-arguments arguments))
 
 ;;; Names without a definition, which the compiler tells of when a compilation unit ends
 
 (define-inline undefined-names ()
-  "What the compilation unit has seen of names without a definition: none outside of one."
+  "The names without a definition that the compilation unit has seen; none outside of one."
   (and (boundp 'sb-c::*undefined-warnings*) sb-c::*undefined-warnings*))
 
 (define-inline forget-undefined-names ()
@@ -131,7 +132,7 @@
   (sb-c::undefined-warning-name undefined))
 
 (define-inline undefined-name-kind (undefined)
-  "What UNDEFINED is used as: :FUNCTION, :VARIABLE or :TYPE."
+  "The kind of the uses of UNDEFINED: :FUNCTION, :VARIABLE or :TYPE."
   (sb-c::undefined-warning-kind undefined))
 
 (define-inline undefined-name-contexts (undefined)
@@ -150,7 +151,7 @@
      ,@body))
 
 (define-inline current-policy ()
-  "The policy of what is compiled now."
+  "The policy of the code that is being compiled."
   sb-c::*policy*)
 
 (define-inline declaimed-policy (specifier policy)
@@ -210,11 +211,11 @@
   (sb-c::functional-xref functional))
 
 (define-inline (setf functional-uses) (uses functional)
-  "Have USES be what is noted in FUNCTIONAL."
+  "Set the uses noted in FUNCTIONAL to USES."
   (setf (sb-c::functional-xref functional) uses))
 
 (define-inline note-node-uses (node functional)
-  "Note in FUNCTIONAL what NODE uses."
+  "Note in FUNCTIONAL the uses by NODE."
   (sb-c::record-node-xrefs node functional))
 
 (define-inline note-use (kind name functional path)
@@ -226,11 +227,11 @@
   (position kind sb-c::+xref-kinds+))
 
 (define-inline functional-name (functional)
-  "What FUNCTIONAL is called in debug information."
+  "The name of FUNCTIONAL in debug information."
   (sb-c::functional-debug-name functional))
 
 (define-inline let-converted-lambdas (functional)
-  "The functionals that became parts of FUNCTIONAL."
+  "The functionals that were LET-converted into FUNCTIONAL."
   (sb-c::lambda-lets functional))
 
 (define-inline lambda-variables (functional)

@@ -3,18 +3,18 @@
 (in-package :steelbank)
 
 (deftype no-debug-information ()
-  "What is asked of a frame was not kept when its code was compiled, or its frame cannot be read."
+  "Debug information was not kept when the code of a frame was compiled, or the frame cannot be read."
   '(or sb-di:debug-condition sb-di:debug-error))
 
 (defmacro when-debug-information (&body body)
-  "What BODY returns, or NIL if what it asks for was not kept when the code was compiled."
+  "The values of BODY, or NIL if the debug information that it asks for was not kept when the code was compiled."
   `(handler-case (progn ,@body)
      (no-debug-information () nil)))
 
 ;;; Functions
 
 (deftype assembly-frame-function ()
-  "What stands for the function of a frame that is none of Lisp's."
+  "The debug function of a frame that is not Lisp's."
   'sb-di::bogus-debug-fun)
 
 (define-inline debug-function-name (function)
@@ -61,8 +61,8 @@
   (sb-di:frame-code-location frame))
 
 (defun interrupted-caller (frame)
-  "What called the assembly routine that was interrupted in FRAME: function and code location, or NIL. SBCL takes its frame for the
-routine's; the return address is on top of the stack."
+  "The caller of the assembly routine that was interrupted in FRAME: function and code location, or NIL. SBCL takes its
+frame for the routine's; the return address is on top of the stack."
   (let ((context (sb-di::compiled-frame-escaped frame)))
     (when context
       (let* ((address (sb-sys:sap-ref-word (sb-sys:int-sap (sb-vm:context-register context sb-vm::rsp-offset)) 0))

@@ -31,10 +31,10 @@
 ;;; What the reader makes, and signals
 
 (defconstant +quasiquote+ 'sb-int:quasiquote
-  "The operator of what is read of a backquote.")
+  "The operator of the form that the reader makes of a backquote.")
 
 (define-inline comma-p (object)
-  "True if OBJECT is what is read of a comma."
+  "True if OBJECT is what the reader makes of a comma."
   (sb-int:comma-p object))
 
 (define-inline comma-form (comma)

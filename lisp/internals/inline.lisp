@@ -1,5 +1,5 @@
-;;;; How the functions of this folder are defined. They are SBCL's internals under names of ours: nothing outside of this folder names
-;;;; an internal of SBCL's, and lisp/tests/internals.lisp holds that.
+;;;; Defines the functions of this folder: SBCL's internals under names of ours. Nothing outside of this folder names an
+;;;; internal of SBCL's, and lisp/tests/internals.lisp holds that.
 
 (in-package :steelbank)
 

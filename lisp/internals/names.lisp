@@ -19,7 +19,7 @@
 ;;; The global database
 
 (define-inline variable-kind (symbol)
-  "What SYMBOL is as a variable: :SPECIAL, :GLOBAL, :ALWAYS-BOUND, :CONSTANT, :MACRO, :ALIEN or :UNKNOWN."
+  "The kind of SYMBOL as a variable: :SPECIAL, :GLOBAL, :ALWAYS-BOUND, :CONSTANT, :MACRO, :ALIEN or :UNKNOWN."
   (sb-int:info :variable :kind symbol))
 
 (define-inline variable-source-location (symbol)
@@ -34,19 +34,19 @@
         (values (sb-kernel:type-specifier type) t))))
 
 (define-inline operator-kind (name)
-  "What NAME is as an operator: :FUNCTION, :MACRO, :SPECIAL-FORM or NIL."
+  "The kind of NAME as an operator: :FUNCTION, :MACRO, :SPECIAL-FORM or NIL."
   (sb-int:info :function :kind name))
 
 (define-inline inline-declaration (name)
-  "INLINE, NOTINLINE, another word of SBCL's, or NIL: what was declaimed of the function NAME."
+  "The inline declaration of the function NAME: INLINE, NOTINLINE, another word of SBCL's, or NIL."
   (sb-int:info :function :inlinep name))
 
 (define-inline setf-expander (symbol)
-  "What expands SETF of SYMBOL: a function, a list with one in it, a symbol; NIL if nothing does."
+  "The expander of SETF of SYMBOL: a function, a list with one in it, a symbol; NIL if there is none."
   (sb-int:info :setf :expander symbol))
 
 (define-inline type-expander (symbol)
-  "What expands the type SYMBOL, as of SETF-EXPANDER."
+  "The expander of the type SYMBOL, in the forms that SETF-EXPANDER returns."
   (sb-int:info :type :expander symbol))
 
 (define-inline defined-type-p (symbol)
@@ -58,7 +58,7 @@
   (sb-alien-internals:alien-type-p (sb-int:info :alien-type :definition symbol)))
 
 (define-inline global-symbol-function (symbol)
-  "What the function cell of SYMBOL holds, or NIL."
+  "The content of SYMBOL's function cell, or NIL."
   (sb-impl::%symbol-function symbol))
 
 ;;; Packages
@@ -76,7 +76,7 @@
   (sb-impl::package-external-symbols package))
 
 (define-inline symbol-table-cells (table)
-  "The vector of the cells of TABLE: symbols, and what stands where there is none."
+  "The vector of the cells of TABLE: symbols, and the markers of empty cells."
   (the simple-vector (cdr (sb-impl::symtbl-%cells table))))
 
 (define-inline symbol-hash (symbol)
@@ -93,31 +93,31 @@
 ;;; The symbols in the names of functions
 
 (defconstant +fast-method+ 'sb-pcl::fast-method
-  "What the name of a method's function begins with.")
+  "The first element of the name of a method's function.")
 
 (defconstant +slow-method+ 'sb-pcl::slow-method
-  "What the name of a method's function begins with if it takes its arguments as a list.")
+  "The first element of the name of a method's function that takes its arguments as a list.")
 
 (defconstant +slot-accessor+ 'sb-pcl::slot-accessor
-  "What the name of a global slot accessor begins with.")
+  "The first element of the name of a global slot accessor.")
 
 (defconstant +class-eq+ 'sb-pcl::class-eq
-  "What a specializer begins with that is for direct instances alone.")
+  "The first element of a specializer that is for direct instances alone.")
 
 (defconstant +setf-expander+ 'sb-impl::setf-expander
-  "What the name of a DEFINE-SETF-EXPANDER's function begins with.")
+  "The first element of the name of a DEFINE-SETF-EXPANDER's function.")
 
 (defconstant +defsetf+ 'sb-impl::%defsetf
-  "What the name of a DEFSETF's function begins with.")
+  "The first element of the name of a DEFSETF's function.")
 
 (defconstant +type-expander+ 'sb-impl::type-expander
-  "What the name of a DEFTYPE's function begins with.")
+  "The first element of the name of a DEFTYPE's function.")
 
 (defconstant +deftransform+ 'sb-c:deftransform
-  "What the name of a compiler transform begins with.")
+  "The first element of the name of a compiler transform.")
 
 (defconstant +vop+ 'sb-c::vop
-  "What the name of a VOP's function begins with.")
+  "The first element of the name of a VOP's function.")
 
 (deftype method-function-name ()
   "The name of a method's function."

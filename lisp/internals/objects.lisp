@@ -5,7 +5,7 @@
 ;;; Classes
 
 (deftype condition-class ()
-  "The class of a class of conditions."
+  "The metaclass of conditions."
   'sb-pcl::condition-class)
 
 (deftype slot-class ()
@@ -66,7 +66,7 @@
 ;;; Structures
 
 (define-inline structure-description (name)
-  "What DEFSTRUCT keeps of the structure NAME, or NIL."
+  "The description that DEFSTRUCT keeps of the structure NAME, or NIL."
   (sb-kernel:find-defstruct-description name nil))
 
 (define-inline structure-name (description)

@@ -5,17 +5,18 @@
 ;;; Encapsulations
 
 (defun encapsulate (name type function)
-  "Have FUNCTION, of the one before and the arguments, be called in place of the function NAME; TYPE, a symbol, says whose that is."
+  "Have FUNCTION be called in place of the function NAME, with the function before and the arguments. TYPE, a symbol,
+names the encapsulation."
   (sb-ext:without-package-locks
     (sb-int:encapsulate name type function)))
 
 (defun unencapsulate (name type)
-  "Take away what ENCAPSULATE put around the function NAME for TYPE."
+  "Remove the encapsulation of the function NAME for TYPE."
   (sb-ext:without-package-locks
     (sb-int:unencapsulate name type)))
 
 (defun encapsulated-p (name type)
-  "True if ENCAPSULATE has put something around the function NAME for TYPE."
+  "True if the function NAME is encapsulated for TYPE."
   (and (sb-int:encapsulated-p name type) t))
 
 ;;; The functions of SBCL's that are encapsulated
@@ -39,25 +40,25 @@
   "FASL-FEATURES as SBCL calls it.")
 
 (defconstant +define-package+ 'sb-impl::%defpackage
-  "What DEFPACKAGE expands into.")
+  "The function that DEFPACKAGE expands into a call of.")
 
 (defconstant +define-constant+ 'sb-impl::%defconstant
-  "What DEFCONSTANT expands into.")
+  "The function that DEFCONSTANT expands into a call of.")
 
 (defconstant +define-structure+ 'sb-kernel::%compiler-defstruct
-  "What DEFSTRUCT has the compiler do: its first argument is the description.")
+  "The compile-time part of DEFSTRUCT: its first argument is the description.")
 
 (defconstant +query-file-system+ 'sb-impl::%query-file-system
-  "What TRUENAME, PROBE-FILE, FILE-WRITE-DATE and FILE-AUTHOR call.")
+  "The function that TRUENAME, PROBE-FILE, FILE-WRITE-DATE and FILE-AUTHOR call.")
 
 (defconstant +after-collection+ 'sb-kernel::post-gc
-  "What the thread that brought about a garbage collection runs after it.")
+  "The function that the thread which caused a garbage collection calls after it.")
 
 (defconstant +debugger+ 'sb-debug::%invoke-debugger
   "The debugger, after its hooks.")
 
 (defconstant +last-resort+ 'sb-impl::error-error
-  "What is called when the handling of an error fails: its arguments are words for a person.")
+  "The function that is called when the handling of an error fails: its arguments are words for a person.")
 
 (defconstant +leave-process+ 'sb-impl::os-exit
   "Ends the process.")
@@ -100,7 +101,7 @@
        ,@body)))
 
 (define-inline forget-interruptions (thread)
-  "Drop what THREAD was to be interrupted with."
+  "Drop the pending interruptions of THREAD."
   (setf (sb-thread::thread-interruptions thread) '()))
 
 (define-inline runtime-thread-p (thread)

@@ -1,9 +1,10 @@
-;;;; What the Lisp half uses of SBCL's internals: each symbol, what it is, and its lambda list or slots as they are in the
-;;;; version that this was written for. The self-test compares, so that another SBCL fails at once and by name. The other files of
-;;;; this folder give them names of ours. A test holds that the list is whole, and that no other file names an internal.
+;;;; The table of SBCL's internals that the Lisp half uses: each symbol, its kind, and its lambda list or slots as they
+;;;; are in the version that this was written for. The self-test compares, so that another SBCL fails at once and by
+;;;; name. The other files of this folder give them names of ours. A test holds that the table is whole, and that no
+;;;; other file names an internal.
 ;;;;
-;;;; An internal is what SBCL does not export, and what a package exports that is not public by its own documentation; but for those
-;;;; of SB-SYS that SBCL's manual describes.
+;;;; An internal is a symbol that SBCL does not export, or one that is exported by a package which is not public by its
+;;;; own documentation, except those of SB-SYS that SBCL's manual describes.
 
 (in-package :steelbank)
 
@@ -271,7 +272,7 @@ as printed names.")
         (format nil "~A" (if (listp tree) (names tree) '()))))))
 
 (defun internal-kind (symbol)
-  "What SYMBOL, an internal of SBCL's, is, and what can be compared of it."
+  "The kind of SYMBOL, an internal of SBCL's; second, the text that is compared: its lambda list or its slots."
   (let ((class (find-class symbol nil)))
     (cond ((and (fboundp symbol) (macro-function symbol))
            (values :macro (printed-names (sb-kernel:%fun-lambda-list (macro-function symbol)))))

@@ -17,7 +17,7 @@
 (defun severity (condition)
   "The severity of CONDITION as a keyword, or NIL when it is not worth showing."
   (typecase condition
-    ;; ASDF's summaries say no more than what they sum up.
+    ;; ASDF's summaries only repeat what was signalled before.
     ((or sb-ext:compiler-note uninteresting-redefinition
          uiop:compile-warned-warning uiop:compile-failed-warning)
      nil)
@@ -198,7 +198,7 @@ functions that no file has defined so far."
                 (load-session-diagnostics *load-session*)))))))
 
 (defun note-diagnostic (condition &optional (severity (severity condition)))
-  "Add CONDITION to the diagnostics of this load, once. The place that it belongs to."
+  "Add CONDITION to the diagnostics of this load, once. Returns the place that it belongs to."
   (let ((session *load-session*))
     (when (and severity session)
       (let* ((place (reporting-own-errors ("looking for the place of a diagnostic")

@@ -3,7 +3,7 @@
 (in-package :steelbank)
 
 (defun missing-name (condition)
-  "The name of what CONDITION says is missing."
+  "The name of the system or component that CONDITION says is missing."
   (let ((name (asdf/find-component:missing-requires condition)))
     (if (stringp name) name (string-downcase (princ-to-string name)))))
 
@@ -18,7 +18,7 @@
            (component-path (cdr action))))))
 
 (defun known-version (condition)
-  "The version of the system that is not the one that CONDITION says is wanted, or NIL."
+  "The present version of the system of which CONDITION wants another, or NIL."
   (around-user-code (asdf:component-version (asdf:find-system (missing-name condition)))))
 
 (defun failure-names (condition)
@@ -60,7 +60,8 @@
   (format nil "~{~A~^/~}" (asdf:component-find-path component)))
 
 (defun failure (condition &optional place)
-  "What stopped the load: a property list of kind, message, file and what can be tried. PLACE is where it happened."
+  "The description of what stopped the load: a property list of kind, message, file and what can be tried. PLACE is
+where it happened."
   (let ((names (failure-names condition)))
     (append names
             (unless (getf names :path)
@@ -100,7 +101,7 @@
            (format nil "The debugger was called: ~A" (condition-text condition))))))
 
 (defun heap-text (condition)
-  "What CONDITION, a full heap, says, and whether what was loaded keeps it full."
+  "The text for CONDITION, a full heap, which says whether what was loaded keeps it full."
   (sb-ext:gc :full t)
   (let ((used (heap-usage)))
     (format nil "~A~@[ What was loaded keeps ~D MiB, so that whatever needs much memory fails from now on: start ~

@@ -19,7 +19,8 @@
      `(:output-translations (t (,*cache-directory* "fasls" :implementation :**/ :*.*.*))
                             :ignore-inherited-configuration))))
 
-;;; A cache over another one: what is made goes here, what is there is read from the lower one. A scratch image has such a cache.
+;;; A cache over a lower one: what is made goes here, what the lower one has is taken from there. A scratch image has
+;;; such a cache.
 
 (defvar *borrowed-files* (make-hash-table :test 'equal :synchronized t)
   "Native names of the files of this cache that were looked for in the lower one.")
@@ -30,7 +31,7 @@
        (uiop:directory-exists-p (merge-pathnames "lower/" *cache-directory*))))
 
 (defun borrowed (path)
-  "PATH, a file of the cache. The first time that it is asked for and is not there, it is taken from the lower cache."
+  "Return PATH, a file of the cache. The first time, if the file is missing, it is taken from the lower cache."
   (let ((lower (lower-cache)))
     (when (and lower (in-cache-p path))
       (let ((name (sb-ext:native-namestring path)))
@@ -55,7 +56,7 @@
           (t translated))))
 
 (defun sidecar-directory ()
-  "Where sidecars are kept."
+  "The directory of the sidecars."
   (merge-pathnames "taps/" *cache-directory*))
 
 (defun in-cache-p (path)
@@ -76,8 +77,8 @@
 ;;; Records
 
 (defstruct (fasl-record (:constructor make-fasl-record (source fasl &key diagnostics source-stamp fasl-stamp sidecar-stamp)))
-  "What is known of a fasl: the versions of its SOURCE and of the FASL itself, the DIAGNOSTICS of its compilation, and the stamps of
-source, fasl and sidecar when each was last found to be what it must be, NIL if it is to be read next time."
+  "The record of a fasl: the versions of its SOURCE and of the FASL itself, the DIAGNOSTICS of its compilation, and the
+stamps of source, fasl and sidecar when each was last found to be what it must be, NIL if it is to be read next time."
   (source nil :type file-version)
   (fasl nil :type file-version)
   (diagnostics '() :type list)
@@ -92,10 +93,10 @@ source, fasl and sidecar when each was last found to be what it must be, NIL if 
   (list (fasl-record-source-stamp record) (fasl-record-fasl-stamp record) (fasl-record-sidecar-stamp record)))
 
 (defparameter *record-head* (format nil "steelbank fasl record 3~%")
-  "What a record's file begins with; the hash of the rest follows.")
+  "The first line of a record's file; the hash of the rest follows.")
 
 (defun record-path (fasl)
-  "Where the record of FASL is."
+  "The path of the record of FASL."
   (sb-ext:parse-native-namestring (concatenate 'string (sb-ext:native-namestring fasl) ".record")))
 
 (defun utf-8 (string)
@@ -103,7 +104,7 @@ source, fasl and sidecar when each was last found to be what it must be, NIL if 
   (coerce (sb-ext:string-to-octets string :external-format '(:utf-8 :replacement #\ufffd)) 'octets))
 
 (defun version-list (version)
-  "What is written of VERSION, a file version."
+  "VERSION, a file version, as the list that is written."
   (list (file-version-write-date version) (file-version-size version) (file-version-hash version)))
 
 (defun write-record (fasl record)
@@ -122,7 +123,7 @@ source, fasl and sidecar when each was last found to be what it must be, NIL if 
       ((or file-error stream-error) () nil))))
 
 (defun parse-record (octets)
-  "The record that OCTETS are, or NIL if they are damaged."
+  "The record that OCTETS encode, or NIL if they are damaged."
   (let* ((head (utf-8 *record-head*))
          (start (+ (length head) 17)))
     (when (and (> (length octets) start)
@@ -185,7 +186,8 @@ source, fasl and sidecar when each was last found to be what it must be, NIL if 
              record)))))
 
 (defun make-record (fasl source)
-  "Put a record beside FASL, which was compiled from SOURCE, a file version. The record, or NIL if there is no fasl."
+  "Put a record beside FASL, which was compiled from SOURCE, a file version. Returns the record, or NIL if there is no
+fasl."
   (let ((version (current-version fasl)))
     (when version
       (let ((record (make-fasl-record source version)))
@@ -216,8 +218,8 @@ SBCL."
     (and file (probe-file file))))
 
 (defun sidecar-lost-p (component record)
-  "True when the sidecar of what RECORD, of COMPONENT's fasl, says that it was compiled from is not in the cache, damaged
-or incomplete."
+  "True when the sidecar of the source from which RECORD says that COMPONENT's fasl was compiled is not in the cache, or
+is damaged or incomplete."
   (let ((source (compiled-source component)))
     (and source
          (let* ((sidecar (borrowed
@@ -316,8 +318,8 @@ Then ASDF makes it again, and what depends on it."
           (discard-fasl fasl))))))
 
 (defun unseen-change (path loaded)
-  "Whether the file PATH, which was read when it was LOADED, a file version, is another now, and ASDF may not see it, because it is
-not newer: :CHANGED if so; :SAME if it holds what it held; NIL if ASDF sees, or there is no such file."
+  "Compare the file PATH with LOADED, the file version in which it was read. :CHANGED if it differs and ASDF may not see
+it, because it is not newer; :SAME if it holds what it held; NIL if ASDF sees the change, or there is no such file."
   (and (<= (or (when-file-permits (file-write-date path)) 0) (file-version-write-date loaded))
        (let ((version (current-version path)))
          (cond ((null version) nil)
@@ -344,7 +346,7 @@ touched."
                                          collect (cons file loaded))
           for path = (sb-ext:parse-native-namestring file)
           unless (definition-as-read-p file loaded)
-            ;; Before it is read: what is written meanwhile has another stamp.
+            ;; Take the stamp before the file is read: what is written meanwhile has another one.
             nconc (let ((stamp (settled-stamp file)))
                     (ecase (unseen-change path loaded)
                       (:changed (list path))

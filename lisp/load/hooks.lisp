@@ -66,7 +66,7 @@
   (let ((session *load-session*)
         (fasl (first (asdf:input-files operation component))))
     (flet ((load-fasl () (funcall function operation component)))
-      ;; The cache outlives its sources.
+      ;; A fasl may be in the cache whose source is gone.
       (when (and session
                  (in-cache-p fasl)
                  (typep component 'asdf:cl-source-file)
@@ -101,7 +101,7 @@
                           version))))
 
 (defun noted-action-stamp (function plan operation component &rest options &key just-done)
-  "Around ASDF's question when an action was done last: of a fasl that is not fit, never."
+  "Around ASDF's function that tells when an action was done last: a fasl that is not fit is removed before."
   (let ((session *load-session*))
     (when (and session
                (not just-done)

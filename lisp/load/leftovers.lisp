@@ -105,7 +105,7 @@ the VERSION of the file that was loaded then, and of a function the write date o
 
 (defun mark-definitions (files)
   "Remember the definitions of FILES as they are now. What was not defined again since it was remembered last keeps the
-version of its file of that time. How many there are."
+version of its file of that time. Returns how many there are."
   (let ((before (marks-by-name)))
     (setf *marks* (definitions-in files))
     (dolist (mark *marks*)
@@ -130,7 +130,7 @@ version of its file of that time. How many there are."
                                (/= (mark-created mark) (file-version-write-date version)))
                           (not-defined-again-p mark (gethash (list (mark-kind mark) (mark-name mark)) before)))))
                   (definitions-in files))))
-      ;; A generic function that no DEFGENERIC makes is its methods'.
+      ;; Keep a generic function that no DEFGENERIC makes as long as it has methods that stay.
       (remove-if (lambda (mark)
                    (and (eq (mark-kind mark) :generic-function)
                         (set-difference (sb-mop:generic-function-methods (fdefinition (mark-name mark)))
@@ -143,7 +143,7 @@ version of its file of that time. How many there are."
   "Take the definition MARK out of the image. True if that could be done."
   (let ((name (mark-name mark)))
     (handler-case
-        ;; Its file, which is in the package, was free to define it.
+        ;; Ignore the lock: the definition's own file, which is in the package, was free to make it.
         (sb-ext:without-package-locks
           (ecase (mark-kind mark)
             ((:function :macro :generic-function) (fmakunbound name))
@@ -155,7 +155,7 @@ version of its file of that time. How many there are."
       (error () nil))))
 
 (defun leftover-text (mark)
-  "What MARK defines, as its form would begin."
+  "The beginning of the form that defines MARK, for display."
   (let ((name (mark-name mark)))
     (if (eq (mark-kind mark) :method)
         (name-text (list* 'method

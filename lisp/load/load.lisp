@@ -56,7 +56,7 @@
                        (failure (true-reason condition))))))
 
 (defun run-load (session function)
-  "Call FUNCTION as the load SESSION. The outcome, unless FUNCTION leaves to a place outside of the load."
+  "Call FUNCTION as the load SESSION. Returns the outcome, unless FUNCTION leaves to a place outside of the load."
   (catch 'end-of-load
     (let ((condition
             (catch 'fault
@@ -66,7 +66,7 @@
                     (sb-ext:*invoke-debugger-hook* 'debugger-hook)
                     (*debugger-hook* nil))
                 (with-simple-restart (abort "Give up the load.")
-                  ;; Only what is said; what nobody handles comes to the debugger's hook.
+                  ;; Note the diagnostics. An error that nobody handles reaches the debugger's hook.
                   (handler-bind ((fatal-compiler-error #'note-diagnostic)
                                  (compiler-error #'note-diagnostic)
                                  (warning #'note-diagnostic)
@@ -77,7 +77,7 @@
       (failed-outcome session condition))))
 
 (defun load-outcome (session function)
-  "Call FUNCTION as the load SESSION. The outcome, however it ends."
+  "Call FUNCTION as the load SESSION. Returns the outcome, however it ends."
   (let ((outcome nil))
     (block load
       (unwind-protect (setf outcome (run-load session function))
@@ -98,7 +98,7 @@
     highest))
 
 (defun known-component-files ()
-  "The files of all components that ASDF knows, as a table: what becomes of them, the operations on them tell."
+  "The files of all components that ASDF knows, as a table: the operations on these note their loading."
   (let ((files (make-hash-table :test 'equal)))
     (labels ((walk (component)
                (if (typep component 'asdf:parent-component)
@@ -109,14 +109,14 @@
                        (setf (gethash (sb-ext:native-namestring true) files) t))))))
       (dolist (name (registered-names))
         (let ((system (asdf:registered-system name)))
-          ;; While its definition is read, what stands there is none yet.
+          ;; While its definition is read, there is no system under its name yet.
           (when (typep system 'asdf:system)
             (walk system)))))
     files))
 
 (defun note-loaded-code (session)
   "Remember the files of code that is new in the image and that no component of ASDF's brought: a program may compile
-and load files by itself. Only files that are still what was compiled."
+and load files by itself. Only files that have not changed since they were compiled."
   (let ((seen (make-hash-table :test 'equal))
         (highest *noted-serial*)
         (components nil))
@@ -129,7 +129,7 @@ and load files by itself. Only files that are still what was compiled."
                   (path (and source (debug-source-namestring source))))
              (when (stringp path)
                (setf (gethash path seen) (debug-source-created source)))))))
-     ;; What was loaded into a snapshot was noted when it was made.
+     ;; Skip the core's code: what was loaded into a snapshot was noted when it was made.
      t)
     (setf *noted-serial* highest)
     (loop for path being the hash-keys of seen using (hash-value created)
@@ -145,10 +145,11 @@ and load files by itself. Only files that are still what was compiled."
             do (setf (gethash file *loaded-files*) version))))
 
 (sb-ext:define-load-time-global *consed-by-loads* 0
-  "How many octets were allocated while systems and files were loaded, since COLLECT-GARBAGE-OF-LOADS collected.")
+  "The number of octets allocated by loads of systems and files since COLLECT-GARBAGE-OF-LOADS collected.")
 
 (defun collect-garbage-of-loads ()
-  "Collect garbage if loads have left much of it: the next collection would come only after as much again was allocated. True if so."
+  "Collect garbage if loads have left much of it: the next collection would come only after as much again was allocated.
+Returns true if so."
   (when (> *consed-by-loads* (ash 1 26))
     (setf *consed-by-loads* 0)
     ;; Generation 0 alone keeps what one collection during the load has promoted.
@@ -156,8 +157,8 @@ and load files by itself. Only files that are still what was compiled."
     t))
 
 (defun call-with-load-session (session function)
-  "Call FUNCTION as a load: quiet, tapped, with its uses recorded whatever the policy. The outcome as a
-property list; FUNCTION's effects before a failure remain."
+  "Call FUNCTION as a load: quiet, tapped, with its uses recorded whatever the policy. Returns the outcome, a property
+list; FUNCTION's effects before a failure remain."
   (let* ((start (get-internal-real-time))
          (consed (sb-ext:get-bytes-consed))
          (features (copy-list *features*))
@@ -252,7 +253,7 @@ property list; FUNCTION's effects before a failure remain."
                                     ((uiop:directory-exists-p path) "~A is a folder.")
                                     (t "There is no file ~A."))
                        (sb-ext:native-namestring path)))))
-  (:documentation "What is to be loaded is not there."))
+  (:documentation "The file to be loaded is missing, or is a folder."))
 
 (defun check-loaded-files (system)
   "Signal an error if a file of SYSTEM that was loaded through us is gone, which ASDF does not notice."
@@ -344,7 +345,7 @@ file that could not be read or compiled."
                           "hash" (file-version-hash version)))))
 
 (defun image-json ()
-  "What the image holds, as an object: the loaded files, and the systems that ASDF knows."
+  "The contents of the image, as an object: the loaded files, and the systems that ASDF knows."
   (object "files" (loaded-files-json) "systems" (mapcar #'system-json (known-systems))))
 
 (defun outcome-json (outcome)

@@ -5,11 +5,11 @@
 
 (defparameter *counted-functions*
   '("malloc" "calloc" "realloc" "aligned_alloc" "posix_memalign" "strdup" "strndup" "mmap" "munmap" "free")
-  "The functions of the C library that the shim counts the memory of, each by one of its own.")
+  "The functions of the C library whose memory the shim counts, each by a function of its own.")
 
 (sb-ext:define-load-time-global *memory-owners* nil
-  "While memory is counted: a vector of the names of systems, by the numbers under which the shim counts theirs. Number 0 is what is
-no system's. Else NIL.")
+  "While memory is counted: a vector of the names of systems, by the numbers under which the shim counts theirs. Number
+0 stands for no system. Else NIL.")
 
 (defun count-foreign-memory ()
   "Start counting the memory that Lisp code allocates from the C library."

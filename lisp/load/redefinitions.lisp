@@ -8,7 +8,7 @@
 :EXPORTS, :SHADOWS (names) and :USES (names of packages).")
 
 (defun note-caution (control &rest arguments)
-  "Add the caution that CONTROL makes of ARGUMENTS to the answer of this load, once."
+  "Add the caution CONTROL, formatted with ARGUMENTS, to the answer of this load, once."
   (let ((session *load-session*)
         (text (with-plain-printing
                 (let ((*package* (find-package :keyword)))
@@ -26,8 +26,8 @@
           collect (package-name package)))
 
 (defun taken-out (now before given)
-  "Those of NOW, names that a package has, that its new definition does not give and that its definition BEFORE gave. What
-code added when it ran stays. When BEFORE is :UNKNOWN, all that is not GIVEN is taken out."
+  "The names to take out of a package: those of NOW, which it has, that its definition BEFORE gave and its new one,
+GIVEN, does not. What code added when it ran stays. When BEFORE is :UNKNOWN, all that is not GIVEN is taken out."
   (remove-if (lambda (name)
                (or (member name given :test #'string=)
                    (not (or (eq before :unknown)

@@ -18,7 +18,7 @@
   (diagnostics '() :type list)
   ;; Those of the diagnostics that come up only when a file is compiled.
   (compiler-said '() :type list)
-  ;; What must be known beside the outcome, as sentences.
+  ;; Sentences that the answer gives beside the outcome.
   (cautions '() :type list)
   ;; The constants that were defined in this load.
   (constants (make-hash-table :test 'eq) :type hash-table)
@@ -29,7 +29,7 @@
   (fasls (make-hash-table :test 'equal) :type hash-table)
   ;; Native name of each fasl record that was read -> its stamp then, and what it says.
   (records (make-hash-table :test 'equal) :type hash-table)
-  ;; Native names of the files before the first of which the load ends, as if that were all; NIL: there is more to it than that.
+  ;; Native names of files: the load ends before the first of them. NIL: it loads all.
   (before nil :type (or null hash-table))
   ;; The names of the systems that ASDF was told are settled, or that it has made plans to do something for.
   (settled (make-hash-table :test 'equal) :type hash-table)

@@ -38,7 +38,8 @@ make, which is in the cache."
     (loop for file being the hash-keys of files collect file)))
 
 (defun system-dependencies (system actions)
-  "The names of the other systems that ACTIONS, on SYSTEM and what is in it, depend on, and reading its definition."
+  "The names of the other systems on which ACTIONS, on SYSTEM and what is in it, and the reading of its definition
+depend."
   (let ((names '())
         (primary (asdf:registered-system (asdf:primary-system-name system))))
     (flet ((note (operation component)
@@ -56,8 +57,9 @@ make, which is in the cache."
     names))
 
 (defun note-settled-systems (except)
-  "Remember the systems for which the plan that was made in ASDF's present session has nothing to do, but for those whose names are
-in the table EXCEPT: of what was just done, or told, the plan has found nothing."
+  "Remember the systems for which the plan that was made in ASDF's present session has nothing to do, except those whose
+names are in the table EXCEPT: these were just loaded, or were told to be settled, so that the plan says nothing of
+them."
   (let ((actions (make-hash-table :test 'eq))
         (load (asdf:make-operation 'asdf:load-op))
         (features (copy-list *features*))
@@ -98,7 +100,7 @@ they were read."
   (null (set-exclusive-or features *features* :test #'equal)))
 
 (defun built-in-p (name)
-  "True if the system NAME came with the image and has no files, as UIOP: there is something to do for it in each plan, and that is
+  "True if the system NAME came with the image and has no files, as UIOP: each plan has actions for it, which do
 nothing."
   (let ((system (asdf:registered-system name)))
     (and (typep system 'asdf:system)
@@ -122,7 +124,7 @@ nothing."
                  (if known
                      verdict
                      (let ((settled (gethash name *settled-systems*)))
-                       ;; Of systems in a circle, none is.
+                       ;; Systems that depend on each other in a circle are not settled.
                        (setf (gethash name verdicts) nil)
                        (setf (gethash name verdicts)
                              (if settled
@@ -160,7 +162,7 @@ TARGET, a name, which is asked for."
   "Call FUNCTION, which loads TARGET, in a session of ASDF's that knows what is settled. TOLD as of REGISTER-SETTLED-SYSTEMS."
   (asdf/session:with-asdf-session ()
     (let ((session (asdf/session:toplevel-asdf-session)))
-      ;; As the first OPERATE of a session does, and it goes on in a new one then, which would know nothing.
+      ;; Upgrade ASDF now: the first OPERATE of a session does, and then goes on in a new one, which would know nothing.
       (unless (asdf/session:asdf-upgraded-p session)
         (setf (asdf/session:asdf-upgraded-p session) t)
         (asdf:upgrade-asdf)))

@@ -49,7 +49,7 @@ environment. Else NIL.")
             finally (return (values files variables))))))
 
 (defun registry-folders ()
-  "Where ASDF looks for system definitions, in order: an object for each folder."
+  "The folders in which ASDF looks for system definitions, in order, as objects."
   (let ((folders '()))
     (dolist (directive (asdf/source-registry::flatten-source-registry (project-registry)))
       (destructuring-bind (path &key recurse exclude) directive
@@ -68,7 +68,7 @@ environment. Else NIL.")
                   (uiop:system-config-pathnames "common-lisp/source-registry.conf.d/"))))
 
 (defun component-files ()
-  "The files of all systems that are loaded, whatever they are for."
+  "The files of all loaded systems, source files or not."
   (let ((files '()))
     (labels ((walk (component)
                (typecase component
@@ -97,7 +97,7 @@ environment. Else NIL.")
           (walk system))))))
 
 (defun unloaded-files ()
-  "The files of components that are not loaded, as a table: ASDF has looked at them, and made nothing of them."
+  "The files of components that are not loaded, as a table. ASDF has looked at them, and loaded none."
   (let ((files (make-hash-table :test 'equal)))
     (call-with-components
      (lambda (component system)
@@ -112,8 +112,8 @@ environment. Else NIL.")
     files))
 
 (defun forget-untouched-systems ()
-  "Have ASDF forget the systems that nothing of is loaded, if nothing is of any other in the file that defines them: whoever
-needs them reads the file. The native names of those files."
+  "Have ASDF forget the systems of which nothing is loaded, if nothing is loaded of any system in the file that defines
+them: whoever needs them reads the file again. Returns the native names of those files."
   (let ((touched (make-hash-table :test 'equal))
         (names (make-hash-table :test 'equal)))
     (flet ((definition (system)
@@ -137,8 +137,8 @@ needs them reads the file. The native names of those files."
             and collect file)))
 
 (defun snapshot-inputs (part)
-  "What the image was made of, as an object. Ends what RECORD-INPUTS began. PART: not all of what ASDF knows is loaded, and
-the rest is as if nobody had looked at it."
+  "The inputs of the image, as an object. Ends the recording that RECORD-INPUTS began. With PART, the files of
+components that are not loaded are left out, and ASDF forgets the systems of which nothing is loaded."
   (settle-loaded-systems)
   (multiple-value-bind (files variables) (stop-recording-inputs)
     (when part
@@ -189,9 +189,9 @@ the rest is as if nobody had looked at it."
 
 (defun prepare-save (path)
   "Have the main thread save the core at PATH, a native name, when the host gives it back, if nothing is in the way.
-Sentences about what is."
+Returns a sentence for each obstacle."
   (check-type path string)
-  ;; Hooks first: they may be there to end threads and close files.
+  ;; Run the hooks first: they may be there to end threads and close files.
   (let ((hooks (failing-save-hooks)))
     (sb-ext:gc :full t)
     (let ((obstacles (append hooks (foreign-threads) (open-streams) (kept-foreign-memory))))
@@ -204,7 +204,7 @@ Sentences about what is."
 ;;; Saving
 
 (defun end-own-threads ()
-  "Wait until the supervisor and the other lanes, which the host has told to end, have."
+  "Wait for the supervisor and the other lanes to end, as the host has told them to."
   (sb-thread:join-thread *supervisor* :default nil :timeout 10)
   (dolist (lane *lanes*)
     (unless (eq (lane-thread lane) sb-thread:*current-thread*)
@@ -217,7 +217,7 @@ Sentences about what is."
   (sb-alien:alien-funcall (sb-alien:extern-alien "__wrap__exit" (function sb-alien:void sb-alien:int)) status))
 
 (defun save-core ()
-  "Save the image as *CORE-TO-SAVE*, to begin in MAIN again. It does not return: how it went, the host sees from the status."
+  "Save the image as *CORE-TO-SAVE*, to begin in MAIN again. It does not return: the status tells the host how it went."
   (let ((path (shiftf *core-to-save* nil)))
     (handler-case
         (progn
@@ -250,7 +250,7 @@ deleted; its write date).")
                    (when overlay
                      (return-from overlay (values overlay name))))))
           (look-up name)
-          ;; The folder may have another name there. A file that does not exist has no truename of its own.
+          ;; A link may lead to the folder. A file that does not exist has no truename of its own.
           (let* ((slash (position #\/ name :from-end t))
                  (file (and slash (subseq name slash))))
             (when (and file
@@ -267,7 +267,7 @@ deleted; its write date).")
                   (look-up file))))))))))
 
 (defun overlaid-query (function path query error-p)
-  "Around %QUERY-FILE-SYSTEM: tell of a file as its overlay has it. PATH is a whole one."
+  "Around %QUERY-FILE-SYSTEM: tell of a file as its overlay has it. PATH is complete."
   (multiple-value-bind (overlay name) (overlay path)
     (cond ((null overlay) (funcall function path query error-p))
           ((null (first overlay))

@@ -6,7 +6,7 @@
   "The directory of the project, or NIL if there is none.")
 
 (defun registry-directives (parameter)
-  "What PARAMETER, a source registry in any form that ASDF takes, consists of."
+  "The directives of PARAMETER, a source registry in any form that ASDF takes."
   (etypecase parameter
     (null '(:inherit-configuration))
     (cons (rest parameter))
@@ -23,7 +23,7 @@
           `(:source-registry ,tree ,@(remove tree (registry-directives configured) :test #'equal))))))
 
 (defun rescan-systems ()
-  "Look for system definitions, where ASDF is configured to look. Other threads find what was known until it is done."
+  "Look for system definitions, where ASDF is configured to look. Until that is done, other threads find the old ones."
   (let ((parameter (project-registry))
         (registry (make-hash-table :test 'equal)))
     (asdf/source-registry::compute-source-registry parameter registry)
@@ -36,10 +36,10 @@
              (format stream "ASDF's source registry cannot be set up: ~A~@[ CL_SOURCE_REGISTRY is ~S.~]"
                      (condition-text (unfit-registry-cause condition))
                      (uiop:getenvp "CL_SOURCE_REGISTRY"))))
-  (:documentation "Somebody's configuration of ASDF is none."))
+  (:documentation "A configuration of ASDF that cannot be used."))
 
 (defun set-up-registry ()
-  "RESCAN-SYSTEMS, whose errors are the configuration's."
+  "Call RESCAN-SYSTEMS, and signal its errors as the configuration's."
   (handler-bind ((error (lambda (condition)
                           (error 'unfit-registry :cause condition))))
     (rescan-systems)))
@@ -52,8 +52,8 @@
 
 (defun open-project (root cache &key userinit timeout-seconds)
   "Register the systems below ROOT with ASDF, unless NIL, keep fasls and sidecars in CACHE (both native directory
-names), honour CL_SOURCE_REGISTRY and a qlot set-up, and load USERINIT, a native file name, unless NIL.
-The outcome as of LOAD-SYSTEM, of the step that failed, or of the last. :STEP names it."
+names), honour CL_SOURCE_REGISTRY and a qlot set-up, and load USERINIT, a native file name, unless NIL. Returns the
+outcome as of LOAD-SYSTEM, of the step that failed, or of the last. :STEP names it."
   (check-type root (or null string))
   (check-type cache string)
   (check-type userinit (or null string))
@@ -61,7 +61,7 @@ The outcome as of LOAD-SYSTEM, of the step that failed, or of the last. :STEP na
   (flet ((directory-named (name)
            (uiop:ensure-directory-pathname (sb-ext:parse-native-namestring name))))
     (setf *project-root* (and root (directory-named root))
-          ;; What cannot be made, the first that writes there tells.
+          ;; Ignore a folder that cannot be made: the first write there reports it.
           *cache-directory* (let ((directory (directory-named cache)))
                               (when-file-permits (ensure-directories-exist directory))
                               (or (when-file-permits (truename directory)) directory)))
@@ -89,7 +89,7 @@ The outcome as of LOAD-SYSTEM, of the step that failed, or of the last. :STEP na
 is below the project's root, :FILES."
   (loop for name in (registered-names)
         for system = (asdf:registered-system name)
-        ;; While a definition is read, and after it was not, a name without a system stands there.
+        ;; A name has no system while its definition is read, and after reading it has failed.
         for asd = (and (typep system 'asdf:system) (asdf:system-source-file system))
         when asd
           collect (list :name name

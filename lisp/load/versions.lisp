@@ -1,11 +1,11 @@
-;;;; What a file holds, and whether it was touched since.
+;;;; The versions and stamps of files: what a file holds, and whether it was touched since.
 
 (in-package :steelbank)
 
 ;;; Contents
 
 (defstruct (file-version (:constructor make-file-version (write-date size hash)))
-  "What a file is or was: its write date (universal time), its size in octets, the FNV-1a hash of its octets."
+  "The version of a file: its write date (universal time), its size in octets, the FNV-1a hash of its octets."
   (write-date 0 :type (integer 0))
   (size 0 :type (integer 0))
   (hash 0 :type (unsigned-byte 64)))
@@ -55,7 +55,7 @@ written, the first of these in seconds since 1970. :ABSENT if there is no such f
   (< seconds (- (sb-ext:get-time-of-day) 2)))
 
 (defun settled-stamp (file)
-  "The stamp of FILE, or NIL if somebody may write to it once more and leave the same."
+  "The stamp of FILE, or NIL if it is so young that another write could leave the same."
   (let ((stamp (file-stamp file)))
     (and (or (eq stamp :absent)
              (and stamp (settled-p (max (first stamp) (third stamp)))))
@@ -71,7 +71,7 @@ written, the first of these in seconds since 1970. :ABSENT if there is no such f
 (defun version-now (path version stamp stamp-function)
   "The version of the file PATH now, NIL if it cannot be read; second, its stamp as STAMP-FUNCTION tells it, NIL if PATH does not hold
 what VERSION says. PATH is not read if it has STAMP, that of VERSION, still."
-  ;; Before it is read: what is written meanwhile has another stamp.
+  ;; Take the stamp before the file is read: what is written meanwhile has another one.
   (let ((now (funcall stamp-function (sb-ext:native-namestring path))))
     (if (and (consp now) (equal now stamp))
         (values version stamp)

@@ -1,4 +1,4 @@
-;;;; Where the tap is put into the reader and the compiler, and when the record of a file begins and ends.
+;;;; Installs the tap in the reader and the compiler: begins and ends the record of each file.
 
 (in-package :steelbank)
 

@@ -8,11 +8,11 @@
   "The symbols of SB-SYS that SBCL's manual describes.")
 
 (defparameter *allowed*
-  '(;; It judges an SBCL by this alone, before the Lisp half is loaded.
+  '(;; The self-test judges an SBCL by this alone, before the Lisp half is loaded.
     ("self-test" "SB-DI" . "FORM-NUMBER-TRANSLATIONS")
-    ;; A user's program, as text: it signals what SBCL signals.
+    ;; The text of a user's program signals what SBCL signals.
     ("project" "SB-KERNEL" . "HEAP-EXHAUSTED-ERROR")
-    ;; What is answered of a structure.
+    ;; The description of a structure names it.
     ("describe" "SB-PCL" . "SLOT-OBJECT"))
   "Internals that are named outside of lisp/internals/: file and symbol.")
 

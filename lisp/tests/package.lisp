@@ -8,10 +8,10 @@
 (in-package :steelbank-tests)
 
 (defvar *reported* '()
-  "What was said to the host, newest first: here there is none.")
+  "The sentences that were reported to the host, newest first: here there is none.")
 
 (defun run ()
-  "Run every test; an error if one fails, or if a mistake of ours was told meanwhile."
+  "Run every test; an error if one fails, or if a mistake of ours was reported meanwhile."
   (steelbank::encapsulate 'steelbank::report 'tests (lambda (function sentence)
                                                       (declare (ignore function))
                                                       (push sentence *reported*)))

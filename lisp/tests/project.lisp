@@ -3,7 +3,7 @@
 (in-package :steelbank-tests)
 
 (defun alone (function &rest arguments)
-  "What FUNCTION returns of ARGUMENTS where no handler of the tests' stands around it."
+  "Call FUNCTION with ARGUMENTS outside of the handlers that the tests establish."
   (sb-thread:join-thread (sb-thread:make-thread (lambda () (apply function arguments)))))
 
 (defun load-text (text &rest options)

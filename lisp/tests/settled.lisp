@@ -1,4 +1,4 @@
-;;;; What a plan is told of systems that have not changed.
+;;;; Settled systems: those that have not changed, of which a plan is told.
 
 (in-package :steelbank-tests)
 
@@ -24,7 +24,7 @@ settled; then have ASDF forget them."
            (write-text (merge-pathnames "base.lisp" folder) "(in-package :cl-user)")
            (write-text (merge-pathnames "whole.lisp" folder) "(in-package :cl-user)")
            (clrhash steelbank::*settled-systems*)
-           ;; Nobody waits for files to be old.
+           ;; Make all files count as old: no test waits for that.
            (steelbank::encapsulate 'steelbank::file-stamp 'old
                                (lambda (function file)
                                  (let ((found (funcall function file)))
@@ -42,7 +42,7 @@ settled; then have ASDF forget them."
       (uiop:delete-directory-tree folder :validate t :if-does-not-exist :ignore))))
 
 (defun settled-names ()
-  "Which of the systems of CALL-WITH-SETTLED-PROJECT have not changed."
+  "The names of the systems of CALL-WITH-SETTLED-PROJECT that have not changed."
   (remove "settling" (sort (mapcar #'asdf:component-name (steelbank::unchanged-systems)) #'string<)
           :test-not (lambda (prefix name) (eql 0 (search prefix name)))))
 

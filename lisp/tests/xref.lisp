@@ -1,5 +1,5 @@
-;;;; Tests of lisp/index/columns.lisp, lisp/index/symbols.lisp and lisp/index/xref.lisp. That the export as a whole says what sb-introspect
-;;;; says is for tests/it/oracle.rs.
+;;;; Tests of lisp/index/columns.lisp, lisp/index/symbols.lisp and lisp/index/xref.lisp. tests/it/oracle.rs compares the
+;;;; export as a whole with sb-introspect.
 
 (in-package :steelbank-tests)
 
@@ -55,7 +55,7 @@
 ;;; Freshness
 
 (defun status-of (function name)
-  "What the export would say of FUNCTION, whose own name is NAME."
+  "The status that the export gives FUNCTION, whose own name is NAME."
   (steelbank::named-status (steelbank::make-freshness) (steelbank::underlying-function function) name))
 
 (defmacro define-now (form)

@@ -1,4 +1,4 @@
-;;;; evaluate: the forms of a text, one after the other, and what became of them.
+;;;; evaluate: the forms of a text, one after the other, and their outcome.
 
 (in-package :steelbank)
 
@@ -63,7 +63,7 @@
 (defun call-as-code (trial function)
   "Call FUNCTION, which evaluates the code of TRIAL, as one compilation unit whose warnings are noted."
   (let ((output *error-output*))
-    ;; The unit's own summary says in words what is told with places.
+    ;; Drop the unit's own summary: the noted warnings say the same, with places.
     (let ((*error-output* (make-broadcast-stream)))
       (with-compilation-unit (:override t :source-plist (list :steelbank-code (trial-code trial)))
         (unwind-protect
@@ -78,8 +78,8 @@
           (note-names-without-definition trial))))))
 
 (defun call-for-forms (text trial function)
-  "Call FUNCTION with each form of TEXT and its number, read when the one before was evaluated, such that the compiler knows
-both. The values of the last call."
+  "Call FUNCTION with each form of TEXT and its number, read when the one before was evaluated, such that the compiler
+knows both. Returns the values of the last call."
   (let* ((forms (make-array 8 :adjustable t :fill-pointer 0))
          (info (make-text-source-info forms (trial-starts trial)))
          (end (list nil))
@@ -101,25 +101,26 @@ both. The values of the last call."
                      (funcall function form index))))))))))
 
 (defun evaluate-text (text trial)
-  "Evaluate the forms of TEXT as the code of TRIAL. The values of the last."
+  "Evaluate the forms of TEXT as the code of TRIAL. Returns the values of the last."
   (call-as-code trial (lambda () (call-for-forms text trial #'evaluate-toplevel-form))))
 
 (defun evaluation (package-name text)
-  "Evaluate TEXT in the package called PACKAGE-NAME. The trial and its outcome."
+  "Evaluate TEXT in the package called PACKAGE-NAME. Returns the trial and its outcome."
   (let ((trial (make-trial :code (sb-thread:with-mutex (*handle-lock*) (incf *codes*)))))
     (values trial
             (let ((*package* (find-package package-name)))
               (trial-outcome trial (lambda () (evaluate-text text trial)))))))
 
 (defun unread-position (trial condition)
-  "Up to where the code of TRIAL had been read when CONDITION was found in it, in characters; NIL: it was not found there."
+  "The position, in characters, up to which the code of TRIAL had been read when CONDITION was found in it; NIL if it
+was not found there."
   (and (typep condition 'stream-error)
        (trial-stream trial)
        (eq (around-user-code (stream-error-stream condition)) (trial-stream trial))
        (trial-read-to trial)))
 
 (defun trial-failure (trial outcome)
-  "What is told of OUTCOME, of TRIAL, if it is a failure."
+  "The failure that OUTCOME, of TRIAL, describes, as an object; NIL if there is none."
   (destructuring-bind (&key status condition &allow-other-keys) outcome
     (cond (condition
            (apply #'object
@@ -131,7 +132,7 @@ both. The values of the last call."
            (apply #'object "kind" "interrupted" (stack-json trial))))))
 
 (defun evaluation-json (trial outcome)
-  "What the host is told of an evaluation. It asks for the values and the condition by their handles."
+  "The answer to an evaluation. The host asks for the values and the condition by their handles."
   (destructuring-bind (&key status values condition) outcome
     (object "status" (word status)
             "values" (loop for value in values

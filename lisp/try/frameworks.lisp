@@ -22,7 +22,7 @@
 ;;; FiveAM
 
 (defvar *fiveam-comparisons* '()
-  "Of the checks that failed: conses of the check's form and the arguments of its report.")
+  "The failed checks: conses of the check's form and the arguments of its report.")
 
 (defun noted-process-failure (function form &optional control &rest arguments)
   "Around FiveAM's PROCESS-FAILURE, which alone has the values that were compared."
@@ -296,10 +296,11 @@
 (defparameter *assertion-hooks*
   '(("PTESTER" "TEST-CHECK" ptester-check)
     ("PROVE.SUITE" "ADD-REPORT" prove-add-report))
-  "Functions of frameworks without named tests that every assertion goes through, and what stands around them.")
+  "Functions of frameworks without named tests that every assertion goes through, and the functions that encapsulate
+them.")
 
 (defun call-with-assertions-noted (function)
-  "Call FUNCTION. The assertions that were made meanwhile."
+  "Call FUNCTION. Returns the assertions that were made meanwhile."
   (let* ((*noted-assertions* '())
          (symbols (loop for (package name around) in *assertion-hooks*
                         for symbol = (and (find-package package) (find-symbol name package))

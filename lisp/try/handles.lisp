@@ -19,7 +19,7 @@
   (sb-thread:with-mutex (*handle-lock*)
     (when (>= (hash-table-count *handles*) *most-handles*)
       (let ((uses (sort (loop for entry being the hash-values of *handles* collect (cdr entry)) #'<)))
-        ;; A quarter at once, so that not every new one looks for the oldest.
+        ;; Drop a quarter at once, so that not every new one looks for the oldest.
         (loop with limit = (nth (floor *most-handles* 4) uses)
               for number being the hash-keys of *handles* using (hash-value entry)
               when (< (cdr entry) limit)

@@ -3,8 +3,8 @@
 (in-package :steelbank)
 
 (defstruct (anatomy (:constructor make-anatomy (kind facts count part)))
-  "What an object is made of: its kind, facts about it (conses of a key and a string), how many parts it has, and a function
-of a number that returns a part's label, its value, and whether it has one."
+  "The structure of an object: its kind, facts about it (conses of a key and a string), how many parts it has, and a
+function of a number that returns a part's label, its value, and whether it has one."
   (kind "" :type string)
   (facts '() :type list)
   (count 0 :type unsigned-byte)
@@ -201,7 +201,7 @@ evaluated when its part is asked for."
   (:report (lambda (condition stream)
              (format stream "There is no part ~a: the object there has ~d parts."
                      (no-such-part-step condition) (no-such-part-count condition))))
-  (:documentation "A path leads nowhere."))
+  (:documentation "A path that leads to no part."))
 
 (defun part-at (object step)
   "The part of OBJECT that STEP, as a part's path gives it, leads to."
@@ -220,7 +220,7 @@ evaluated when its part is asked for."
         (if end label value)))))
 
 (defun part-of (object path)
-  "What PATH, steps with slashes between, leads to from OBJECT."
+  "The object to which PATH, steps with slashes between, leads from OBJECT."
   (let ((object object))
     (dolist (step (uiop:split-string path :separator '(#\/)) object)
       (when (plusp (length step))
@@ -244,7 +244,8 @@ evaluated when its part is asked for."
                 "parts" (and present (not (atomic-p value)) :true))))))
 
 (defun inspection (object handle path package offset limit plainly)
-  "What is told of OBJECT, which PATH leads to from what HANDLE stands for: LIMIT of its parts, from OFFSET on."
+  "The inspection of OBJECT, to which PATH leads from the object of HANDLE, as an object: LIMIT of its parts, from
+OFFSET on."
   (let* ((anatomy (anatomy object))
          (count (anatomy-count anatomy)))
     (multiple-value-bind (text cut failed) (printed-value object package 2000 :plainly plainly :length 100 :level 8)
@@ -265,7 +266,7 @@ evaluated when its part is asked for."
                             collect (part-json anatomy index path package plainly))))))
 
 (define-question "inspect" (handle path package offset limit plainly)
-  "The object that PATH leads to from what HANDLE stands for, and LIMIT of its parts, from OFFSET on."
+  "The object to which PATH leads from that of HANDLE, and LIMIT of its parts, from OFFSET on."
   (multiple-value-bind (object known before) (handle-object handle)
     (if known
         (handler-case

@@ -23,7 +23,7 @@
                 2000))
 
 (defun notes-of (form policy)
-  "What the compiler says of FORM with POLICY, as objects with the numbers of the sub-forms. FORM is not evaluated."
+  "The compiler's notes on FORM with POLICY, as objects with the numbers of the sub-forms. FORM is not evaluated."
   (let ((notes '()) (seen (make-hash-table :test 'equal)))
     (flet ((note (condition)
              (let* ((severity (note-severity condition))
@@ -47,7 +47,7 @@
     (nreverse notes)))
 
 (define-question "compiler-notes" (package text declaims)
-  "What the compiler says of the form TEXT, read in PACKAGE, with the policy of the forms DECLAIMS."
+  "The compiler's notes on the form TEXT, read in PACKAGE, with the policy of the forms DECLAIMS."
   (let* ((*package* (package-named package))
          (form (read-from-string text))
          (policy (let ((*read-eval* nil))

@@ -65,6 +65,6 @@ was cut; third, whether it could not be printed. With PLAINLY nobody's code runs
                       (object "text" "#<forgotten>" "unprintable" :true)))))
 
 (define-question "report-condition" (handle)
-  "What the condition that HANDLE stands for says, and its type."
+  "The report and the type of the condition that HANDLE stands for."
   (let ((condition (handle-object handle)))
     (object "report" (describe-condition condition))))

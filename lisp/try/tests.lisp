@@ -15,8 +15,8 @@ function or NIL, and one that runs the test of a name and returns assertions."
   "The frameworks that are recognised.")
 
 (defstruct assertion
-  "What came of one assertion: STATUS is :PASSED, :FAILED, :ERROR or :SKIPPED. EXPECTED and ACTUAL are lists of the value, or
-empty if the framework does not tell it."
+  "The result of one assertion: STATUS is :PASSED, :FAILED, :ERROR or :SKIPPED. EXPECTED and ACTUAL are lists of the
+value, or empty if the framework does not tell it."
   (status :passed :type keyword)
   (form nil)
   (expected '() :type list)

@@ -12,14 +12,14 @@
   (warnings '() :type list)
   (warning-count 0 :type unsigned-byte)
   (seen (make-hash-table :test 'equal) :type hash-table)
-  ;; What its text is read from, and where each top-level form that was read begins, in characters.
+  ;; The stream that its text is read from, and where each top-level form that was read begins, in characters.
   (stream nil :type (or null stream))
   ;; Up to where it had been read when it failed.
   (read-to nil :type (or null unsigned-byte))
   (starts (make-array 8 :adjustable t :fill-pointer 0) :type vector)
   ;; The number of the top-level form that is being evaluated.
   (form nil :type (or null unsigned-byte))
-  ;; What is told of the stack when it failed, a property list.
+  ;; The stack when it failed, a property list.
   (stack '() :type list))
 
 (defun trial-restarts-json (trial condition)
@@ -74,7 +74,7 @@
     (list :status :failed :condition condition)))
 
 (defun run-trial (trial function)
-  "Call FUNCTION as TRIAL. The outcome, unless FUNCTION leaves to a place outside of the trial."
+  "Call FUNCTION as TRIAL. Returns the outcome, unless FUNCTION leaves to a place outside of the trial."
   (catch 'end-of-trial
     (let ((condition
             (catch 'fault
@@ -91,7 +91,8 @@
       (failed-trial condition))))
 
 (defun trial-outcome (trial function)
-  "Call FUNCTION as TRIAL. The outcome, a property list, however it ends: :STATUS is :FINISHED, :FAILED or :STOPPED."
+  "Call FUNCTION as TRIAL. Returns the outcome, a property list, however it ends: :STATUS is :FINISHED, :FAILED or
+:STOPPED."
   (let ((outcome nil))
     (block trial
       (unwind-protect (setf outcome (run-trial trial function))
