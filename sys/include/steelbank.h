@@ -1,4 +1,4 @@
-/* The joint between the host (Rust) and the Lisp half: the one list of what crosses.
+/* The boundary between the host (Rust) and the Lisp half: the one list of what crosses.
  *
  * Rust's side of it is src/bindings.rs, made from this file by bindgen; Lisp's side is lisp/boundary/boundary.lisp.
  * Tests compare both with this header. Raise STEELBANK_ABI with every change that an older half would misread.
@@ -12,7 +12,7 @@
 
 #define STEELBANK_ABI 1
 
-/* What steelbank_call can be asked to do. An operation's arguments are texts; lisp/boundary/boundary.lisp documents them. */
+/* The operations of steelbank_call. An operation's arguments are texts; lisp/operations.lisp documents them. */
 enum steelbank_operation {
   STEELBANK_OPERATION_IDENTIFY = 1,        /* versions, features and sizes of the image */
   STEELBANK_OPERATION_DESCRIBE_SYMBOL = 2, /* every facet of one symbol, its value excepted */
@@ -20,16 +20,16 @@ enum steelbank_operation {
   STEELBANK_OPERATION_EVALUATE = 4,        /* reads and evaluates forms */
   STEELBANK_OPERATION_XREF_EXPORT = 5,     /* cross references and symbols, as packed columns */
   STEELBANK_OPERATION_OPEN_PROJECT = 10,   /* registers a folder's systems, and where fasls and sidecars go */
-  STEELBANK_OPERATION_LOAD_SYSTEM = 11,    /* loads a system, with news and diagnostics */
+  STEELBANK_OPERATION_LOAD_SYSTEM = 11,    /* loads a system, with progress and diagnostics */
   STEELBANK_OPERATION_LOAD_FILE = 12,      /* compiles and loads one file, with diagnostics */
-  STEELBANK_OPERATION_LIST_SYSTEMS = 13,   /* what a project defines, what is loaded, what has changed */
-  STEELBANK_OPERATION_FIND_DEFINITIONS = 14, /* where a symbol is defined, as whatever it is defined */
+  STEELBANK_OPERATION_LIST_SYSTEMS = 13,   /* the files that were loaded, and the systems that ASDF knows */
+  STEELBANK_OPERATION_FIND_DEFINITIONS = 14, /* every definition of a symbol, with its sources */
   STEELBANK_OPERATION_MARK_DEFINITIONS = 15, /* remembers the definitions of files, for LEFTOVERS */
   STEELBANK_OPERATION_LEFTOVERS = 16,        /* definitions that their files do not have any more; removes them if asked to */
-  STEELBANK_OPERATION_SNAPSHOT_INPUTS = 20,  /* what the image was made of: files, folders, systems, libraries */
+  STEELBANK_OPERATION_SNAPSHOT_INPUTS = 20,  /* the inputs of the image: files, folders, systems, libraries */
   STEELBANK_OPERATION_XREF_BASELINE = 21,    /* all cross references, packed; later exports are measured against it */
-  STEELBANK_OPERATION_PREPARE_SAVE = 22,     /* what forbids saving; if nothing, where the core is to be saved */
-  STEELBANK_OPERATION_SET_OVERLAYS = 23,     /* files whose text is not what is on disk */
+  STEELBANK_OPERATION_PREPARE_SAVE = 22,     /* sets where the core is to be saved, or returns what forbids saving */
+  STEELBANK_OPERATION_SET_OVERLAYS = 23,     /* gives files other texts than those on disk */
   STEELBANK_OPERATION_RECORD_INPUTS = 24,    /* remembers what is read from now on, for SNAPSHOT_INPUTS */
   STEELBANK_OPERATION_EVALUATE_JSON = 25,    /* package, source; the last form's value itself as JSON */
   STEELBANK_OPERATION_ASK = 30               /* a question by its name, with its arguments; see lisp/ask/questions.lisp */
@@ -43,7 +43,7 @@ enum steelbank_status {
   STEELBANK_STATUS_MISUSE = 3       /* unknown operation, wrong number of arguments, invalid UTF-8 */
 };
 
-/* A piece of text or octets. Whoever made it owns it; the other side copies what it wants to keep. */
+/* A piece of text or octets. The side that made it owns it; the other side copies what it wants to keep. */
 struct steelbank_text {
   const uint8_t *octets;
   size_t length;
@@ -59,11 +59,11 @@ struct steelbank_entry_points {
   int64_t (*call)(uint64_t call, int64_t operation, const struct steelbank_text *arguments, size_t count);
 };
 
-/* What the supervisor thread is told to do next. */
+/* The commands to the supervisor thread. */
 enum steelbank_command {
   STEELBANK_COMMAND_INTERRUPT = 1,   /* stop call number `argument`, if it still runs */
   STEELBANK_COMMAND_START_THREAD = 2, /* make a Lisp thread that calls `serve` with lane `argument` */
-  STEELBANK_COMMAND_END = 3           /* supervise no longer: the core is to be saved */
+  STEELBANK_COMMAND_END = 3           /* stop supervising: the core is to be saved */
 };
 
 struct steelbank_order {
@@ -82,19 +82,19 @@ struct steelbank_host {
   /* Takes what the call that runs on this thread wrote to the standard streams (UTF-8), before its answer, if it wrote
    * anything; `dropped` characters more came after the limit. */
   void (*output)(const uint8_t *octets, size_t length, uint64_t dropped);
-  /* Takes a piece of news from the call that runs on this thread (UTF-8 JSON), such as a file that was compiled. */
+  /* Takes a progress report of the call that runs on this thread (UTF-8 JSON), such as a file that was compiled. */
   void (*progress)(const uint8_t *octets, size_t length);
-  /* Something in a thread that is no call's went wrong: a sentence for the log. */
+  /* Takes a sentence for the log: something went wrong in a thread that runs no call. */
   void (*report)(const uint8_t *octets, size_t length);
-  /* The folder of the contrib modules, unpacked if need be, written to `buffer` NUL-terminated.
+  /* Writes the folder of the contrib modules, unpacked if need be, to `buffer`, NUL-terminated.
    * Returns its length in octets, or -1 if there is none or the buffer is too small. */
   int64_t (*contribs)(char *buffer, size_t size);
-  /* The runtime is gone: `status` is what it would have exited with, `reason` is NUL-terminated, never null.
-   * Called on whichever thread met the end, at most once; the thread is parked when it returns. */
+  /* Reports that the runtime is gone: `status` is its exit status, `reason` is NUL-terminated, never null.
+   * Called at most once, on the thread that ended the runtime, which is parked when it returns. */
   void (*died)(int status, const char *reason);
 };
 
-/* STEELBANK_ABI of this library. To be asked before anything else of it is used. */
+/* Returns STEELBANK_ABI of this library. Call it before anything else of it is used. */
 uint32_t steelbank_abi(void);
 /* Sets the host's functions, which must stay valid for good. Call it once, before initialize_lisp. */
 void steelbank_set_host(const struct steelbank_host *host);
@@ -115,10 +115,10 @@ int64_t steelbank_host_contribs(char *buffer, size_t size);
 /* Whether the code that the signal context shows may be left by a non-local exit: Lisp's own, or a call of the system that
  * waits. Foreign code may hold a lock of its own, such as malloc's. */
 int64_t steelbank_may_unwind(const void *context);
-/* From now on, memory that is taken by one of the functions steelbank_counted_malloc and so on, which stand in for those of the C
- * library, is `owner`'s. */
+/* Attributes to `owner` the memory that is allocated from now on by steelbank_counted_malloc and the other functions that
+ * stand in for those of the C library. */
 void steelbank_own_memory(int64_t owner);
-/* How many octets of what is `owner`'s have not been given back. */
+/* Returns how many octets of `owner`'s memory have not been freed. */
 int64_t steelbank_held_memory(int64_t owner);
 
 /* SBCL's own: starts the runtime on the calling thread and runs the core's toplevel function. */

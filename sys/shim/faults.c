@@ -1,4 +1,5 @@
-/* What SBCL's fault handlers leave out: ways in which a stack that is used up would end the process, or hang Lisp.
+/* Handles the faults that SBCL's handlers leave out: ways in which a stack that is used up would end the process, or
+ * hang Lisp.
  * Compiled with the headers of the runtime that it is linked with. */
 #define _GNU_SOURCE
 #include "faults.h"
@@ -23,9 +24,9 @@ extern bool gc_active_p;
 
 /* The page that the processor protects; SBCL's guard pages are several of them. */
 enum { HARDWARE_PAGE = 4096 };
-/* What a signal's frame takes on the stack, at most, with all vector registers. */
+/* The most that a signal's frame takes on the stack, with all vector registers. */
 enum { SIGNAL_FRAME = 16 << 10 };
-/* Below its frame pointer a function keeps what it unwinds with. */
+/* The room below its frame pointer in which a function keeps what it unwinds with. */
 enum { FRAME = 32 << 10 };
 
 static __thread int guard_is_open;
@@ -41,7 +42,7 @@ static int is_atomic(struct thread *thread) { return gc_active_p || arch_pseudo_
 
 bool __real_handle_guard_page_triggered(os_context_t *context, os_vm_address_t address);
 
-/* Stands before SBCL's own, in the handler of memory faults, on the alternate stack of a Lisp thread. */
+/* Runs before SBCL's own handler of memory faults, on the alternate stack of a Lisp thread. */
 bool __wrap_handle_guard_page_triggered(os_context_t *context, os_vm_address_t address) {
   struct thread *thread = get_sb_vm_thread();
   os_vm_address_t stack_pointer = (os_vm_address_t)*os_context_sp_addr(context);
@@ -118,7 +119,7 @@ static int is_lisp_code(os_vm_address_t pc) {
          is_inside(pc, (void *)TEXT_SPACE_START, (char *)TEXT_SPACE_START + text_space_size);
 }
 
-/* Whether the instruction is the processor's call of the system. */
+/* Whether the instruction is a system call. */
 static int is_system_call(const unsigned char *code) { return code[0] == 0x0f && code[1] == 0x05; }
 
 int64_t steelbank_may_unwind(const void *interrupted) {

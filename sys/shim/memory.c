@@ -75,7 +75,7 @@ void *steelbank_counted_malloc(size_t size) { return note(malloc(size), size); }
 void *steelbank_counted_calloc(size_t count, size_t size) { return note(calloc(count, size), count * size); }
 void *steelbank_counted_aligned_alloc(size_t alignment, size_t size) { return note(aligned_alloc(alignment, size), size); }
 
-/* What is freed is forgotten first: another thread may be given the same address at once. */
+/* Forget a block before it is freed: another thread may be given the same address at once. */
 void steelbank_counted_free(void *at) {
   forget(at);
   free(at);
@@ -84,7 +84,7 @@ void steelbank_counted_free(void *at) {
 void *steelbank_counted_realloc(void *at, size_t size) {
   forget(at);
   void *moved = realloc(at, size);
-  /* One that fails leaves what there was. */
+  /* A reallocation that fails leaves the block as it was. */
   note(moved || !size ? moved : at, size);
   return moved;
 }

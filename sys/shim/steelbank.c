@@ -1,5 +1,5 @@
-/* Linked with SBCL's objects into one shared library: hands calls to the host, and turns the end of the runtime
- * into news for the host instead of the end of the process. */
+/* Linked with SBCL's objects into one shared library: hands calls to the host, and reports the end of the runtime
+ * to the host instead of ending the process. */
 #define _GNU_SOURCE
 #include "steelbank.h"
 #include "faults.h"
@@ -25,14 +25,14 @@ static int has_handler(const struct sigaction *action) {
   return (action->sa_flags & SA_SIGINFO) || (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN);
 }
 
-/* How the process handled its signals before Lisp came. */
+/* The process's signal handlers before Lisp set up its own. */
 static struct sigaction before[NSIG];
 
 void steelbank_set_host(const struct steelbank_host *functions) {
   host = *functions;
   for (int signal = 1; signal < NSIG; signal++) sigaction(signal, NULL, &before[signal]);
   /* SBCL hands its own signals on to the handler before it where they meet a thread that is not Lisp's, and loses if
-   * there was none. Nobody but SBCL means anything by this one. */
+   * there was none. Only SBCL uses this signal. */
   if (!has_handler(&before[SIGUSR2])) signal(SIGUSR2, SIG_IGN);
 }
 
@@ -62,7 +62,7 @@ static struct sigaction lisps[NSIG];
 
 static void for_both(int signal, siginfo_t *info, void *context) {
   const struct sigaction *actions[] = {&before[signal], &lisps[signal]};
-  /* Lisp sends what another thread got on to one of its own: the host has heard of it then. */
+  /* Lisp forwards to one of its own threads what another thread got: the host's handler has run then. */
   int is_sent_on = info->si_code == SI_TKILL && info->si_pid == getpid();
   for (size_t i = is_sent_on; i < 2; i++) {
     if (actions[i]->sa_flags & SA_SIGINFO)
