@@ -87,7 +87,8 @@ fn link_library(sbcl: &Path, out: &Path) -> Result<PathBuf, Box<dyn std::error::
     Ok(library)
 }
 
-/// `src/bindings.rs` is checked in; with this feature it is made anew from the header, for tests/bindings.rs to compare.
+/// `src/bindings.rs` is checked in; with this feature it is made anew from the header, for tests/bindings.rs to
+/// compare.
 #[cfg(feature = "bindgen")]
 fn generate_bindings(out: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let bindings = bindgen::Builder::default()

@@ -1,7 +1,7 @@
 //! Executes the program again: same process, same descriptors, a new image of everything in it.
 //!
-//! A new image inherits more than descriptors: the signal mask, ignored signals, timers and pending signals, the folder.
-//! Code that ran in Lisp may have changed each of them.
+//! A new image inherits more than descriptors: the signal mask, ignored signals, timers and pending signals, the
+//! folder. Code that ran in Lisp may have changed each of them.
 
 use std::ffi::{CString, OsString, c_char};
 use std::io;
@@ -95,8 +95,8 @@ fn forget_timers() {
     }
 }
 
-/// Takes over a descriptor that the image before this one kept, by its number. To be called once for each, before anything
-/// else opens descriptors.
+/// Takes over a descriptor that the image before this one kept, by its number. To be called once for each, before
+/// anything else opens descriptors.
 ///
 /// # Errors
 /// There is none of that number.
@@ -129,14 +129,14 @@ extern "C" fn close_private() {
     }
 }
 
-/// Closes the stream in every child that code of this process forks, for as long as the process lives: its other end could
-/// not see otherwise that the process has ended.
+/// Closes the stream in every child that code of this process forks, for as long as the process lives: its other end
+/// could not see otherwise that the process has ended.
 pub fn close_on_fork(stream: &impl AsRawFd) {
     keep_from_children(stream.as_raw_fd(), true);
 }
 
-/// Has every child that code of this process forks close the descriptor `number`, if it is `private`, or no longer. Beyond
-/// sixteen, children keep the rest.
+/// Has every child that code of this process forks close the descriptor `number`, if it is `private`, or no longer.
+/// Beyond sixteen, children keep the rest.
 pub(crate) fn keep_from_children(number: RawFd, private: bool) {
     static REGISTERED: std::sync::Once = std::sync::Once::new();
     // SAFETY: the function only closes descriptors.

@@ -18,8 +18,8 @@ impl Death {
         Self { told: AtomicBool::new(false), status: AtomicI32::new(0), reason: AtomicPtr::new(null_mut()) }
     }
 
-    /// Keeps the exit status and the reason, of which status and text belong together. False if another thread was first:
-    /// only the first is to wake the exit monitor. Stores only: the thread may hold any lock, and may be in a signal handler.
+    /// Keeps the exit status and the reason of one and the same report. False if another thread was first: only the
+    /// first is to wake the exit monitor. Stores only: the thread may hold any lock, and may be in a signal handler.
     pub(super) fn tell(&self, status: c_int, reason: *const c_char) -> bool {
         if self.told.swap(true, Ordering::SeqCst) {
             return false;

@@ -131,8 +131,8 @@ pub(super) fn install(runtime: &Runtime, host: &'static dyn Host) -> io::Result<
         contribs: Some(contribs),
         died: Some(died),
     };
-    // SAFETY: the library is of this crate's ABI (Runtime::load has compared), so it reads a table of this layout; it copies
-    // it; the functions are this program's and stay; and nothing else runs SBCL yet.
+    // SAFETY: the library is of this crate's ABI (Runtime::load has compared), so it reads a table of this layout; it
+    // copies it; the functions are this program's and stay; and nothing else runs SBCL yet.
     unsafe { (runtime.set_host)(&raw const functions) };
     Ok(())
 }

@@ -5,8 +5,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// The parts that make an SBCL: all from one build. The library is code that runs in this process when SBCL is started: it
-/// must be the one that this crate's build script linked, of this program's version.
+/// The parts that make an SBCL: all from one build. The library is code that runs in this process when SBCL is started:
+/// it must be the one that this crate's build script linked, of this program's version.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Image {

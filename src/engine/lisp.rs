@@ -116,8 +116,8 @@ impl Lisp {
         }
     }
 
-    /// Waits until there is other trouble than was `seen`: until Lisp has died, one of its threads had to be given up, or a
-    /// job has used up the heap. Returns all that there was so far.
+    /// Waits until there is other trouble than was `seen`: until Lisp has died, one of its threads had to be given up,
+    /// or a job has used up the heap. Returns all that there was so far.
     pub fn wait_for_trouble(&self, seen: &EngineTrouble) -> EngineTrouble {
         self.shared.wait_for_trouble(seen)
     }
@@ -246,8 +246,8 @@ impl<'a> OnLisp<'a> {
             .collect();
         let Some(call) = self.entry.points.call else { return Err(CallError::Interrupted) };
         let number = self.shared.begin_call(until)?;
-        // SAFETY: the token is proof that this is a Lisp thread; begin_call found the runtime alive; the texts live until the call returns, and Lisp copies
-        // them; Lisp's entry point does not unwind.
+        // SAFETY: the token is proof that this is a Lisp thread; begin_call found the runtime alive; the texts live
+        // until the call returns, and Lisp copies them; Lisp's entry point does not unwind.
         let status = unsafe { call(number, operation as i64, texts.as_ptr(), texts.len()) };
         self.shared.end_call(number);
         let said = host::take_said();

@@ -5,8 +5,8 @@ use std::io;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
-/// Maps `file` into memory for good, to be read. Nobody may write to the file or cut it: the caller knows it as one that is
-/// only ever made whole and removed.
+/// Maps `file` into memory for good, to be read. Nobody may write to the file or cut it: the caller knows it as one
+/// that is only ever made whole and removed.
 ///
 /// # Errors
 /// The system does not map it.

@@ -6,10 +6,11 @@
 //!
 //! 1. **Entry points are called on Lisp threads only.** The runtime calls `host::serve` on a thread that it has
 //!    attached; that function is the only maker of the `lisp::EntryPoints` in an [`OnLisp`], which is neither `Send`
-//!    nor `Sync` and lives no longer than a job. Code that holds an `OnLisp` therefore is on a Lisp thread, under `serve`.
-//! 2. **Nothing unwinds across.** Lisp's entry point returns normally whatever its code did (`lisp/boundary/boundary.lisp`), and
-//!    Lisp runs the host's functions without interrupts, so that no interrupt throws through Rust's frames.
-//!    Every callback from C is wrapped in `catch_unwind`.
+//!    nor `Sync` and lives no longer than a job. Code that holds an `OnLisp` therefore is on a Lisp thread, under
+//!    `serve`.
+//! 2. **Nothing unwinds across.** Lisp's entry point returns normally whatever its code did
+//!    (`lisp/boundary/boundary.lisp`), and Lisp runs the host's functions without interrupts, so that no interrupt
+//!    throws through Rust's frames. Every callback from C is wrapped in `catch_unwind`.
 //! 3. **There is one SBCL in a process, for good.** The library is never closed, its threads never end, and what it
 //!    was given (arguments, the table of callbacks) is never freed. Starting twice is [`StartError::AlreadyStarted`].
 //! 4. **A dead runtime is never entered.** When the runtime calls exit, abort or lose, the shim parks the thread

@@ -1,7 +1,7 @@
 //! The jobs that wait for Lisp's threads and run on them: a lane for each thread.
 //!
-//! A lane's state has one lock, so that a job is always either waiting, running or decided: whoever ends a lane, or gives
-//! its thread up, finds every job.
+//! A lane's state has one lock, so that a job is always either waiting, running or decided: whoever ends a lane, or
+//! gives its thread up, finds every job.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -114,7 +114,8 @@ fn a_watch_that_comes_late_answers_first() {
     );
 }
 
-/// A look at any moment says of a job that waited that it never began, and of one that entered Lisp that it was stopped.
+/// A look at any moment says of a job that waited that it never began, and of one that entered Lisp that it was
+/// stopped.
 #[test]
 fn what_became_of_the_work_is_said_as_it_was() {
     shuttle::check_random(

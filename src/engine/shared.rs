@@ -1,8 +1,8 @@
 //! The one Lisp of the process: its queue, its watch and its phase together.
 //!
 //! Three kinds of threads meet here. *Callers* submit jobs and wait on tickets. *Lisp threads*, one a lane, run the
-//! jobs in order of arrival. The *watch* thread keeps the deadlines. Listeners of outcomes that the watch brings are called
-//! on a thread of their own: one that waits holds up no deadline.
+//! jobs in order of arrival. The *watch* thread keeps the deadlines. Listeners of outcomes that the watch brings are
+//! called on a thread of their own: one that waits holds up no deadline.
 
 use std::cell::Cell;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! The signals that SBCL's threads live by, and that no other thread must get.
 //!
-//! SBCL stops its threads for a collection with SIGUSR2, and its profiler uses SIGPROF. A thread that is not Lisp's and gets
-//! one of them from outside would be parked by SBCL's handler, or held in it with a lock of its own.
+//! SBCL stops its threads for a collection with SIGUSR2, and its profiler uses SIGPROF. A thread that is not Lisp's and
+//! gets one of them from outside would be parked by SBCL's handler, or held in it with a lock of its own.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -32,7 +32,8 @@ pub fn block_lisp_signals() {
     mask(libc::SIG_BLOCK);
 }
 
-/// Has a write beyond the limit on the size of files (`ulimit -f`) fail with an error, where the system would end the process.
+/// Has a write beyond the limit on the size of files (`ulimit -f`) fail with an error, where the system would end the
+/// process.
 pub fn survive_file_size_limit() {
     // SAFETY: to ignore a signal is no handler, and the program has no other use for this one.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

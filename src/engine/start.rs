@@ -31,8 +31,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Settings for `image`: a heap of up to 2 GiB (the size that the core was saved for: with another, SBCL starts some
-    /// 15 ms later), stacks of 8 MiB, half a minute to start.
+    /// Settings for `image`: a heap of up to 2 GiB (the size that the core was saved for: with another, SBCL starts
+    /// some 15 ms later), stacks of 8 MiB, half a minute to start.
     pub fn new(image: Image) -> Self {
         Self {
             image,
@@ -116,7 +116,8 @@ fn is_about_core(reason: &str) -> bool {
     reason.to_lowercase().contains("core")
 }
 
-/// The threads that Lisp makes while it starts, and cannot start without: the finalizer's, the supervisor's, one for work.
+/// The threads that Lisp makes while it starts, and cannot start without: the finalizer's, the supervisor's, one for
+/// work.
 const LISPS_OWN_THREADS: usize = 3;
 
 static STARTED: AtomicBool = AtomicBool::new(false);

@@ -1,5 +1,5 @@
-//! The locks of the queue and its tickets, parking_lot's, and the atomics of a death; in unit tests shuttle's, which tries
-//! the orders of threads.
+//! The locks of the queue and its tickets, parking_lot's, and the atomics of a death; in unit tests shuttle's, which
+//! tries the orders of threads.
 
 use std::time::Instant;
 

@@ -71,8 +71,8 @@ impl SbclSources {
         Self { root: root.filter(|root| root.join("src").is_dir()), table: None, places: Arc::default() }
     }
 
-    /// The same sources, with the table of the places of the core's functions. Without the sources, it is of no use: a place is
-    /// for looking at.
+    /// The same sources, with the table of the places of the core's functions. Without the sources, it is of no use: a
+    /// place is for looking at.
     #[must_use]
     pub fn with_places(mut self, table: Option<PlaceTable>) -> Self {
         self.table = table.filter(|_| self.root.is_some());

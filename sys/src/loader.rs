@@ -87,7 +87,8 @@ fn said(error: &libloading::Error) -> String {
 }
 
 impl LoadError {
-    /// Whether a limit of the process is the cause, as far as the dynamic linker's words tell: the library may be sound.
+    /// Whether a limit of the process is the cause, as far as the dynamic linker's words tell: the library may be
+    /// sound.
     pub fn is_limit(&self) -> bool {
         let full = ["Error 24", "Too many open files", "Cannot allocate memory", "failed to map", "Error 12"];
         matches!(self, Self::Open { source, .. } if full.iter().any(|words| said(source).contains(words)))
@@ -111,8 +112,8 @@ impl Runtime {
     /// [`LoadError`] names the file and the remedy.
     ///
     /// # Safety
-    /// Loading runs the library's constructors, and what has this crate's functions is taken for this crate's: `path` must
-    /// name a library that this crate's build script linked, or none.
+    /// Loading runs the library's constructors, and what has this crate's functions is taken for this crate's: `path`
+    /// must name a library that this crate's build script linked, or none.
     pub unsafe fn load(path: &Path) -> Result<Self, LoadError> {
         // SAFETY: by the caller's promise the constructors are those of SBCL's runtime and of the shim, which have none
         // that run code.

@@ -1,8 +1,8 @@
 //! The image inside the program.
 
-// SBCL looks for a core in the ELF section of this name in the running executable, and maps it from there: it has to start
-// at a multiple of SBCL's page size. A program that does not call `keep_core` does not carry it: the linker drops sections
-// that nobody refers to.
+// SBCL looks for a core in the ELF section of this name in the running executable, and maps it from there: it has to
+// start at a multiple of SBCL's page size. A program that does not call `keep_core` does not carry it: the linker drops
+// sections that nobody refers to.
 std::arch::global_asm!(
     ".pushsection lisp.core,\"a\",@progbits",
     ".balign 32768",

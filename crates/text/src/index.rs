@@ -128,8 +128,8 @@ impl TextIndex {
         watch.is_some()
     }
 
-    /// Why the tree is not watched, though [`TextIndex::watch`] was asked for, as far as questions have found out. Then each
-    /// question looks at every file.
+    /// Why the tree is not watched, though [`TextIndex::watch`] was asked for, as far as questions have found out. Then
+    /// each question looks at every file.
     pub fn unwatched(&self) -> Option<WatchRefusal> {
         *self.unwatched.lock()
     }

@@ -156,7 +156,8 @@ impl TreeWatch {
         }
     }
 
-    /// Why a folder of the tree is not watched, so that the index never counts as up to date without a look at all files.
+    /// Why a folder of the tree is not watched, so that the index never counts as up to date without a look at all
+    /// files.
     pub(crate) fn refusal(&self) -> Option<WatchRefusal> {
         self.refusal
     }

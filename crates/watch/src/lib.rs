@@ -62,7 +62,8 @@ struct Number {
     inside: bool,
 }
 
-/// One part in so many of the watches that a user may have is for files: editors need some, and other programs like this one.
+/// One part in so many of the watches that a user may have is for files: editors need some, and other programs like
+/// this one.
 const SHARE: usize = 8;
 
 /// The changes since the last look.

@@ -243,7 +243,8 @@ impl Index {
     }
 
     /// Who does `kind` to `symbol`, or to a function that belongs to it as `roles` accepts:
-    /// sorted by the printed principal symbol, then by the printed name, file and form. Replaced functions are left out.
+    /// sorted by the printed principal symbol, then by the printed name, file and form. Replaced functions are left
+    /// out.
     pub fn who(&self, kind: Kind, symbol: Symbol, roles: impl Fn(NameRole) -> bool) -> Vec<Use<'_>> {
         self.uses(self.found(kind, symbol, roles, true))
     }
@@ -386,8 +387,8 @@ impl Index {
         found
     }
 
-    /// The packages that were made after the base was saved, each with a symbol that is present in it, as it is printed, and
-    /// whether it is exported.
+    /// The packages that were made after the base was saved, each with a symbol that is present in it, as it is
+    /// printed, and whether it is exported.
     pub fn loaded_symbols(&self) -> Vec<(String, String, bool)> {
         let segment = self.newest();
         if !self.has_delta() {

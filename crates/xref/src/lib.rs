@@ -2,7 +2,8 @@
 //!
 //! The records of the saved core are baked into an index when the program is built ([`bake`]) and read in place.
 //! What is compiled later arrives as exports of the Lisp half, and each makes a new [`Index`] snapshot
-//! ([`Index::apply`]). A question is answered from a snapshot alone: it works while Lisp is busy, and after it has died.
+//! ([`Index::apply`]). A question is answered from a snapshot alone: it works while Lisp is busy, and after it has
+//! died.
 
 pub mod bake;
 pub mod columns;

@@ -1,8 +1,8 @@
 //! The table of places of the forms in SBCL's own sources, made when the program is built, so that no question reads
 //! those sources.
 //!
-//! On disk: [`MAGIC`], the number of rows, then the rows in the order of their keys: 64 bits of key, 32 of line, 32 of column,
-//! little-endian. The key is the FNV-1a hash of a file's logical name and an offset.
+//! On disk: [`MAGIC`], the number of rows, then the rows in the order of their keys: 64 bits of key, 32 of line, 32 of
+//! column, little-endian. The key is the FNV-1a hash of a file's logical name and an offset.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,8 +27,8 @@ impl PlaceTable {
         (rest.is_empty() && rows.len() as u64 == u64::from_le_bytes(*count)).then_some(Self { rows })
     }
 
-    /// The line and column, from 1, of the form after so many bytes of the file with this logical name. None if it is not
-    /// known here.
+    /// The line and column, from 1, of the form after so many bytes of the file with this logical name. None if it is
+    /// not known here.
     pub fn find(&self, file: &str, bytes: u32) -> Option<(u32, u32)> {
         let key = key(file.as_bytes(), bytes);
         let at = self.rows.binary_search_by_key(&key, long).ok()?;
@@ -51,8 +51,8 @@ fn key(file: &[u8], bytes: u32) -> u64 {
     bytes.to_le_bytes().iter().fold(hash, fold)
 }
 
-/// Makes the table of all functions of `index` in files that `read` gives the text of, by their logical names. None if two
-/// places have one key: then no table can tell them apart.
+/// Makes the table of all functions of `index` in files that `read` gives the text of, by their logical names. None if
+/// two places have one key: then no table can tell them apart.
 pub fn bake(index: &Index, read: impl Fn(&str) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
     let mut wanted: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
     for (file, offset) in index.toplevel_forms() {

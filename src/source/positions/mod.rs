@@ -227,7 +227,8 @@ impl PositionedFile {
         Ok(PositionedFile { damaged, ..PositionedFile::new(path.to_path_buf(), &bytes, sidecar, fresh) })
     }
 
-    /// As [`PositionedFile::open`], when the text that the image was made from is not on disk at `path` but in the file `text`.
+    /// As [`PositionedFile::open`], when the text that the image was made from is not on disk at `path` but in the file
+    /// `text`.
     ///
     /// # Errors
     /// If `text` cannot be read.
