@@ -1,4 +1,4 @@
-//! The tool apropos: symbols by parts of their names.
+//! The tool apropos: finds symbols by parts of their names.
 
 use super::words::listed;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Checks a call's arguments against the tool's schema, so that what is wrong is told by the argument's name.
+//! Checks a call's arguments against the tool's schema, so that an error names the wrong argument.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -41,15 +41,15 @@ pub(super) struct PageArguments {
 }
 
 impl PageArguments {
-    /// The most entries that were asked for.
+    /// Returns the requested page size; unlimited by default.
     pub(super) fn limit(&self) -> usize {
         self.limit.unwrap_or(usize::MAX)
     }
 
-    /// How many entries were listed before.
+    /// Decodes the cursor: the number of entries on earlier pages.
     ///
     /// # Errors
-    /// The cursor is none.
+    /// The cursor was not given by any answer.
     pub(super) fn offset(&self) -> Result<usize, Failure> {
         match self.cursor.as_deref() {
             None => Ok(0),
@@ -57,19 +57,19 @@ impl PageArguments {
         }
     }
 
-    /// That the cursor does not point past the end of `total` entries.
+    /// Checks that the cursor does not point past the end of `total` entries.
     ///
     /// # Errors
-    /// It does.
+    /// It points past the end.
     pub(super) fn within(&self, total: usize) -> Result<(), Failure> {
         within(self.cursor.as_deref().unwrap_or_default(), total)
     }
 }
 
-/// That `cursor`, if it is one, does not point past the end of `total` entries.
+/// Checks that `cursor`, if it is not empty, does not point past the end of `total` entries.
 ///
 /// # Errors
-/// It does: no answer gave it, or what was asked about has changed since.
+/// It points past the end: no answer gave it, or the data has changed since.
 pub(super) fn within(cursor: &str, total: usize) -> Result<(), Failure> {
     match cursor.parse::<usize>() {
         Ok(offset) if offset > 0 && offset >= total && total > 0 => Err(Failure::Arguments(format!(
@@ -110,8 +110,8 @@ fn default_timeout() -> u64 {
     300
 }
 
-/// Reads the arguments of the tool called `tool`. An argument that is null, or an empty string where none is needed, counts as
-/// left out, which is what some models mean by it.
+/// Reads the arguments of the tool called `tool`. A null, or an empty string for an optional argument, counts
+/// as omitted: some models write that for it.
 pub(super) fn read<T: DeserializeOwned>(
     tool: &str,
     schema: &Map<String, Value>,
@@ -125,7 +125,7 @@ pub(super) fn read<T: DeserializeOwned>(
         .map_err(|error| format!("The arguments of {tool} cannot be read: {error}."))
 }
 
-/// An empty name, path or choice is none. An empty text is one.
+/// Drops optional arguments that are empty strings. An empty `text` is kept: it is a value.
 fn drop_empty(schema: &Map<String, Value>, given: &mut Map<String, Value>) {
     let required = schema.get("required").and_then(Value::as_array);
     let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
@@ -246,7 +246,7 @@ fn check_element(tool: &str, name: &str, schema: &Value, element: &Value) -> Res
     }
 }
 
-/// The type that a property's schema names, if it names one.
+/// Returns the type that a property's schema names.
 fn wanted(property: &Value) -> Option<&str> {
     property.get("type").and_then(Value::as_str)
 }

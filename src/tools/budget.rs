@@ -1,4 +1,4 @@
-//! Answers that fit into a model's context: cut between entries, at a cursor that continues.
+//! Fits answers into a model's context: cuts them between entries, with a cursor that continues.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -6,13 +6,13 @@ use serde_json::{Map, Value};
 use super::arguments::wrong_cursor;
 use super::call::{Failure, ToolAnswer};
 
-/// The most characters of an answer unless its asker wants it whole, as text and as JSON: 10,000 tokens of some four
-/// characters each.
+/// The most characters of an answer, as text and as JSON, unless the caller asks for all of it: 10,000 tokens
+/// of some four characters each.
 pub(super) const BUDGET: usize = 40_000;
 /// The characters reserved for what stands beside the entries.
 const BESIDE: usize = 3_000;
 
-/// How many of `entries` fit into `budget` characters, both as JSON and as the text of which each takes
+/// Counts how many of `entries` fit into `budget` characters, both as JSON and as text, of which each takes
 /// `text` characters. At least one, if there is one.
 pub(super) fn fit<T: Serialize>(entries: &[T], budget: usize, text: impl Fn(&T) -> usize) -> usize {
     let room = budget.saturating_sub(BESIDE);
@@ -27,8 +27,8 @@ pub(super) fn fit<T: Serialize>(entries: &[T], budget: usize, text: impl Fn(&T) 
     entries.len()
 }
 
-/// Whether all of `entries` fit for certain, none of which takes more than `at_most` bytes, as JSON or as text: then [`fit`] need
-/// not measure them.
+/// Whether all `entries` certainly fit, given that none takes more than `at_most` bytes as JSON or as text.
+/// Then [`fit`] need not measure them.
 pub(super) fn all_fit<T>(entries: &[T], budget: usize, at_most: impl Fn(&T) -> usize) -> bool {
     let mut left = Some(budget.saturating_sub(BESIDE));
     entries.iter().all(|entry| {
@@ -60,14 +60,15 @@ pub(super) fn length<T: Serialize + ?Sized>(value: &T) -> usize {
     count.0
 }
 
-/// Whether neither the answer nor its text is longer than `budget` characters: neither [`cut`] nor [`bound`] would change it.
+/// Whether the answer and its text both fit into `budget` characters, so that neither [`cut`] nor [`bound`]
+/// would change it.
 pub(super) fn fits(answer: &ToolAnswer, budget: usize) -> bool {
     let text = answer.text.len() <= budget || answer.text.chars().count() <= budget;
     text && answer.structured.json().len() <= budget
 }
 
-/// Where a cut answer of a tool that does not turn pages itself goes on: in which of its lists, after how many
-/// entries, and after how many lines of its text.
+/// The position at which a cut answer continues, for tools that do not page themselves: a list of the answer,
+/// and the numbers of its entries and of lines of text that were shown before.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct CutCursor {
     list: String,
@@ -76,7 +77,7 @@ pub(super) struct CutCursor {
 }
 
 impl CutCursor {
-    /// Reads what [`cut`] wrote.
+    /// Parses a cursor that [`cut`] wrote.
     pub(super) fn read(text: &str) -> Result<Self, Failure> {
         let mut parts = text.split(':');
         match (parts.next(), parts.next().map(str::parse), parts.next().map(str::parse), parts.next()) {
@@ -93,7 +94,7 @@ impl CutCursor {
         format!("{}:{}:{}", self.list, self.entries, self.lines)
     }
 
-    /// Whether `answer` goes on there.
+    /// Whether the cursor fits `answer`, and something of it is left to show.
     fn is_of(&self, answer: &ToolAnswer) -> bool {
         let list = answer.structured.get(&self.list).and_then(Value::as_array);
         let entries = match (self.list.as_str(), list) {
@@ -106,15 +107,15 @@ impl CutCursor {
             usize::MAX => Some(false),
             lines => (lines < answer.text.lines().count()).then_some(true),
         };
-        // Something must follow.
+        // Refuse a cursor after which nothing is left.
         matches!((entries, lines), (Some(entries), Some(lines)) if entries || lines)
     }
 }
 
-/// As [`cut`], at `cursor`.
+/// Continues `answer` at `cursor`, as [`cut`] does.
 ///
 /// # Errors
-/// Nothing of this answer follows there.
+/// The cursor is past the end, or of another answer.
 pub(super) fn continued(answer: &mut ToolAnswer, cursor: CutCursor, budget: usize) -> Result<(), Failure> {
     if !cursor.is_of(answer) {
         let given = cursor.written();
@@ -126,8 +127,9 @@ pub(super) fn continued(answer: &mut ToolAnswer, cursor: CutCursor, budget: usiz
     Ok(())
 }
 
-/// Continues `answer` at `cursor` and makes it fit into `budget` characters: its longest list is cut between entries, its
-/// text between lines. What is cut says so; with `continues` it says how to go on.
+/// Continues `answer` at `cursor` and makes it fit into `budget` characters: cuts its longest list between
+/// entries, and its text between lines. A cut answer says that it is cut; with `continues`, also how to go
+/// on.
 pub(super) fn cut(answer: &mut ToolAnswer, cursor: Option<CutCursor>, budget: usize, continues: bool) {
     let at = cursor.unwrap_or_default();
     let room = budget.saturating_sub(BESIDE);
@@ -158,7 +160,7 @@ pub(super) fn cut(answer: &mut ToolAnswer, cursor: Option<CutCursor>, budget: us
             more = left_out > 0;
         }
         if !more && !next.list.is_empty() {
-            // Its end has been shown, if only the text goes on.
+            // Mark the list as shown to its end: only the text continues.
             next.entries = usize::MAX;
         }
     }
@@ -183,13 +185,13 @@ pub(super) fn cut(answer: &mut ToolAnswer, cursor: Option<CutCursor>, budget: us
     }
 }
 
-/// Makes `answer` fit into `budget` characters at last, whatever it is: lists lose their ends, and single texts that are longer
-/// than any answer, their middles.
+/// Truncates any `answer` to `budget` characters, as the last resort: lists lose their ends, and overlong
+/// strings their middles.
 pub(super) fn bound(answer: &mut ToolAnswer, budget: usize) {
     let room = budget.saturating_sub(BESIDE);
     if let Value::Object(structured) = &mut *answer.structured {
         let mut left_out = 0;
-        // Each turn takes the excess from what is longest.
+        // Take the excess from the longest part in each round.
         for _ in 0..16 {
             let size = length(structured);
             if size <= budget {
@@ -226,7 +228,7 @@ pub(super) fn bound(answer: &mut ToolAnswer, budget: usize) {
     }
 }
 
-/// The longest string in `values`, at any depth.
+/// Finds the longest string in `values`, at any depth.
 fn longest_text<'a>(values: impl Iterator<Item = &'a mut Value>) -> Option<&'a mut String> {
     let texts = values.filter_map(|value| match value {
         Value::String(text) => Some(text),
@@ -237,7 +239,7 @@ fn longest_text<'a>(values: impl Iterator<Item = &'a mut Value>) -> Option<&'a m
     texts.max_by_key(|text| text.len())
 }
 
-/// Takes `excess` characters, and some more, out of the middle of `text`.
+/// Removes `excess` characters, and some more, from the middle of `text`.
 fn shorten(text: &mut String, excess: usize) {
     let characters: Vec<char> = text.chars().collect();
     let kept = characters.len().saturating_sub(excess + 100);
@@ -249,7 +251,7 @@ fn shorten(text: &mut String, excess: usize) {
     text.extend(end);
 }
 
-/// The list of `structured` that takes the most room.
+/// Finds the list of `structured` that takes the most room.
 fn longest(structured: &Map<String, Value>) -> Option<(String, &Vec<Value>)> {
     let lists = structured.iter().filter_map(|(name, value)| Some((name, value.as_array()?)));
     lists
@@ -258,8 +260,9 @@ fn longest(structured: &Map<String, Value>) -> Option<(String, &Vec<Value>)> {
         .map(|(name, list)| (name.clone(), list))
 }
 
-/// `text` from line `skip` on (the heading stays), up to `budget` characters; none if it is whole. Then the line at which
-/// it goes on, if it is cut again. An entry's further lines are indented and stay with it.
+/// Cuts `text` to `budget` characters, from line `skip` on, and keeps its heading; none if all of it fits.
+/// Returns also the line at which the text continues, if it is cut again. The indented lines of an entry stay
+/// with it.
 fn cut_text(text: &str, skip: usize, budget: usize, room: usize) -> (Option<String>, Option<usize>) {
     if skip == 0 && text.chars().count() <= budget {
         return (None, None);
@@ -270,7 +273,7 @@ fn cut_text(text: &str, skip: usize, budget: usize, room: usize) -> (Option<Stri
         if skip == 0 { Vec::new() } else { lines.first().copied().into_iter().collect() };
     let mut size: usize = kept.iter().map(|line| line.chars().count() + 1).sum();
     let (mut end, mut whole) = (first, first);
-    // The text may have ended before a list did.
+    // Skip this if the text ended before a list did.
     while end < lines.len() {
         size += lines[end].chars().count() + 1;
         if size > room {
@@ -286,7 +289,7 @@ fn cut_text(text: &str, skip: usize, budget: usize, room: usize) -> (Option<Stri
         kept.extend(lines.get(first..).unwrap_or_default());
         return (Some(kept.join("\n")), None);
     }
-    // A single entry that is too long is cut all the same.
+    // Cut inside an entry if that alone is too long.
     let end = if whole > first { whole } else { end.max(first + 1) };
     kept.extend(&lines[first..end]);
     (Some(kept.join("\n")), Some(end))

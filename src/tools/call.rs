@@ -1,4 +1,4 @@
-//! One call of a tool: how it is called off, how far it is, and how it ended.
+//! A call of a tool: its cancellation, progress, answer and errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub struct ToolProgress {
     pub total: Option<u64>,
 }
 
-/// One call of a tool: how it is called off, and who hears how far it is.
+/// A call of a tool: its cancellation token, its budget and the listener for its progress.
 #[derive(Clone)]
 pub struct Call {
     cancellation: Cancellation,
@@ -49,7 +49,7 @@ impl Default for Call {
 }
 
 impl Call {
-    /// A call whose progress `listener` hears. It must not wait.
+    /// Makes a call that reports its progress to `listener`, which must not block.
     pub fn new(listener: impl Fn(ToolProgress) + Send + Sync + 'static) -> Self {
         Self { cancellation: Cancellation::default(), budget: BUDGET, listener: Arc::new(listener) }
     }
@@ -61,22 +61,22 @@ impl Call {
         self
     }
 
-    /// The most characters of its answer, as text and as JSON.
+    /// Returns the most characters of the answer, as text and as JSON.
     pub fn budget(&self) -> usize {
         self.budget
     }
 
-    /// The token that cancels this call.
+    /// Returns the token that cancels this call.
     pub fn cancellation(&self) -> Cancellation {
         self.cancellation.clone()
     }
 
-    /// A question of this call's that may take `allowed`; it is called off with the call.
+    /// Makes the control of a query for this call: it may take `allowed`, and is cancelled with the call.
     pub fn control(&self, allowed: Duration) -> Control {
         Control::new(allowed).with_cancellation(self.cancellation())
     }
 
-    /// Tells how far the call is.
+    /// Reports progress to the listener.
     pub fn report(&self, progress: ToolProgress) {
         (self.listener)(progress);
     }
@@ -111,7 +111,7 @@ pub struct ToolAnswer {
 }
 
 impl ToolAnswer {
-    /// The answer `structured`, shown as `text`.
+    /// Makes the answer `structured`, shown as `text`.
     ///
     /// # Errors
     /// `structured` cannot be JSON, which is a bug.
@@ -120,7 +120,7 @@ impl ToolAnswer {
         Ok(Self { text, shown: None, structured, outcome, notes: Vec::new() })
     }
 
-    /// The answer `structured`, whose text is the same as JSON, and `shown` at a terminal.
+    /// Makes the answer `structured`, whose text is the same JSON; `shown` is for terminals.
     ///
     /// # Errors
     /// As [`ToolAnswer::new`].
@@ -132,10 +132,10 @@ impl ToolAnswer {
     }
 }
 
-/// Why there is no answer, in a sentence.
+/// The reason for which there is no answer, as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// The arguments are not what the tool takes.
+    /// The arguments do not match the tool's schema.
     #[error("{0}")]
     Arguments(String),
     /// The engine cannot answer.

@@ -1,4 +1,4 @@
-//! The tool call-graph: who calls a function, or what it calls, drawn or as data.
+//! The tool call-graph: the callers of a function, or its callees, drawn or as data.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -106,7 +106,7 @@ fn graph(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer,
     ToolAnswer::new(text, &MaybeFound::yes(drawn), CallOutcome::Answered)
 }
 
-/// A picture of the graph.
+/// Draws the graph as SVG.
 fn svg(graph: &CallGraphAnswer) -> Result<String, Failure> {
     let dot = graph.dot();
     let drawn = std::panic::catch_unwind(|| {
@@ -124,7 +124,7 @@ fn svg(graph: &CallGraphAnswer) -> Result<String, Failure> {
     }
 }
 
-/// The graph as an indented text: each function once with what it leads to.
+/// Draws the graph as an indented text: each function once, with the functions that it leads to.
 fn tree(graph: &CallGraphAnswer, direction: Direction) -> String {
     let heading = match direction {
         Direction::Callers => "Callers of",

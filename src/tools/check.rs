@@ -84,7 +84,7 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAn
     if let Some(system) = &request.system
         && answer.failures.iter().any(|failure| failure.is_of_unknown(system))
     {
-        // It is told once.
+        // Drop the failure: the answer below reports it as missing.
         answer.failures.retain(|failure| !failure.is_of_unknown(system));
         return Missing::system(&systems(bank), system).beside(answer);
     }

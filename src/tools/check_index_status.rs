@@ -1,4 +1,4 @@
-//! The tool check_index_status: how old the index of the project's text is.
+//! The tool check_index_status: tells how old the index of the project's text is.
 
 use super::arguments::NoArguments;
 use super::find_references::controlled;

@@ -1,4 +1,4 @@
-//! The tool check-structure: where parentheses went wrong.
+//! The tool check-structure: finds unbalanced parentheses.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

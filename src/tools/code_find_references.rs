@@ -1,4 +1,4 @@
-//! The tool code-find-references: where a symbol of the loaded project is used, line by line.
+//! The tool code-find-references: lists the uses of a symbol of the loaded project, line by line.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -100,7 +100,7 @@ impl<'a> From<&'a CodeReference> for ShownUse<'a> {
     }
 }
 
-/// Neither the text nor the JSON of an entry is longer, in bytes.
+/// Returns an upper bound of an entry's length in bytes, as text and as JSON.
 fn at_most(found: &CodeReference) -> usize {
     let texts = [&found.context, &found.caller, &found.via].into_iter().flatten();
     let columns = 11 * (found.columns.len() + found.approximate_columns.len());
@@ -111,10 +111,10 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// More entries than this are on no page.
+/// The most entries on a page.
 const MOST: usize = 1_000;
 
-/// Entries of text begin only where so many characters are left.
+/// The fewest characters that must be left on a page to begin the entries of text on it.
 const LEAST: usize = 4_000;
 
 pub(super) fn tool() -> Tool {
@@ -180,10 +180,10 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolAn
     ToolAnswer::new(text, &MaybeFound::yes(answered), CallOutcome::Answered)
 }
 
-/// How many entries fit into `budget` characters: of the image, and of text.
+/// Counts the entries that fit into `budget` characters: of the image, and of text.
 fn page(answer: &code_find_references::CodeFindReferencesAnswer, budget: usize) -> (usize, usize) {
     let (refs, text) = (&answer.refs, &answer.text);
-    // As a rule all do, and need not be measured.
+    // Skip measuring in the common case, in which all entries fit.
     let beside =
         answer.cautions.iter().map(|caution| caution.len() + 10).sum::<usize>() + answer.symbol.len();
     if text.is_empty() && all_fit(refs, budget.saturating_sub(beside + 200), at_most) {
@@ -200,7 +200,8 @@ fn page(answer: &code_find_references::CodeFindReferencesAnswer, budget: usize) 
         let texts = [entry.context, entry.caller, entry.via].into_iter().flatten();
         60 + entry.path.len() + texts.map(str::len).sum::<usize>()
     });
-    // The entries of text follow those of the image; what has room is at least one entry, but not one of each.
+    // Begin the entries of text, which follow those of the image, only with enough room: `fit` returns at
+    // least one.
     let room = budget.saturating_sub(length(&entries[..fitting]));
     let in_text = match fitting < refs.len() || (fitting > 0 && room < LEAST) {
         true => 0,

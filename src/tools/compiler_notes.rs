@@ -1,4 +1,4 @@
-//! The tool compiler-notes: what the compiler says of one definition.
+//! The tool compiler-notes: the compiler's diagnostics for one definition.
 
 use std::fmt::Write as _;
 

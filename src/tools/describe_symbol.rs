@@ -1,4 +1,4 @@
-//! The tool describe-symbol: everything that the image knows about a symbol.
+//! The tool describe-symbol: all that the image knows about a symbol.
 
 use super::arguments::NameAndPackage;
 use super::missing::{MaybeFound, Missing, resolve};

@@ -1,4 +1,4 @@
-//! The tool disassemble: a function's machine code.
+//! The tool disassemble: the machine code of a function.
 
 use super::arguments::NameAndPackage;
 use super::missing::{MaybeFound, of_error, resolve};

@@ -1,4 +1,4 @@
-//! The tool edit-definition: changes one definition of a file.
+//! The tool edit-definition: edits one definition of a file.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The tool evaluate: what forms do, with everything that can be told of it.
+//! The tool evaluate: evaluates forms, and tells values, output, warnings and failure.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Arguments, MaybeFound<EvaluationSchema>>(about, evaluate).needs(Permission::Eval).of_image()
 }
 
-/// The most characters of output in an answer that must fit.
+/// The most characters of output in an answer with a budget.
 const OUTPUT: usize = 12_000;
 
 fn evaluate(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {

@@ -1,4 +1,4 @@
-//! The tool find-definition: where a symbol is defined.
+//! The tool find-definition: finds the definitions of a symbol.
 
 use crate::query::LispKind;
 use schemars::JsonSchema;

@@ -1,4 +1,5 @@
-//! The tool find_references: a name's definitions and every place where its text occurs, in any source tree.
+//! The tool find_references: finds a name's definitions and every occurrence of it as text, in any source
+//! tree.
 
 use crate::query::Step;
 use std::fmt::Write as _;
@@ -29,10 +30,10 @@ pub(super) fn tool() -> Tool {
     Tool::new::<FindReferencesRequest, References>(about, references).turns_pages()
 }
 
-/// Runs `work` so that it ends when the call is called off, and its progress is the call's.
+/// Runs `work` with the call's cancellation, and reports its progress as the call's.
 pub(super) fn controlled<T>(call: &Call, work: impl FnOnce(&IndexControl<'_>) -> T) -> T {
     let cancellation = call.cancellation();
-    // Progress only goes up: what is indexed is counted on from what was listed.
+    // Count indexed files on from the listed ones, so that progress only goes up.
     let (listed, last) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let progress = |progress: steelbank_text::IndexProgress| {
         let (what, at, end) = match progress {
@@ -73,11 +74,11 @@ fn references(session: &Session, request: FindReferencesRequest, call: &Call) ->
     )
 }
 
-/// Leaves out what does not fit; the page says that there is more.
+/// Truncates the references to `budget`; the page then says that there are more.
 fn shorten(found: &mut References, budget: usize) {
     let fitting = fit(&found.definitions, budget / 4, |definition| definition.preview.len());
     found.definitions.truncate(fitting);
-    // The text is the same JSON, and its quotes are escaped once more.
+    // Measure the JSON alone: the text is the same JSON.
     let beside = length(&found.definitions) + length(&found.definition);
     let fitting = fit(&found.references, budget.saturating_sub(beside), |_| 0);
     if fitting < found.references.len() {
@@ -87,12 +88,12 @@ fn shorten(found: &mut References, budget: usize) {
     }
 }
 
-/// Text without what a terminal would obey.
+/// Removes control characters, which a terminal would obey.
 fn clean(text: &str) -> String {
     text.chars().map(|each| if each.is_control() && each != '\t' { '\u{fffd}' } else { each }).collect()
 }
 
-/// A line a place, as grep has it.
+/// Renders a line for each place, as grep does.
 fn text(found: &References) -> String {
     let mut text = String::new();
     let place = |path: &str, line: u32, column: u32| format!("{}:{line}:{column}", clean(path));

@@ -1,4 +1,4 @@
-//! The tool impact: what must be looked at when definitions change.
+//! The tool impact: finds the code to look at when definitions change.
 
 use std::fmt::Write as _;
 
@@ -76,7 +76,7 @@ fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     };
     let (users, mut page) = given.paging.cut(std::mem::take(&mut answer.users))?;
     answer.users = users;
-    // The other lists share the room that the users leave.
+    // Halve the users until the other lists fit too.
     while serde_json::to_string(&answer).is_ok_and(|text| text.len() > super::page::MOST)
         && answer.users.len() > 1
     {

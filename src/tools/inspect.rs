@@ -1,4 +1,4 @@
-//! The tool inspect: what an object is made of.
+//! The tool inspect: shows an object and its parts.
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The tool list-systems: what the project defines, and what of it is loaded.
+//! The tool list-systems: lists the project's systems and whether they are loaded.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

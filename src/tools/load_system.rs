@@ -1,4 +1,4 @@
-//! The tool load-system: loads an ASDF system, and says what the compiler says.
+//! The tool load-system: loads an ASDF system, and reports the compiler's diagnostics.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn load(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, 
     }
 }
 
-/// A load's answer; the session remembers how it ended, for those who did not ask for it.
+/// Makes the answer for a load. The session remembers the outcome, which `status` reports.
 pub(super) fn loaded(
     session: &Session,
     what: LoadedItem,
@@ -96,7 +96,8 @@ pub(super) fn loaded(
     }
     let mut answer = ListedLoad::new(outcome?, shown, detail);
     if let Some(missing) = missing {
-        // It is told once; a program that reads a whole answer finds it where failures are.
+        // Drop the failure, which the sentence below repeats; a program that asked for details finds it where
+        // failures are.
         answer.failure = answer.failure.filter(|_| detail);
         return missing.beside(answer);
     }
@@ -119,7 +120,7 @@ fn missing(bank: &Steelbank, what: &LoadedItem, answer: &LoadAnswer) -> Option<M
     }
 }
 
-/// `answer` with each file as `shown` shows it.
+/// Replaces each path in `answer` by the one that `shown` gives.
 pub(super) fn relative(answer: LoadAnswer, shown: impl Fn(&str) -> String) -> LoadAnswer {
     let all = |paths: Vec<String>| paths.iter().map(|path| shown(path)).collect();
     let diagnostic = |said: Diagnostic| Diagnostic { path: said.path.as_deref().map(&shown), ..said };
@@ -192,7 +193,8 @@ struct ShownDiagnostic {
 const MOST_FILES: usize = 30;
 
 impl ListedLoad {
-    /// With `detail` it has every file, and the whole paths: what a program reads as a [`LoadAnswer`].
+    /// Makes the listed form. With `detail` it has every file and the whole paths: a program can read it as a
+    /// [`LoadAnswer`].
     fn new(answer: LoadAnswer, shown: impl Fn(&str) -> String, detail: bool) -> Self {
         let part = |part: Option<u32>| part.map(|part| format!(":{part}")).unwrap_or_default();
         let said = |said: Diagnostic| ShownDiagnostic {
@@ -236,7 +238,8 @@ impl ListedLoad {
     }
 }
 
-/// A failure with the file as it is shown.
+/// Shortens the failure's path, also in its sentences, to the one that `shown` gives, unless `detail` asks
+/// for the whole one.
 pub(super) fn shorter(mut failure: LoadFailure, shown: impl Fn(&str) -> String, detail: bool) -> LoadFailure {
     if let Some(path) = failure.path.clone().filter(|_| !detail) {
         let short = shown(&path);
@@ -247,7 +250,7 @@ pub(super) fn shorter(mut failure: LoadFailure, shown: impl Fn(&str) -> String, 
     failure
 }
 
-/// Hands a load's news to the call's listener.
+/// Makes a listener that reports a load's progress as the call's.
 pub(crate) fn listener(call: &Call) -> LoadListener {
     let call = call.clone();
     Arc::new(move |news: LoadNews| {

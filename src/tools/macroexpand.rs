@@ -1,4 +1,4 @@
-//! The tool macroexpand: what the compiler makes of a form.
+//! The tool macroexpand: expands a form as the compiler does.
 
 use std::fmt::Write as _;
 
@@ -85,10 +85,10 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         if let Some(package) = found.package {
             request.package = package;
         }
-        // It is the project's code, as what its macros run is.
+        // Evaluate as in the file: the form is the project's own code, as is that of its macros.
         request.evaluating = true;
     } else if request.depth == Depth::All && request.form.to_uppercase().contains("MACROLET") {
-        // To expand what MACROLET defines is to run it.
+        // Ask for permission: expanding a local macro runs its definition.
         session.permit(Permission::Eval)?;
     }
     let mut answer = bank.macroexpand(&request, &control)?;

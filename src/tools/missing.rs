@@ -1,4 +1,4 @@
-//! Not found, in one way for all tools: the same sentence, what may have been meant, and what to try.
+//! Answers for names that do not exist, the same for all tools: the sentence, suggestions, and remedies.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -60,7 +60,7 @@ pub(super) struct Missing {
 }
 
 impl Missing {
-    /// Reports that what `asked` names does not exist.
+    /// Makes the answer for the symbol or package `asked`, which does not exist.
     pub(super) fn new(index: &Index, asked: &Asked, status: LookupStatus, note: Option<String>) -> Self {
         let mut suggestions = nearest::elsewhere(index, &asked.name);
         if suggestions.is_empty() {
@@ -86,13 +86,13 @@ impl Missing {
         }
     }
 
-    /// No package is called `name`.
+    /// Makes the answer for a package `name` that does not exist.
     pub(super) fn package(index: &Index, name: &str, note: Option<String>) -> Self {
         let asked = Asked { name: String::new(), package: name.to_uppercase() };
         Self::new(index, &asked, LookupStatus::NoPackage, note)
     }
 
-    /// No system is called `name`; the project has `systems`.
+    /// Makes the answer for a system `name` that does not exist; the project has `systems`.
     pub(super) fn system(systems: &[String], name: &str) -> Self {
         Self {
             message: format!("System {} not found", cut(name)),
@@ -107,12 +107,12 @@ impl Missing {
         }
     }
 
-    /// `message` tells what is not there, `suggestions` what may be meant.
+    /// Makes the answer from `message`, which says what is missing, and similar names in `suggestions`.
     pub(super) fn other(message: String, suggestions: Vec<String>, note: Option<String>) -> Self {
         Self { message, suggestions, note, remedies: Vec::new(), advises: false }
     }
 
-    /// Nothing is at `path`, relative to the project.
+    /// Makes the answer for a file or folder `path`, relative to the project, that does not exist.
     pub(super) fn path(bank: &Steelbank, path: &str) -> Self {
         let suggestions = nearest::paths_in(bank.project(), path);
         let remedies = if suggestions.is_empty() { vec![bank.project().path_advice()] } else { Vec::new() };
@@ -125,7 +125,7 @@ impl Missing {
         }
     }
 
-    /// No symbol matches `pattern`.
+    /// Makes the answer for a `pattern` that no symbol matches.
     pub(super) fn pattern(pattern: &str, nothing: NoMatch) -> Self {
         let wider = nothing.wider.iter().map(|wider| {
             let found = counted(wider.matches, "symbol matches", "symbols match");
@@ -155,7 +155,7 @@ impl Missing {
         }
     }
 
-    /// The contract's sentence, and what is ours below it.
+    /// Renders the contract's sentence, and our suggestions below it.
     pub(super) fn text(&self) -> String {
         let mut text = self.message.clone();
         if !self.suggestions.is_empty() {
@@ -171,14 +171,14 @@ impl Missing {
         text
     }
 
-    /// The answer that says so.
+    /// Makes the tool's answer, with `found` false.
     pub(super) fn answer(self, outcome: CallOutcome) -> Result<ToolAnswer, Failure> {
         let text = self.text();
         let answer: MaybeFound<()> = MaybeFound { found: false, answer: None, missing: Some(self) };
         ToolAnswer::new(text, &answer, outcome)
     }
 
-    /// The answer that says so, with what `answer` has besides.
+    /// Makes the tool's answer, with `found` false beside the fields of `answer`.
     pub(super) fn beside<T: Serialize>(self, answer: T) -> Result<ToolAnswer, Failure> {
         let text = self.text();
         let answer = MaybeFound { found: false, answer: Some(answer), missing: Some(self) };
@@ -186,7 +186,7 @@ impl Missing {
     }
 }
 
-/// The answer to a question that failed because what it is about is not there; other errors stay what they are.
+/// Makes an answer of an error that says that the subject does not exist; other errors stay errors.
 pub(super) fn of_error(bank: &Steelbank, error: Error, outcome: CallOutcome) -> Result<ToolAnswer, Failure> {
     let (asked, status, unseen) = match error {
         Error::References(CodeFindReferencesError::NoSymbol { name, package, unseen }) => {
@@ -220,7 +220,7 @@ pub(super) fn of_error(bank: &Steelbank, error: Error, outcome: CallOutcome) -> 
     Missing::new(&bank.index(), &asked, status, note).answer(outcome)
 }
 
-/// The answer to what cannot read a file of the project.
+/// Makes an answer of an error in reading a file of the project.
 pub(super) fn of_file(bank: &Steelbank, error: FileError) -> Result<ToolAnswer, Failure> {
     match error {
         FileError::Missing(path) => Missing::path(bank, &path).answer(CallOutcome::NotFound),
@@ -228,7 +228,7 @@ pub(super) fn of_file(bank: &Steelbank, error: FileError) -> Result<ToolAnswer, 
     }
 }
 
-/// The first of `paths`, relative to the project, of which `is_known` is not true.
+/// Finds the first of `paths`, relative to the project, that `is_known` rejects.
 pub(super) fn missing_path(
     bank: &Steelbank,
     paths: &[String],
@@ -238,15 +238,15 @@ pub(super) fn missing_path(
     missing.map(|path| Missing::path(bank, path))
 }
 
-/// The names of the project's systems, and of those that ASDF knows.
+/// Lists the names of the project's systems, and of those that ASDF knows.
 pub(super) fn systems(bank: &Steelbank) -> Vec<String> {
     let own = bank.list_systems(&Control::new(ALLOWED)).map(|known| known.systems).unwrap_or_default();
     let own = own.into_iter().map(|system| system.name);
     own.chain(bank.project().image_systems().into_keys()).collect()
 }
 
-/// Where to look the name up: as asked; but if it is not there, has no prefix, and one package of the user's has a symbol
-/// of that name, there.
+/// Chooses the package for a lookup: the given one; but if the name is not there, has no prefix, and exactly
+/// one of the user's packages has a symbol of that name, that package.
 pub(super) fn resolve(bank: &Steelbank, mut symbol: NameAndPackage) -> NameAndPackage {
     let index = bank.index();
     if let Ok(lookup) = Lookup::resolved(&index, &symbol.name, &symbol.package)
@@ -263,7 +263,7 @@ pub(super) fn resolve(bank: &Steelbank, mut symbol: NameAndPackage) -> NameAndPa
 /// The longest name that an answer repeats, in characters.
 const LONGEST_NAME: usize = 1_000;
 
-/// Names that nobody would read, cut.
+/// Shortens an overlong name.
 fn shortened(asked: &Asked) -> Asked {
     Asked { name: cut(&asked.name), package: cut(&asked.package) }
 }

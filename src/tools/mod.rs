@@ -1,7 +1,7 @@
-//! The tools: what agents and people can ask for, by name. They know no protocol.
+//! The tools, which agents and people call by name. They know no protocol.
 //!
-//! A tool is a file here: its arguments, its description, its body, its text beside it. To add one, write the file,
-//! declare it below and name it in `LIST`; the server, `steelbank tools`, `steelbank call` and a subcommand follow.
+//! A tool is a file here with its arguments, description, body and text. To add one, write the file, declare
+//! it below and name it in `LIST`; the server, `steelbank tools`, `steelbank call` and a subcommand follow.
 
 mod arguments;
 mod budget;
@@ -56,7 +56,7 @@ pub use structured::Structured;
 pub use tool::{About, Effect, Object, Tool};
 pub use words::quoted;
 
-/// Every tool. A line a tool.
+/// All tools, one a line.
 const LIST: &[fn() -> Tool] = &[
     check::tool,
     apropos::tool,
@@ -128,15 +128,16 @@ static LISTED: LazyLock<Vec<Tool>> = LazyLock::new(|| {
 static ALL: LazyLock<Tools> = LazyLock::new(|| Tools { list: LISTED.iter().collect() });
 
 impl Tools {
-    /// All tools that there are.
+    /// Returns all tools.
     pub fn all() -> &'static Self {
         &ALL
     }
 
-    /// The tools that `choice` names: `all`, `core`, `read` (those that only look), or names, separated by commas.
+    /// Selects the tools that `choice` names: `all`, `core`, `read` (the ones that only read), or names,
+    /// separated by commas.
     ///
     /// # Errors
-    /// There is no tool of such a name.
+    /// No tool has one of the names.
     pub fn chosen(choice: &str) -> Result<Self, String> {
         let mut list: Vec<&'static Tool> = Vec::new();
         for part in choice.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -155,15 +156,15 @@ impl Tools {
         }
     }
 
-    /// The tools in order.
+    /// Returns the tools, sorted by name.
     pub fn list(&self) -> &[&'static Tool] {
         &self.list
     }
 
-    /// The tool called `name`. Hyphens and underscores are the same.
+    /// Finds the tool called `name`. Hyphens and underscores are the same.
     ///
     /// # Errors
-    /// There is none: the sentence names the nearest, or those that there are.
+    /// No tool has that name: the sentence names the nearest, or all.
     pub fn get(&self, name: &str) -> Result<&'static Tool, String> {
         let plain = |byte: u8| if byte == b'_' { b'-' } else { byte };
         let is_meant = |other: &str| other.bytes().map(plain).eq(name.bytes().map(plain));

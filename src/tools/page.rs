@@ -1,4 +1,4 @@
-//! Long lists in pages: an answer fits what a model can read, and says how to go on.
+//! Divides long lists into pages: an answer fits a model's context, and says how to go on.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ pub(super) struct Page {
 }
 
 impl Paging {
-    /// How many entries to pass over.
+    /// Decodes the cursor: the number of entries on earlier pages.
     pub(super) fn offset(&self) -> Result<usize, Failure> {
         if self.cursor.is_empty() {
             return Ok(0);
@@ -44,25 +44,26 @@ impl Paging {
         self.cursor.parse().map_err(|_| wrong_cursor(&self.cursor))
     }
 
-    /// That the cursor does not point past the end of `total` entries.
+    /// Checks that the cursor does not point past the end of `total` entries.
     ///
     /// # Errors
-    /// It does.
+    /// It points past the end.
     pub(super) fn within(&self, total: usize) -> Result<(), Failure> {
         within(&self.cursor, total)
     }
 
-    /// The wanted part of all `entries`.
+    /// Cuts the requested page out of all `entries`.
     ///
     /// # Errors
-    /// The cursor is none, or points past the end.
+    /// The cursor was not given by any answer, or points past the end.
     pub(super) fn cut<T: Serialize>(&self, entries: Vec<T>) -> Result<(Vec<T>, Page), Failure> {
         let (total, offset) = (entries.len(), self.offset()?);
         self.within(total)?;
         Ok(self.fit(entries.into_iter().skip(offset).take(self.limit).collect(), total, offset))
     }
 
-    /// As many of `entries`, which begin at `offset` of `total`, as fit. At least one: nothing is cut inside an entry.
+    /// Cuts `entries`, which begin at `offset` of `total`, to a page. Keeps at least one: an entry is never
+    /// cut.
     pub(super) fn fit<T: Serialize>(
         &self,
         mut entries: Vec<T>,
@@ -85,7 +86,7 @@ impl Paging {
 }
 
 impl Page {
-    /// The line that a text ends with if more follows.
+    /// Renders the last line of a text that continues on another page.
     pub(super) fn rest(&self, shown: usize) -> String {
         match &self.cursor {
             Some(cursor) => {

@@ -1,4 +1,4 @@
-//! The tool reload: brings the image up to the disk.
+//! The tool reload: brings the image up to date with the files on disk.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     let request = ReloadRequest::new(given.paths, given.remove);
     let bank = session.bank()?;
-    // One that was loaded and is gone has changed.
+    // Accept a file that was loaded and deleted since: it has changed.
     let is_known = |path: &Path| path.exists() || bank.project().loaded_date(path).is_some();
     if let Some(missing) = missing_path(bank, &request.paths, is_known) {
         return missing.answer(CallOutcome::NotFound);
@@ -59,7 +59,8 @@ fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     if !answer.nothing_loaded {
         let load = text::load(&answer.load);
         let load = match answer.load.systems.is_empty() {
-            // Single files were loaded, by hand or by a load that failed.
+            // Replace the sentence: no system was loaded again, only single files, which were loaded by hand
+            // or by a load that failed.
             true => load.replacen("The project is loaded", "They are loaded again", 1),
             false => load,
         };

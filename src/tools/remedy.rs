@@ -1,10 +1,11 @@
-//! Remedies for an engine that cannot start, for the program's user: the library's errors know of no program.
+//! Remedies for an engine that cannot start. They name the program's options, which the library's errors do
+//! not know.
 
 use super::words::sentence;
 use crate::engine::{ImageError, StartError};
 use crate::query::Error;
 
-/// The error as a sentence, with what helps who runs the program.
+/// Renders the error as a sentence, with a remedy for the user of the program.
 pub(super) fn with_remedy(error: &Error) -> String {
     let said = error.to_string();
     match remedy(error) {

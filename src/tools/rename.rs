@@ -1,4 +1,4 @@
-//! The tool rename: gives a symbol another name, in every file of the project or in none.
+//! The tool rename: renames a symbol in every file of the project, or in none.
 
 mod text;
 
@@ -237,7 +237,7 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     }
     let differs = verified.as_ref().is_some_and(|verified| !verified.same);
     if differs {
-        // The difference is the answer.
+        // Leave the plan out of the answer, which is about the difference.
         hunks.clear();
     }
     let applied = match applies && !differs {
@@ -284,7 +284,8 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     ToolAnswer::new(text::rename(&answered), &MaybeFound::yes(answered), outcome)
 }
 
-/// The places of which the plan said that the name may be made there from parts, and in whose files something differs.
+/// Finds the places at which the plan warned that code makes the name from parts, in files in which something
+/// differs.
 fn makers_that_differ<'a>(
     plan: &'a rename::RenamePlan,
     verified: &'a Verified,
@@ -297,7 +298,7 @@ fn makers_that_differ<'a>(
     })
 }
 
-/// The part of the answer that fits and begins at `cursor`.
+/// Cuts the page that begins at `cursor` out of the answer.
 fn page(
     plan: rename::RenamePlan,
     hunks: Vec<Hunk>,
@@ -342,7 +343,7 @@ fn page(
         PlanEntry::Hunk(hunk) => hunk.diff.len() + 2 * hunk.path.len() + 20,
         PlanEntry::Left(left) => left.at.len() + left.context.len() + left.reason.len() + 10,
     });
-    // An applied rename has one page: it cannot be planned again.
+    // Give no cursor for an applied rename: it cannot be planned again.
     let more = fitting < entries.len() && applied.is_none();
     entries.truncate(fitting);
     answered.cursor = more.then(|| (offset + fitting).to_string());

@@ -1,4 +1,4 @@
-//! The tool restart-lisp: a clean image.
+//! The tool restart-lisp: starts Lisp again with a clean image.
 
 use schemars::JsonSchema;
 use serde::Serialize;

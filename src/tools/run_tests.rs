@@ -1,4 +1,4 @@
-//! The tool run-tests: a system's tests, one by one.
+//! The tool run-tests: runs a system's tests one by one.
 
 use crate::query::Step;
 use std::fmt::Write as _;
@@ -86,7 +86,7 @@ fn run(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, F
         each: Duration::from_secs(given.test_timeout_seconds),
     };
     if given.only_affected_by.is_some() {
-        // What the tests use is known when they are loaded.
+        // Load the tests first, without running any: then the index knows what they use.
         let none = RunTestsRequest { lines: Some(Vec::new()), ..request.clone() };
         let loaded = bank.run_tests(&none, &control, Some(listener(call)), |_, _, _| ())?;
         if loaded.not_loaded.is_some() {
@@ -106,7 +106,7 @@ fn run(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, F
     answer(bank, run, given.only_affected_by.is_some())
 }
 
-/// The lines that the working tree's changes reach.
+/// Lists the definitions and tests that the working tree's changes reach, by file and line.
 fn affected(session: &Session, control: &Control) -> Result<Vec<(String, u32)>, Failure> {
     let request = ImpactRequest {
         package: DEFAULT_PACKAGE.to_owned(),
@@ -121,7 +121,7 @@ fn affected(session: &Session, control: &Control) -> Result<Vec<(String, u32)>, 
     Ok(places.chain(changed).filter_map(file_and_line).collect())
 }
 
-/// The file and the line of `file:line:column`.
+/// Parses file and line of `file:line:column`.
 fn file_and_line(place: &str) -> Option<(String, u32)> {
     let mut parts = place.rsplitn(3, ':');
     let (_, line, file) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,10 +1,10 @@
-//! JSON schemas (draft 2020-12) from Rust types, as MCP wants them.
+//! Makes JSON schemas (draft 2020-12) of Rust types, as MCP wants them.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-/// The schema of a tool's arguments.
+/// Makes the schema of a tool's arguments.
 pub(super) fn input<T: JsonSchema>() -> Map<String, Value> {
     let mut schema =
         finish(SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value());
@@ -18,19 +18,19 @@ pub(super) fn input<T: JsonSchema>() -> Map<String, Value> {
     }
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
         for property in properties.values_mut().filter_map(Value::as_object_mut) {
-            // Nothing, no and none are what is meant by leaving out.
+            // Drop a default that means the same as leaving the property out: "", [], false and null.
             let is_nothing =
                 |value: &Value| value.is_null() || [json!(""), json!([]), json!(false)].contains(value);
             property.retain(|key, value| key != "default" || !is_nothing(value));
         }
     }
-    // Structures that are flattened into others cannot say it themselves.
+    // Forbid further properties here: serde cannot, for structs that are flattened into others.
     schema.insert("additionalProperties".to_owned(), Value::Bool(false));
     schema
 }
 
-/// Puts definitions in their places. Of choices, the names are left, where hosts and the command line look for them; what the
-/// property says of them stands beside.
+/// Replaces references by their definitions. An enumeration keeps only its names, which hosts and the command
+/// line look for; the property's own description explains them.
 fn inline(schema: &mut Value, definitions: &Map<String, Value>) {
     match schema {
         Value::Object(object) => {
@@ -55,9 +55,9 @@ fn inline(schema: &mut Value, definitions: &Map<String, Value>) {
     }
 }
 
-/// The schema of a tool's structured answer: an outline of what serializing writes. What an answer means its keys and the
-/// tool's description tell; programs check, and do not read. So it has no prose, and below [`DEPTH`] objects are objects; and
-/// of what may be absent there are no numbers and flags, and no items.
+/// Makes the schema of a tool's structured answer: an outline of the serialized type, for programs that
+/// validate. It has no descriptions, since the keys and the tool's description explain the answer; no inner
+/// structure below [`DEPTH`]; and no types of items, nor of optional numbers and flags.
 pub(super) fn output<T: JsonSchema>() -> Map<String, Value> {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let mut schema = finish(settings.into_generator().into_root_schema_for::<T>().to_value());
@@ -93,11 +93,12 @@ pub(super) fn output<T: JsonSchema>() -> Map<String, Value> {
     outline
 }
 
-/// How many objects within each other an output schema tells apart: the answer itself, and no objects in it. With many
-/// tools, more would leave a model less room than it is worth.
+/// The levels of nested objects in an output schema: only the answer itself. With many tools, more would take
+/// too much of a model's context.
 const DEPTH: usize = 1;
 
-/// `schema` without words and bounds, with definitions in their places. It accepts all that `schema` accepts.
+/// Strips `schema` of descriptions and bounds, and replaces references by their definitions. The result
+/// accepts all that `schema` accepts.
 fn outline(schema: &Value, definitions: &Map<String, Value>, depth: usize) -> Value {
     let Value::Object(schema) = schema else { return json!({}) };
     let inner = |schema: &Value, depth| outline(schema, definitions, depth);
@@ -106,7 +107,7 @@ fn outline(schema: &Value, definitions: &Map<String, Value>, depth: usize) -> Va
         return definition.map_or_else(|| json!({}), |definition| inner(definition, depth));
     }
     if let Some(choices) = schema.get("anyOf").and_then(Value::as_array) {
-        // Drop null where a property may be absent: we leave it out instead. Keep it where the property is required.
+        // Drop null from an optional property, which serde leaves out instead. Keep it in a required one.
         let is_null = |choice: &&Value| choice.get("type").is_some_and(|kind| kind == "null");
         let others: Vec<Value> =
             choices.iter().filter(|choice| !is_null(choice)).map(|choice| inner(choice, depth)).collect();
@@ -136,7 +137,7 @@ fn outline(schema: &Value, definitions: &Map<String, Value>, depth: usize) -> Va
             None => json!({ "type": "array" }),
         },
         Some(kind) => json!({ "type": kind }),
-        // An enumeration whose variants have descriptions, or hold data.
+        // Reduce an enumeration of strings, whose variants have descriptions, to its type.
         None if schema
             .get("oneOf")
             .and_then(Value::as_array)
@@ -155,13 +156,13 @@ fn is_of_strings(choices: &[Value]) -> bool {
     choices.iter().all(|choice| choice.get("type").is_some_and(|kind| kind == "string"))
 }
 
-/// Takes away what says nothing to a model (the Rust type's name and words) or is not of the standard.
+/// Removes the Rust type's name and description, and keywords that the standard does not have.
 fn finish(schema: Value) -> Map<String, Value> {
     let Value::Object(mut schema) = schema else { return Map::new() };
     schema.remove("$schema");
     schema.remove("title");
     schema.remove("description");
-    // A type without fields has no properties in its schema, and some hosts insist on them.
+    // Add properties to the schema of a type without fields: some hosts insist on them.
     schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
     let mut schema = Value::Object(schema);
     plain(&mut schema);
@@ -171,9 +172,9 @@ fn finish(schema: Value) -> Map<String, Value> {
     }
 }
 
-/// Makes a schema portable, at every depth. Rust's number formats (`uint32`, …) are none of JSON schema's. A list of
-/// types with null in it is refused by some hosts: what may be absent is never null in what is written, and may be left
-/// out of what is read, so null goes; what is required becomes a choice.
+/// Makes a schema portable, at every depth. Removes Rust's number formats (`uint32`, …), which JSON schema
+/// does not know, and null from lists of types, which some hosts refuse: optional properties are never null
+/// in answers, and may be left out of arguments. A required property becomes a choice.
 fn plain(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
@@ -201,7 +202,7 @@ fn plain(schema: &mut Value) {
     }
 }
 
-/// Replaces a property's list of types: by the one that is not null, or by a choice between them.
+/// Replaces a property's list of types by the only type that is not null, or by a choice between the types.
 fn single_type(property: &mut Value, may_be_null: bool) {
     let Value::Object(property) = property else { return };
     let Some(Value::Array(types)) = property.get("type").cloned() else { return };

@@ -1,5 +1,5 @@
-//! The session that all calls share: SBCL, which starts when a tool first needs it, the index of the project's text,
-//! and the permissions of the person who started the program.
+//! The session, which all calls share: SBCL, which starts when a tool first needs it; the index of the
+//! project's text; and the permissions from the person who started the program.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::query::Error;
 use crate::steelbank::recovery::{Cause, LoadedItem, Recovery};
 use steelbank_text::TextIndex;
 
-/// The session of a program. Shared by all calls; cheap to clone.
+/// The session of a program, shared by all calls. Cheap to clone.
 #[derive(Clone)]
 pub struct Session {
     lisp: Arc<LazyLisp>,
@@ -25,7 +25,7 @@ pub struct Session {
     project: Arc<ProjectRoot>,
     permissions: Permissions,
     tools: Tools,
-    /// How the loads of this session ended, by system or file.
+    /// The outcomes of this session's loads, by system or file.
     loads: Arc<Mutex<BTreeMap<String, Load>>>,
     recovery: Arc<Recovery>,
 }
@@ -40,25 +40,25 @@ impl std::fmt::Debug for Session {
     }
 }
 
-/// The folder of the project that the tools are about, as far as it is known.
+/// The root folder of the project that the tools are about, as far as it is known.
 #[derive(Debug, Default)]
 pub struct ProjectRoot {
     folder: Mutex<Option<PathBuf>>,
 }
 
 impl ProjectRoot {
-    /// The project in `folder`, if there is one.
+    /// Makes the root `folder`, or an unknown one.
     pub fn new(folder: Option<PathBuf>) -> Arc<Self> {
         Arc::new(Self { folder: Mutex::new(folder) })
     }
 
-    /// The project's folder.
+    /// Returns the project's folder.
     pub fn folder(&self) -> Option<PathBuf> {
         self.folder.lock().clone()
     }
 }
 
-/// The index of the project's text, before and after it is opened.
+/// The index of the project's text, opened when first needed.
 struct LazyTextIndex {
     index: OnceLock<Arc<TextIndex>>,
     open: Box<dyn Fn() -> Result<TextIndex, String> + Send + Sync>,
@@ -67,7 +67,7 @@ struct LazyTextIndex {
 
 type StartLisp = dyn FnOnce() -> Result<Steelbank, Error> + Send;
 
-/// SBCL, before and after it starts.
+/// SBCL, started when first needed.
 struct LazyLisp {
     bank: OnceLock<Result<Steelbank, Failure>>,
     start: Mutex<Option<Box<StartLisp>>>,
@@ -77,14 +77,14 @@ struct LazyLisp {
 /// grants them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Permissions {
-    /// To evaluate code that is no file's.
+    /// To evaluate code that is in no file.
     pub eval: bool,
     /// To write files of the project.
     pub edits: bool,
 }
 
 impl Permissions {
-    /// Everything: what a person asks for at a terminal.
+    /// All permissions: for a person at a terminal.
     pub const ALL: Self = Self { eval: true, edits: true };
 }
 
@@ -109,12 +109,12 @@ pub(super) struct Load {
 }
 
 impl Session {
-    /// A session over `bank`, which has been started.
+    /// Makes a session over `bank`, which has been started.
     pub fn new(bank: Steelbank) -> Self {
         Self::starting(|| Ok(bank))
     }
 
-    /// A session whose SBCL is made by `start` when a tool first needs it.
+    /// Makes a session whose SBCL `start` makes when a tool first needs it.
     pub fn starting(start: impl FnOnce() -> Result<Steelbank, Error> + Send + 'static) -> Self {
         let lisp = LazyLisp { bank: OnceLock::new(), start: Mutex::new(Some(Box::new(start))) };
         Self {
@@ -132,8 +132,8 @@ impl Session {
         }
     }
 
-    /// The same session, with the index of the project's text, or why there is none. `open` runs when a tool
-    /// needs it, until it gives one.
+    /// Adds the index of the project's text. `open` runs when a tool first needs the index, and again after
+    /// an error.
     #[must_use]
     pub fn with_text(mut self, open: impl Fn() -> Result<TextIndex, String> + Send + Sync + 'static) -> Self {
         self.text = text(open);
@@ -147,19 +147,19 @@ impl Session {
         self
     }
 
-    /// The same session, about the project of `project`: who starts SBCL and opens the index of the text looks there, too.
+    /// Sets the project. SBCL and the index of the text use the same root when they start.
     #[must_use]
     pub fn with_project(mut self, project: Arc<ProjectRoot>) -> Self {
         self.project = project;
         self
     }
 
-    /// Whether nobody has said yet which project the tools are about, and it can still be said.
+    /// Whether the project is unknown, and a client may still name it.
     pub fn lacks_project(&self) -> bool {
         self.project.folder().is_none() && self.lisp.bank.get().is_none()
     }
 
-    /// The tools are about the project in `folder`, if they are about none.
+    /// Sets the project to the one in `folder`, if it is unknown.
     pub fn name_project(&self, folder: PathBuf) {
         if self.lacks_project() {
             *self.project.folder.lock() = Some(folder);
@@ -173,15 +173,15 @@ impl Session {
         self
     }
 
-    /// The tools that it offers.
+    /// Returns the tools that the session offers.
     pub fn tools(&self) -> &Tools {
         &self.tools
     }
 
-    /// SBCL and its indexes, started if it was not.
+    /// Returns SBCL and its indexes, started if necessary.
     ///
     /// # Errors
-    /// SBCL did not start, now or before.
+    /// SBCL did not start, now or at an earlier call.
     pub fn bank(&self) -> Result<&Steelbank, Failure> {
         let started = self.lisp.bank.get_or_init(|| match self.lisp.start.lock().take() {
             Some(start) => {
@@ -189,25 +189,26 @@ impl Session {
                 self.tell_of_death(&bank);
                 Ok(bank)
             }
-            // Only a start that unwound can leave none.
+            // Report a start that panicked: nothing else leaves none.
             None => Err(Failure::Engine("SBCL did not start.".to_owned())),
         });
         started.as_ref().map_err(Clone::clone)
     }
 
-    /// Has Lisp's death start it again, if somebody can; and that it is of no use any more.
+    /// Watches Lisp from a thread, and asks for a restart when it dies or can do no more work, if the program
+    /// can be restarted.
     fn tell_of_death(&self, bank: &Steelbank) {
         if !self.recovery.is_armed() {
             return;
         }
         let (lisp, recovery) = (bank.lisp(), Arc::clone(&self.recovery));
-        // Without a thread, restart-lisp is left.
+        // Go on without the thread: restart-lisp still works.
         let _ = std::thread::Builder::new().name("steelbank-death".into()).spawn(move || {
             let mut seen = EngineTrouble::default();
             loop {
                 seen = lisp.wait_for_trouble(&seen);
                 if let Some(reason) = &seen.death {
-                    // Do not start again: an SBCL that never was ready would not be the next time either.
+                    // Do not restart an SBCL that never was ready: it would fail again.
                     if lisp.status().start_microseconds.is_some() {
                         recovery.ask(Cause::Died(reason.clone()));
                     }
@@ -228,7 +229,7 @@ impl Session {
         });
     }
 
-    /// Whether Lisp has died, and is about to be started again.
+    /// Whether Lisp has died, and will be restarted.
     pub fn comes_back(&self) -> bool {
         let status = self.started().map(Steelbank::status);
         self.recovery.is_armed()
@@ -237,12 +238,12 @@ impl Session {
             })
     }
 
-    /// SBCL and its indexes, if a tool has needed them already.
+    /// Returns SBCL and its indexes, if a tool has started them.
     pub fn started(&self) -> Option<&Steelbank> {
         self.lisp.bank.get()?.as_ref().ok()
     }
 
-    /// The index of the project's text.
+    /// Returns the index of the project's text, opened if necessary.
     ///
     /// # Errors
     /// There is no project: the sentence says how to name one.
@@ -255,15 +256,15 @@ impl Session {
         self.text.index.get().ok_or_else(|| Failure::Engine("The text index did not open.".to_owned()))
     }
 
-    /// The index of the project's text, if a tool has needed it already.
+    /// Returns the index of the project's text, if a tool has opened it.
     pub(super) fn opened_text(&self) -> Option<&TextIndex> {
         self.text.index.get().map(Arc::as_ref)
     }
 
-    /// Whether tools may do what `permission` stands for.
+    /// Checks that the session has `permission`.
     ///
     /// # Errors
-    /// They may not: the sentence says who can allow it, and how.
+    /// It has not: the sentence says who can allow it, and how.
     pub fn permit(&self, permission: Permission) -> Result<(), Failure> {
         let (allowed, what, option) = match permission {
             Permission::Eval => (self.permissions.eval, "evaluates code", "--allow-eval"),
@@ -278,17 +279,17 @@ impl Session {
         )))
     }
 
-    /// The record of Lisp's deaths, and the way to start it again.
+    /// Returns the record of Lisp's deaths, which also requests restarts.
     pub fn recovery(&self) -> &Arc<Recovery> {
         &self.recovery
     }
 
-    /// The folder of the project that the tools are about.
+    /// Returns the folder of the project.
     pub fn project_folder(&self) -> Option<PathBuf> {
         self.project.folder()
     }
 
-    /// Loads again what the image before this one had loaded, in that order. What does not load is told by `status`.
+    /// Repeats the loads of the image before this one, in order. `status` reports the ones that fail.
     pub fn load_again(&self, loads: &[LoadedItem]) {
         const ALLOWED: u64 = 3600;
         for loaded in loads {
@@ -310,12 +311,12 @@ impl Session {
         }
     }
 
-    /// Remembers how a load ended.
+    /// Remembers the outcome of a load.
     pub(super) fn note_load(&self, load: Load) {
         self.loads.lock().insert(load.name.clone(), load);
     }
 
-    /// How the loads ended, by name.
+    /// Returns the outcomes of the loads, by name.
     pub(super) fn loads(&self) -> Vec<Load> {
         self.loads.lock().values().cloned().collect()
     }

@@ -1,4 +1,4 @@
-//! The tool `status`: how the server is. It answers in every state, also when Lisp has died.
+//! The tool `status`: the state of the server. It answers in every state, also when Lisp has died.
 
 use std::fmt::Write as _;
 

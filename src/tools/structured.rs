@@ -1,4 +1,4 @@
-//! A structured answer: JSON, written once from what a tool found. It becomes a tree only for who looks into it.
+//! A structured answer: serialized to JSON once, and parsed to a tree only for callers that read fields.
 
 use std::fmt::{self, Debug, Display, Formatter};
 use std::ops::{Deref, DerefMut};
@@ -7,31 +7,31 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Error, Value};
 
-/// A structured answer. It is JSON from the start, and a [`Value`] for who looks into it.
+/// A structured answer: JSON, and a [`Value`] for callers that read fields.
 #[derive(Clone, Default)]
 pub struct Structured {
     json: OnceLock<String>,
-    /// The tree of `json`, made when it is first asked for.
+    /// The tree of `json`, parsed on first use.
     read: OnceLock<Value>,
-    /// The tree since somebody could change it, in place of `json`.
+    /// The tree in place of `json`, once a caller may have changed it.
     changed: Option<Value>,
 }
 
 impl Structured {
-    /// `answer` as JSON.
+    /// Serializes `answer`.
     ///
     /// # Errors
-    /// It cannot be JSON: a map has keys that are no texts.
+    /// A map has keys that are no strings.
     pub fn new<T: Serialize + ?Sized>(answer: &T) -> Result<Self, Error> {
         Ok(Self { json: OnceLock::from(serde_json::to_string(answer)?), ..Self::default() })
     }
 
-    /// The answer's text.
+    /// Returns the answer as JSON text.
     pub fn json(&self) -> &str {
         self.json.get_or_init(|| self.changed.as_ref().unwrap_or(&Value::Null).to_string())
     }
 
-    /// The answer as a tree.
+    /// Returns the answer as a tree.
     pub fn into_value(mut self) -> Value {
         std::mem::take(&mut *self)
     }

@@ -19,9 +19,9 @@ use crate::query::Error;
 /// The effect of a tool on its surroundings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// It looks and changes nothing.
+    /// It only reads.
     Reads,
-    /// It runs code, of the project or given by the caller, that can do anything.
+    /// It runs code of the project or of the caller, which can do anything.
     Runs,
     /// It writes files of the project.
     Writes,
@@ -66,8 +66,8 @@ impl std::fmt::Debug for Tool {
 struct Schemas {
     input: Object,
     output: Object,
-    /// Whether an answer that was cut can be had again from there: not if asking again does it again, and not if the tool
-    /// turns pages itself.
+    /// Whether a cut answer can be continued by calling again: not if each call has effects, and not if the
+    /// tool pages its answers itself.
     continues: bool,
 }
 
@@ -75,9 +75,9 @@ struct Schemas {
 const LOADING_NOTE: &str = "A system is being loaded just now: what it defines may still be missing here. Ask again when the load has ended.";
 
 impl Tool {
-    /// A tool that takes `A`, described by its schema, and promises an answer of `O`'s schema.
+    /// Makes a tool that takes `A`, described by its schema, and answers with the schema of `O`.
     ///
-    /// `A` should have serde defaults for what may be left out. Arguments that it does not have are refused.
+    /// Fields of `A` that may be left out need serde defaults. Unknown arguments are refused.
     pub fn new<A, O>(
         about: About,
         body: impl Fn(&Session, A, &Call) -> Result<ToolAnswer, Failure> + Send + Sync + 'static,
@@ -113,29 +113,30 @@ impl Tool {
         self
     }
 
-    /// Marks the tool as fast: it neither waits for Lisp nor walks a tree, so the thread that reads requests may run
-    /// it.
+    /// Marks the tool as fast: it neither waits for Lisp nor walks a tree, so the thread that reads requests
+    /// may run it.
     #[must_use]
     pub fn at_once(mut self) -> Self {
         self.at_once = true;
         self
     }
 
-    /// Marks the tool as brief although its effect says that it runs code: whatever else runs, it ends soon.
+    /// Marks the tool as brief, although it runs code: it ends soon, whatever else runs.
     #[must_use]
     pub fn brief(mut self) -> Self {
         self.ends_soon = true;
         self
     }
 
-    /// Marks the tool as one that cuts its answers itself and takes a `cursor`. Others are cut at their longest list.
+    /// Marks the tool as one that pages its answers itself and takes a `cursor`. Others are cut at their
+    /// longest list.
     #[must_use]
     pub fn turns_pages(mut self) -> Self {
         self.turns_pages = true;
         self
     }
 
-    /// Requires `permission` for each call of the tool. A tool that needs it for some calls only asks
+    /// Requires `permission` for each call of the tool. A tool that needs it only for some calls asks
     /// [`Session::permit`] itself.
     #[must_use]
     pub fn needs(mut self, permission: Permission) -> Self {
@@ -143,22 +144,22 @@ impl Tool {
         self
     }
 
-    /// The name that it is called by.
+    /// Returns the name to call the tool by.
     pub fn name(&self) -> &'static str {
         self.about.name
     }
 
-    /// How it presents itself.
+    /// Returns the tool's presentation.
     pub fn about(&self) -> About {
         self.about
     }
 
-    /// Whether it neither waits for Lisp nor walks a tree.
+    /// Whether the tool neither waits for Lisp nor walks a tree.
     pub fn is_at_once(&self) -> bool {
         self.at_once
     }
 
-    /// Whether it has ended soon, whatever else runs.
+    /// Whether a call ends soon, whatever else runs.
     pub fn ends_soon(&self) -> bool {
         self.ends_soon || self.about.effect != Effect::Runs
     }
@@ -179,17 +180,17 @@ impl Tool {
         })
     }
 
-    /// The schema of its arguments. Rendered once.
+    /// Returns the schema of the arguments. Rendered once.
     pub fn input(&self) -> &Object {
         &self.schemas().input
     }
 
-    /// The schema of its structured answer. Rendered once.
+    /// Returns the schema of the structured answer. Rendered once.
     pub fn output(&self) -> &Object {
         &self.schemas().output
     }
 
-    /// The names of its arguments, and whether each must be given; those come first.
+    /// Returns the names of the arguments, each with whether it is required; required ones first.
     pub fn arguments(&self) -> Vec<(&str, bool)> {
         let required = self.input().get("required").and_then(Value::as_array);
         let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
@@ -199,7 +200,7 @@ impl Tool {
         names
     }
 
-    /// Checks `arguments` and carries the call out on this thread. Long answers are cut.
+    /// Checks `arguments` and runs the call on this thread. Cuts long answers.
     ///
     /// # Errors
     /// The arguments are wrong, the call is not allowed, or the engine cannot answer.
@@ -253,7 +254,7 @@ impl Tool {
     }
 }
 
-/// Why SBCL has never been ready, if it has not: that sentence has the remedy, which the later ones lack.
+/// Returns the error of an SBCL that has never been ready. It has the remedy, which later errors lack.
 fn not_started(bank: &Steelbank) -> Option<String> {
     let status = bank.status();
     if status.start_microseconds.is_some() || !matches!(status.state, EngineState::Dead { .. }) {

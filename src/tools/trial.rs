@@ -1,4 +1,4 @@
-//! Shared by the tools that run code: the text of a failure, and trials in a scratch image.
+//! Helpers for tools that run code: the text of a failure, and calls in a scratch image.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,8 @@ use crate::query::control::Control;
 use crate::query::trial::{StackFrame, TrialFailure};
 use crate::scratch::{ScratchError, ScratchOutcome};
 
-/// Calls `tool` in a scratch image, which is thrown away. Handles of objects in it would be good for nothing.
+/// Calls `tool` in a scratch image, which is thrown away. Removes handles from the answer: their objects are
+/// gone.
 pub(super) fn in_scratch(
     session: &Session,
     tool: &str,
@@ -34,7 +35,7 @@ pub(super) fn in_scratch(
     ToolAnswer::new(text.join("\n"), &answer.structured, outcome)
 }
 
-/// Takes the handles out of `value`.
+/// Removes the handles from `value`.
 fn forget_handles(value: &mut Value) {
     match value {
         Value::Object(object) => {
@@ -46,7 +47,7 @@ fn forget_handles(value: &mut Value) {
     }
 }
 
-/// The scratch image's trouble as a tool's.
+/// Converts a scratch image's error into a tool's.
 pub(super) fn scratch_failure(error: ScratchError) -> Failure {
     match error {
         ScratchError::Overlay { .. } => Failure::Arguments(format!("{error}.")),
@@ -55,7 +56,7 @@ pub(super) fn scratch_failure(error: ScratchError) -> Failure {
     }
 }
 
-/// Moves a failure's lists into the answer itself, where they can be cut.
+/// Moves a failure's lists to the top of the answer, where they can be cut.
 pub(super) fn take_lists(structured: &mut Value) {
     let Value::Object(answer) = structured else { return };
     let Some(Value::Object(failure)) = answer.get_mut("failure") else { return };
@@ -66,7 +67,7 @@ pub(super) fn take_lists(structured: &mut Value) {
     answer.extend(lists);
 }
 
-/// `failure` for people.
+/// Renders `failure` for people.
 pub(super) fn failure_text(failure: &TrialFailure) -> String {
     let mut text = failure.report.clone();
     if let Some(condition) = &failure.condition {

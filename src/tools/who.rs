@@ -1,4 +1,4 @@
-//! The who-calls family: which code does what to a symbol, as the compiler recorded it.
+//! The who-calls family: finds the code that uses a symbol, as the compiler recorded it.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ struct Arguments {
     detail: Detail,
 }
 
-/// More functions than this are on no page, so that their places need not be found.
+/// The most functions on a page; further ones need no places.
 const MOST: usize = 600;
 
 /// What does it.
@@ -110,7 +110,7 @@ impl<'a> ShownReferrer<'a> {
         entry
     }
 
-    /// Its lines among the places.
+    /// Renders the referrer as lines of the text's list of places.
     fn lines(&self, text: &mut String) {
         let named = |places: &[String]| places.iter().any(|place| place.contains(':'));
         for (places, how) in [(&self.places, ""), (&self.approximate, " (approximate)")] {
@@ -130,7 +130,7 @@ impl<'a> ShownReferrer<'a> {
         text.len() + self.name.len() + 3
     }
 
-    /// Neither its text nor its JSON is longer, in bytes.
+    /// Returns an upper bound of the length in bytes, as text and as JSON.
     fn at_most(&self) -> usize {
         if !self.detail.is_empty() {
             return usize::MAX;

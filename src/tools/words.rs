@@ -1,11 +1,11 @@
-//! The words of sentences: quoting, shortening, ends.
+//! Helpers for sentences: quoting, shortening, endings.
 
-/// What is listed, with commas between.
+/// Joins `items` with commas.
 pub(super) fn listed<T: std::fmt::Display>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// `text`, or its beginning if it is long.
+/// Returns `text`, or its beginning if it is long.
 pub(super) fn shortened(text: &str) -> String {
     match text.char_indices().nth(100) {
         Some((at, _)) => format!("{}...", &text[..at]),
@@ -13,12 +13,12 @@ pub(super) fn shortened(text: &str) -> String {
     }
 }
 
-/// `text` in quotes, shortened if it is long.
+/// Quotes `text`, shortened if it is long.
 pub fn quoted(text: &str) -> String {
     format!("{:?}", shortened(text))
 }
 
-/// `text`, or its first `most` characters and a line that says how much is missing.
+/// Cuts `text` to its first `most` characters, and adds a line that counts the missing ones.
 pub(super) fn cut(text: String, most: usize) -> String {
     if text.len() <= most {
         return text;
@@ -32,7 +32,7 @@ pub(super) fn cut(text: String, most: usize) -> String {
     }
 }
 
-/// An error's words as a sentence.
+/// Makes a sentence of an error's message.
 pub(super) fn sentence(words: &str) -> String {
     let mut chars = words.chars();
     let Some(first) = chars.next() else { return String::new() };

@@ -1,4 +1,4 @@
-//! rename's answers as text.
+//! Renders rename's answers as text.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::{ListedRename, UndoneRename};
 use crate::query::lookup::written;
 use crate::query::rename::{Scope, Verified};
 
-/// The plan, or what was written. Writing to a string cannot fail.
+/// Renders the plan or the applied edits. Writing to a string cannot fail.
 pub(super) fn rename(answer: &ListedRename) -> String {
     let edits = counted(answer.edits, "edit");
     let files = counted(answer.files.len(), "file");
@@ -113,7 +113,7 @@ fn hunks(answer: &ListedRename, text: &mut String) {
     }
 }
 
-/// The outcome of an undo.
+/// Renders the outcome of an undo.
 pub(super) fn undone(answer: &UndoneRename) -> String {
     let mut text = format!("Taken back: {}.", answer.what);
     match answer.restored.as_slice() {
