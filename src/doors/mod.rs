@@ -1,4 +1,5 @@
-//! The doors, through which requests come in and answers go out: thin, each with a protocol of its own.
+//! The doors, through which requests come in and answers go out. Each speaks a protocol of its own, and
+//! nothing else.
 
 // For `main`.
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! cache: what the cache folder holds, and away with it.
+//! The command cache: lists what the cache folder holds, and clears it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -170,7 +170,7 @@ impl std::iter::Sum for Size {
     }
 }
 
-/// The size of all files below `path`. Links are not followed.
+/// Measures all files below `path`. Does not follow links.
 fn size(path: &Path) -> Size {
     let mut all = Size::default();
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {

@@ -68,7 +68,7 @@ impl CallTool {
     }
 }
 
-/// Calls a tool, with a bar for what it tells meanwhile.
+/// Calls a tool, and shows its progress as a bar.
 pub(super) fn followed(
     tool: &Tool,
     session: &Session,
@@ -93,7 +93,7 @@ pub(super) fn call(
     finish(shell, &session, complete, told(shell, &answer, json))
 }
 
-/// Has a snapshot made, which nobody waits for, and says how to exit.
+/// Has a snapshot made in the background, and returns the exit code.
 fn finish(
     shell: &Shell,
     session: &Session,
@@ -101,14 +101,14 @@ fn finish(
     exit: Result<Exit, CommandError>,
 ) -> Result<Exit, CommandError> {
     if !complete {
-        // The answer is right for what was loaded; what was not may hold more.
+        // Exit with an error all the same: what did not load may have changed the answer.
         return exit.map(|_| Exit::Engine);
     }
     shell.options.project.make_snapshot_later(session);
     exit
 }
 
-/// Calls a tool whose answer's text is a drawing, and writes that to `file`.
+/// Calls a tool whose text is a drawing, and writes the drawing to `file`.
 pub(super) fn drawn(
     shell: &Shell,
     tool: &Tool,
@@ -129,7 +129,7 @@ pub(super) fn drawn(
     finish(shell, &session, complete, told(shell, &answer, json))
 }
 
-/// Shows an answer, and says how to exit.
+/// Shows an answer, and returns the exit code.
 pub(super) fn told(shell: &Shell, answer: &ToolAnswer, json: bool) -> Result<Exit, CommandError> {
     tell(shell, answer, json)?;
     Ok(match answer.outcome {

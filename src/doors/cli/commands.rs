@@ -1,4 +1,5 @@
-//! A subcommand for each tool, made from the tool's schema: what must be given comes by position, the rest are options.
+//! Makes a subcommand of each tool from the tool's schema: required arguments are positional, the rest are
+//! options.
 
 use std::path::{Path, PathBuf};
 
@@ -8,13 +9,13 @@ use serde_json::{Map, Value};
 
 use crate::tools::{Object, Tool, Tools};
 
-/// Arguments that also have a letter.
+/// Options that also have a letter.
 const LETTERS: [(&str, char); 3] = [("package", 'p'), ("glob", 'g'), ("limit", 'n')];
 
 /// Options that have a second name.
 const ALIASES: [(&str, &str); 1] = [("project_only", "all")];
 
-/// The arguments of tools that come by position though they may be left out, or in another order than by their names.
+/// Positional arguments of tools that are optional, or in another order than by name.
 const BY_POSITION: [(&str, &[&str]); 11] = [
     ("check", &["paths"]),
     ("check-structure", &["path"]),
@@ -29,12 +30,12 @@ const BY_POSITION: [(&str, &[&str]); 11] = [
     ("run-tests", &["system"]),
 ];
 
-/// Those of `tool`, in order.
+/// Lists the tool's entry in [`BY_POSITION`].
 fn by_position(tool: &Tool) -> &'static [&'static str] {
     BY_POSITION.iter().find(|(name, _)| *name == tool.name()).map_or(&[], |(_, arguments)| arguments)
 }
 
-/// The tools as subcommands, by the tool's name with hyphens.
+/// Makes the subcommands, each called by the tool's name with hyphens.
 pub(super) fn all() -> impl Iterator<Item = Command> {
     Tools::all()
         .list()
@@ -42,7 +43,7 @@ pub(super) fn all() -> impl Iterator<Item = Command> {
         .map(|tool| command(tool).defer(|command| with_arguments(tool_of(&command), command)))
 }
 
-/// The tool that a subcommand calls.
+/// Finds the tool that a subcommand calls.
 pub(super) fn tool(name: &str) -> Option<&'static Tool> {
     Tools::all().get(name).ok()
 }
@@ -67,13 +68,13 @@ fn with_arguments(tool: Option<&'static Tool>, command: Command) -> Command {
     let order = |name: &str| by_position(tool).iter().position(|other| *other == name).unwrap_or(usize::MAX);
     let mut taken = tool.arguments();
     taken.sort_by_key(|(name, required)| (!required, order(name)));
-    // The option of every command stands for it.
+    // Leave out an optional system: the global option --system stands for it.
     taken.retain(|(name, required)| *required || *name != "system" || by_position(tool).contains(name));
     let arguments: Vec<Arg> = taken
         .iter()
         .filter_map(|(name, required)| Some(argument(tool, name, properties?.get(name)?, *required)))
         .collect();
-    // What comes by position may be named all the same, as in a call of the tool.
+    // Accept each positional argument by name too, as in a call of the tool.
     let named: Vec<Arg> = taken
         .iter()
         .filter(|(name, required)| !required && *name != "system" && by_position(tool).contains(name))
@@ -92,7 +93,7 @@ fn with_arguments(tool: Option<&'static Tool>, command: Command) -> Command {
     )
 }
 
-/// The option that every tool's subcommand has.
+/// The option of every tool's subcommand for JSON output.
 pub(super) const JSON: &str = "json";
 
 /// The option that draws a call graph into a file.
@@ -138,7 +139,7 @@ fn argument(tool: &Tool, name: &'static str, property: &'static Value, required:
     }
 }
 
-/// The option that stands for an argument that comes by position.
+/// Makes the option that names a positional argument.
 fn by_name(name: &str, property: &Value) -> Arg {
     let is_list = property.get("type").is_some_and(|kind| kind == "array");
     Arg::new(named(name))
@@ -152,7 +153,7 @@ fn named(name: &str) -> String {
     format!("named {name}")
 }
 
-/// The option that denies what may be said either way: what holds if neither is said depends on the call.
+/// Makes the option that denies a flag, where the flag's default depends on the call.
 fn denial(name: &str, property: &Value, required: bool) -> Option<Arg> {
     let either =
         property.get("type").is_some_and(|kind| kind == "boolean") && property.get("default").is_none();
@@ -174,18 +175,20 @@ fn is_yes(property: &Value) -> bool {
     property.get("default") == Some(&Value::Bool(true))
 }
 
-/// The option of an argument: what holds unless it is said otherwise is denied.
+/// Returns the name of the option for an argument: a flag that is true by default has the option that denies
+/// it.
 fn option(name: &str, property: &Value) -> String {
     let long = name.replace('_', "-");
     if is_yes(property) { format!("no-{long}") } else { long }
 }
 
-/// The tool's arguments from a subcommand's. What was not given is left out, but lists are whole.
+/// Collects the tool's arguments from a subcommand's. Leaves out what was not given; the limit of a list is
+/// then the largest.
 pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
     let none = Map::new();
     let properties = tool.input().get("properties").and_then(Value::as_object).unwrap_or(&none);
     let mut given = Object::new();
-    // An optional system is the option of every command; see `with_arguments`.
+    // Skip an optional system, for which the global option stands; see `with_arguments`.
     let is_here = |name: &str| name != "system" || matches.ids().any(|id| id == name);
     for (name, property) in properties.iter().filter(|(name, _)| is_here(name)) {
         let value = match property.get("type").and_then(Value::as_str) {
@@ -193,13 +196,13 @@ pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
                 let is_denied = matches.try_get_one::<bool>(&denied(name)).ok().flatten();
                 match (is_denied, matches.get_one::<bool>(name)) {
                     (Some(true), _) => Some(Value::from(false)),
-                    // Neither was said.
+                    // Leave the flag out: neither option was given.
                     (Some(false), Some(false)) => None,
                     (_, said) => said.copied().map(Value::from),
                 }
             }
             Some("integer") => matches.get_one::<i64>(name).copied().map(Value::from).or_else(|| {
-                // A terminal has a pager, and pipes have no end.
+                // Show whole lists: a terminal has a pager, and a pipe no limit.
                 property.get("maximum").filter(|_| name == "limit").cloned()
             }),
             Some("array") => matches
@@ -217,9 +220,10 @@ pub(super) fn arguments(tool: &Tool, matches: &ArgMatches) -> Object {
     given
 }
 
-/// Names files as tools take them: a person in a folder of the project at `root` names them as the shell completes them.
+/// Replaces a path from the current folder, as the shell completes it, by an absolute one; tools expect paths
+/// from the project's `root`.
 pub(super) fn name_from_root(tool: &Tool, arguments: &mut Object, root: &Path) {
-    // There it is a path within an object.
+    // Skip inspect: its path leads to a part of an object.
     if tool.name() == "inspect" {
         return;
     }
@@ -237,7 +241,7 @@ pub(super) fn name_from_root(tool: &Tool, arguments: &mut Object, root: &Path) {
     paths.into_iter().flatten().for_each(rename);
 }
 
-/// An item of a list.
+/// Parses an item of a list.
 fn read(text: &str, property: &Value) -> Value {
     match property.pointer("/items/type").and_then(Value::as_str) {
         Some("string") => Value::from(text),
@@ -245,7 +249,7 @@ fn read(text: &str, property: &Value) -> Value {
     }
 }
 
-/// JSON, or the text itself if it is none: then the tool says what it wants.
+/// Parses JSON. Text that is no JSON stays a string, which the tool's check of arguments reports.
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
 }

@@ -23,7 +23,7 @@ pub(super) struct Doctor {
     json: bool,
 }
 
-/// The image's report about itself.
+/// The image's description of itself.
 #[derive(Debug, Deserialize)]
 struct ImageIdentity {
     lisp: String,
@@ -56,11 +56,11 @@ struct Report {
     project: ProjectReport,
 }
 
-/// The project that the program finds here.
+/// The project that the program finds from the current folder.
 #[derive(Debug, Serialize)]
 struct ProjectReport {
     folder: Option<String>,
-    /// Why a server could not watch the folder, and what to do.
+    /// The reason for which a server cannot watch the folder, with a remedy.
     unwatched: Option<String>,
     systems: Vec<String>,
     init_file: Option<String>,
@@ -69,12 +69,12 @@ struct ProjectReport {
     cache_mib: Option<f64>,
 }
 
-/// In milliseconds.
+/// Durations in milliseconds.
 #[derive(Debug, Serialize)]
 struct Timings {
-    /// From the call to start until SBCL was ready.
+    /// From the start until SBCL was ready.
     start: f64,
-    /// From the call to start until a first describe-symbol was answered.
+    /// From the start until a first describe-symbol was answered.
     first_answer: f64,
     /// A further describe-symbol.
     describe_symbol: f64,
@@ -88,7 +88,8 @@ struct HealthCheck {
     what: String,
 }
 
-/// A build that has thrown away the cross references of SBCL's own code has none; versions differ by a few.
+/// The fewest callers of mapcar in a sound build: a build without the cross references of SBCL's own code has
+/// none, and versions differ by a few.
 const LEAST_CALLS_OF_MAPCAR: usize = 400;
 
 impl Doctor {
@@ -175,7 +176,7 @@ fn examine(shell: &Shell) -> Result<Report, CommandError> {
 
 fn project(bank: &Steelbank) -> ProjectReport {
     let settings = bank.project().settings();
-    // As a server does; the first look tells how it went.
+    // Watch the project as a server does; the first question tries it.
     bank.project().watch();
     bank.project().own_files();
     let systems = bank.list_systems(&Control::new(Duration::from_secs(10)));
@@ -195,7 +196,7 @@ fn project(bank: &Steelbank) -> ProjectReport {
     }
 }
 
-/// The bytes of all files below `folder`, as far as they can be seen.
+/// Sums the bytes of all files below `folder` that can be read.
 fn folder_size(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries
@@ -215,7 +216,7 @@ fn identify(bank: &Steelbank) -> Result<ImageIdentity, CommandError> {
     Ok(crate::query::read_json(&answer.bytes).map_err(Error::from)?)
 }
 
-/// SBCL's own code must carry cross references.
+/// Checks that SBCL's own code has cross references.
 fn calls_of_mapcar(bank: &Steelbank) -> Result<HealthCheck, CommandError> {
     let answer = bank.who_calls("mapcar", "CL")?;
     let calls: usize = answer.users.iter().map(|user| user.places.len()).sum();
@@ -228,14 +229,16 @@ fn calls_of_mapcar(bank: &Steelbank) -> Result<HealthCheck, CommandError> {
     })
 }
 
-/// Three calls in one compiled function must be recorded at three places; some versions of SBCL get them wrong.
+/// Checks that three calls in one compiled function are recorded at three places; some versions of SBCL get
+/// them wrong.
 fn form_numbers(bank: &Steelbank) -> HealthCheck {
     const CODE: &str = "(defpackage #:steelbank-doctor (:use #:cl))
 (defun steelbank-doctor::callee (x) x)
 (declaim (notinline steelbank-doctor::callee))
 (defun steelbank-doctor::caller (x)
   (list (steelbank-doctor::callee x) (steelbank-doctor::callee (car x)) (steelbank-doctor::callee (cdr x))))";
-    // Symbols are read in their package, so the package must be there before the rest is read: evaluate reads form by form.
+    // Define the package first: evaluate reads form by form, and the next form's symbols are read in that
+    // package.
     let outcome = bank
         .evaluate(CODE, Duration::from_secs(20))
         .and_then(|_| bank.who(&WhoRequest::new(Kind::Calls, "steelbank-doctor::callee")));
@@ -336,7 +339,7 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-/// The memory that the process occupies, as the kernel counts it.
+/// Reads the process's resident memory from the kernel.
 fn resident_mib() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,5 +1,5 @@
-//! The program as its own helper process: it reads what it is to be from standard input, then its orders, one JSON
-//! text a line. At the end of the input it ends, whatever it does at that moment.
+//! Runs the program as a helper process of its own: it reads its task from standard input, then orders, one
+//! JSON text a line. It exits at the end of the input, whatever it does at that moment.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -31,12 +31,12 @@ type Replies = Arc<Mutex<Box<dyn Write + Send>>>;
 fn reply(replies: &Replies, reply: &Reply) {
     if let Ok(mut line) = serde_json::to_string(reply) {
         line.push('\n');
-        // Nobody reads any more: the input's end will tell.
+        // Ignore the error if nobody reads any more: the end of the input will stop the process.
         let _ = replies.lock().write_all(line.as_bytes());
     }
 }
 
-/// Does what standard input says.
+/// Runs the task that standard input gives.
 pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     let (input, output) = take_streams()?;
     let replies: Replies = Arc::new(Mutex::new(Box::new(File::from(output))));
@@ -49,7 +49,8 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     let (sender, orders) = channel();
     let folder = (start.what == HelperTask::Scratch).then(|| start.cache.clone());
     if matches!(start.what, HelperTask::Snapshot | HelperTask::Save | HelperTask::Trial) {
-        // It has time. Whoever asked for it by hand has more.
+        // Lower the priority of a snapshot that is made in the background; one that a user waits for keeps
+        // its own.
         let _ = rustix::process::nice(if start.what == HelperTask::Snapshot { 19 } else { 0 });
     }
     let outlives = start.what == HelperTask::Snapshot;
@@ -61,7 +62,7 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
                 break;
             }
         }
-        // End: the process that started this one has ended, or does not want it any more.
+        // End the process: its parent has ended, or has closed the pipe.
         if !outlives {
             end(folder.as_deref());
         }
@@ -71,7 +72,7 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
         HelperTask::Snapshot => snapshot(&start),
         HelperTask::Save => {
             reply(&replies, &save(builder(shell, &start), &start));
-            // Lisp's threads are parked for good.
+            // End the process here: Lisp's threads never return.
             end(None);
         }
         HelperTask::Trial => {
@@ -86,7 +87,7 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     Ok(Exit::Answered)
 }
 
-/// Ends the process, which nothing that runs in it may delay.
+/// Ends the process at once, whatever runs in it.
 fn end(folder: Option<&std::path::Path>) -> ! {
     if let Some(folder) = folder {
         let _ = std::fs::remove_dir_all(folder);
@@ -94,7 +95,7 @@ fn end(folder: Option<&std::path::Path>) -> ! {
     std::process::exit(0)
 }
 
-/// Answers orders for calls of tools.
+/// Answers the orders of a scratch image: calls of tools.
 fn scratch(
     shell: &Shell,
     start: &HelperStart,
@@ -136,7 +137,7 @@ fn scratch(
     Ok(())
 }
 
-/// Does what an order says.
+/// Carries out an order.
 fn carried_out(session: &Session, order: Line, call: &Call) -> Result<Reply, String> {
     match order {
         Line::Call { id, tool, arguments } => {
@@ -164,14 +165,14 @@ fn carried_out(session: &Session, order: Line, call: &Call) -> Result<Reply, Str
     }
 }
 
-/// Has a snapshot made. Nobody hears how it went: the next start will see.
+/// Makes a snapshot. Reports nothing: the next start finds it or not.
 fn snapshot(start: &HelperStart) -> Result<(), String> {
     let key = start.key.clone().ok_or("it was not told what to make")?;
     let order = SnapshotOrder { program: PathBuf::from(PROGRAM), start: start.clone(), key };
     order.carry_out(|_| ()).map(drop).map_err(|error| error.to_string())
 }
 
-/// Makes the builder of an image of the project in `start`, without a snapshot.
+/// Makes the builder of an image of `start`'s project, without a snapshot.
 fn builder(shell: &Shell, start: &HelperStart) -> Builder {
     let project = ProjectSettings {
         root: start.root.clone(),
@@ -188,7 +189,7 @@ fn builder(shell: &Shell, start: &HelperStart) -> Builder {
     builder
 }
 
-/// A scratch image of the project.
+/// Starts a scratch image of the project.
 fn session(shell: &Shell, start: &HelperStart) -> Result<Session, CommandError> {
     let bank = builder(shell, start).key(start.key.clone()).start()?;
     let mut overlays = Vec::new();
@@ -205,6 +206,6 @@ fn session(shell: &Shell, start: &HelperStart) -> Result<Session, CommandError> 
     }
     overlays.extend(start.texts.iter().map(|(path, text)| (path.clone(), Some(text.clone()))));
     bank.become_scratch(&start.cache, &overlays)?;
-    // Whoever asks has been allowed to; files are for the image that asks to write.
+    // Allow evaluation, which the asking image has checked, but no edits, which only that image makes.
     Ok(Session::new(bank).allowing(Permissions { eval: true, edits: false }))
 }

@@ -1,4 +1,4 @@
-//! `steelbank index`: building the text index, watching the tree, telling how old the index is. No SBCL is started.
+//! The command index: builds the text index, watches the tree, or tells how old the index is. Starts no SBCL.
 
 use std::path::Path;
 use std::time::Duration;
@@ -39,10 +39,10 @@ pub(super) struct IndexCommand {
 }
 
 impl TextOptions {
-    /// The index of the text below `root`.
+    /// Opens the index of the text below `root`.
     ///
     /// # Errors
-    /// There is no folder for it, or no such tree.
+    /// There is no cache folder for it, or no such tree.
     pub(super) fn open(self, root: &Path) -> Result<TextIndex, String> {
         let cache = installation::cache().ok_or(
             "There is no cache folder for the text index. Set HOME, or STEELBANK_CACHE to a folder's path.",
@@ -81,7 +81,7 @@ impl IndexCommand {
         }
         loop {
             if index.wait_for_change(Duration::from_secs(if watched { 3600 } else { 1 })) {
-                // Editors and builds change many files at once.
+                // Wait a moment: editors and builds change many files at once.
                 std::thread::sleep(Duration::from_millis(100));
                 let indexed = ask(&session, "index_project", arguments(false))?;
                 if indexed

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::Installation;
 
-/// The folder that STEELBANK_HOME names, or what is embedded.
+/// Returns the installation in the folder that STEELBANK_HOME names, or else the embedded one.
 pub(super) fn find() -> Installation {
     let cache = cache();
     match variable("STEELBANK_HOME") {
@@ -17,20 +17,20 @@ pub(super) fn find() -> Installation {
     }
 }
 
-/// The folder for what can be made again: the same one that `bootstrap` uses.
+/// Returns the cache folder, the same one that `bootstrap` uses.
 pub(super) fn cache() -> Option<PathBuf> {
     env::var_os("STEELBANK_CACHE")
         .filter(|folder| !folder.is_empty())
-        // A relative one was meant, too: from here.
+        // Resolve a relative path from the current folder.
         .and_then(|folder| std::path::absolute(folder).ok())
         .or_else(|| variable("XDG_CACHE_HOME").map(|cache| cache.join("steelbank")))
-        // Without HOME this asks the password file.
+        // Ask for the home folder, which falls back to the password file if HOME is not set.
         .or_else(|| {
             env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(".cache/steelbank"))
         })
 }
 
-/// A variable that names an absolute path; others are ignored, as the XDG specification has it.
+/// Reads a variable that names an absolute path; ignores other values, as the XDG specification says.
 fn variable(name: &str) -> Option<PathBuf> {
     env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
 }

@@ -1,6 +1,6 @@
 //! The command line. Each subcommand has a file; most of them call a tool of [`crate::tools`] and show its answer.
 //!
-//! Here, and in `main`, the environment is read and something is printed; nowhere else in the crate.
+//! Only this module and `main` read the environment and print.
 
 mod cache;
 mod call;
@@ -36,7 +36,7 @@ enum Exit {
     Engine = 3,
 }
 
-/// A command that did not work: a sentence for standard error, and how to exit.
+/// A failed command: a sentence for standard error, and the exit code.
 #[derive(Debug)]
 struct CommandError {
     exit: Exit,
@@ -164,7 +164,7 @@ struct Serve {
     tools: String,
 }
 
-/// The program that runs, also when its file was replaced.
+/// The running program, also when its file has been replaced.
 const PROGRAM: &str = "/proc/self/exe";
 
 /// The context of commands: options, terminal and installation.
@@ -187,12 +187,13 @@ impl Shell {
         }
     }
 
-    /// What calls share. SBCL starts, and the text is looked at, when one first needs it. A server watches the project.
+    /// Makes the session of a command. SBCL and the text index start when a call first needs them. With
+    /// `watch`, the project is watched.
     fn session(&self, watch: bool) -> Result<Session, CommandError> {
         self.session_of(watch, self.options.project.snapshot_systems())
     }
 
-    /// The same, from the snapshot of `systems` if it is fresh.
+    /// Makes the same session from the snapshot of `systems`, if it is fresh.
     fn session_of(&self, watch: bool, systems: Vec<String>) -> Result<Session, CommandError> {
         let root = self.options.project.root()?;
         let (project, installation) = (self.options.project.clone(), self.installation.clone());
@@ -219,7 +220,7 @@ impl Shell {
         let open = move || {
             let index = text.open(&named.folder().ok_or_else(project::none_here)?)?;
             if watch {
-                // Where it cannot watch, every question looks at the files itself.
+                // Ignore a failure: without a watch, every question looks at the files itself.
                 index.watch();
             }
             Ok(index)
@@ -227,7 +228,7 @@ impl Shell {
         Ok(Session::starting(start).with_text(open).with_project(root))
     }
 
-    /// The same, with the systems of --system loaded. False if not all of them could be loaded.
+    /// Makes the session and loads the systems of --system. False if some were not loaded.
     fn loaded_session(&self) -> Result<(Session, bool), CommandError> {
         let session = self.session(false)?.allowing(Permissions::ALL);
         let complete = self.options.project.load(&session, &self.output)?;
@@ -268,7 +269,7 @@ impl Shell {
             if name == "check"
                 && let [system] = self.options.project.systems()
             {
-                // It is loaded in the copy alone.
+                // Name the system to the tool, which loads it in the scratch image alone.
                 arguments.insert("system".to_owned(), system.as_str().into());
                 let session = self.session(false)?.allowing(Permissions::ALL);
                 let answer = call::followed(tool, &session, arguments)?;
@@ -305,14 +306,14 @@ fn wrong_usage(error: &clap::Error) -> CommandError {
     CommandError { exit: Exit::Usage, message: error.to_string() }
 }
 
-/// The whole command line: a subcommand for each tool, and those that are no tool's.
+/// Makes the whole command line: a subcommand for each tool, and the other ones.
 fn command_line() -> clap::Command {
     CommandLine::command().subcommands(commands::all())
 }
 
 /// Runs the program on the process's arguments.
 pub fn main() -> ExitCode {
-    // Before there are other threads.
+    // Block the signals before other threads exist: they inherit the mask.
     crate::engine::block_lisp_signals();
     crate::engine::survive_file_size_limit();
     let parsed = command_line().try_get_matches().and_then(|matches| {
@@ -322,7 +323,7 @@ pub fn main() -> ExitCode {
     let (matches, options) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => {
-            // Nothing can be said if nobody listens.
+            // Ignore a closed standard error: nobody would read the message.
             let _ = error.print();
             return exit_code(if error.use_stderr() { Exit::Usage } else { Exit::Answered });
         }

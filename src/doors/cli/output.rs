@@ -11,7 +11,8 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Colours only for people: on a terminal that has them, unless NO_COLOR or the option says otherwise.
+    /// Makes the terminal. Colours are used on a terminal that has them, unless NO_COLOR or the option
+    /// forbids it.
     pub(super) fn new(no_color: bool) -> Self {
         let plain = no_color
             || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
@@ -24,7 +25,7 @@ impl Terminal {
         self.write(&if self.color { colored(text) } else { format!("{text}\n") })
     }
 
-    /// Writes what is no text of ours.
+    /// Writes bytes as they are.
     pub(super) fn bytes(&self, bytes: &[u8]) -> io::Result<()> {
         self.write(&String::from_utf8_lossy(bytes))
     }
@@ -34,7 +35,7 @@ impl Terminal {
         self.write(&format!("{value:#}\n"))
     }
 
-    /// A closed pipe is not an error: its reader has seen enough.
+    /// Writes to standard output. A closed pipe is not an error: its reader has seen enough.
     fn write(&self, text: &str) -> io::Result<()> {
         let mut output = io::stdout().lock();
         match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
@@ -45,12 +46,13 @@ impl Terminal {
 
     /// Writes a sentence to standard error.
     pub(super) fn error(&self, message: &str) {
-        // There is nobody to tell if this fails.
+        // Ignore the error: standard error is where it would be reported.
         let _ = writeln!(io::stderr(), "steelbank: {message}");
     }
 }
 
-/// Advice that names a tool's arguments, as the options that they are at a terminal: `force=true` is `--force`.
+/// Rewrites advice that names a tool's arguments, as the options of the command line: `force=true` is
+/// `--force`.
 pub(super) fn as_options(text: &str) -> String {
     let mut words = Vec::new();
     for word in text.split(' ') {
@@ -84,7 +86,8 @@ fn colored(text: &str) -> String {
     painted
 }
 
-/// A line that begins with a place, `path:line:`, after white space: that, the path, the line's number, the rest.
+/// Splits a line that begins, after white space, with a place `path:line:` into the white space, the path,
+/// the line number and the rest.
 fn place(line: &str) -> Option<(&str, &str, &str, &str)> {
     let (before, text) = line.split_at(line.len() - line.trim_start().len());
     for (colon, _) in text.match_indices(':') {

@@ -1,16 +1,16 @@
-//! A bar that tells how far long work is: on standard error, if that is a terminal.
+//! A progress bar for long work, on standard error if that is a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::tools::ToolProgress;
 
-/// Drawn from its first news on; a clone is the same bar.
+/// The bar, drawn from the first progress on. A clone is the same bar.
 #[derive(Clone)]
 pub(super) struct Bar(ProgressBar);
 
 impl Bar {
     pub(super) fn new() -> Self {
-        // The bar hides itself where standard error is no terminal.
+        // Draw on standard error: the bar hides itself where that is no terminal.
         let bar = ProgressBar::new(0);
         if let Ok(style) = ProgressStyle::with_template("{bar:32} {pos}/{len} {elapsed} {wide_msg}") {
             bar.set_style(style.progress_chars("=> "));
@@ -18,7 +18,7 @@ impl Bar {
         Self(bar)
     }
 
-    /// Shows how far a call is. Of a path only the file's name: the line is short.
+    /// Shows the progress of a call. Of a path it shows only the file's name, as the line is short.
     pub(super) fn tell(&self, progress: &ToolProgress) {
         self.0.set_length(progress.total.unwrap_or(progress.done));
         self.0.set_position(progress.done);
@@ -26,7 +26,7 @@ impl Bar {
         self.0.set_message(format!("{} {}", progress.what, file.unwrap_or_default()));
     }
 
-    /// Takes the bar off the screen.
+    /// Removes the bar from the terminal.
     pub(super) fn end(&self) {
         self.0.finish_and_clear();
     }

@@ -12,7 +12,7 @@ use crate::ProjectSettings;
 use crate::recovery::LoadedItem;
 use crate::tools::{CallOutcome, Failure, Object, ProjectRoot, Session, Tools};
 
-/// Which project, and what of it is loaded first.
+/// The choice of the project, and of the systems to load first.
 #[derive(Debug, Clone, Args)]
 pub(super) struct ProjectOptions {
     /// The project's folder [default: the nearest one upwards with an .asd file, else with .git]
@@ -32,11 +32,11 @@ pub(super) struct ProjectOptions {
 /// The word that stands for the project's own systems.
 const AUTO: &str = "auto";
 
-/// How long --system may take.
+/// The time limit for loading a system of --system, in seconds.
 const SYSTEM_SECONDS: u64 = 3600;
 
 impl ProjectOptions {
-    /// The project's folder: the one that was named, or else the nearest one upwards.
+    /// Returns the project's folder: the one that was named, or else the nearest one upwards.
     pub(super) fn root(&self) -> Result<Arc<ProjectRoot>, CommandError> {
         Ok(ProjectRoot::new(match &self.project {
             Some(folder) if !folder.is_dir() => {
@@ -50,7 +50,8 @@ impl ProjectOptions {
         }))
     }
 
-    /// How files of the project in `root` are loaded, or without one. None if there is no cache folder.
+    /// Makes the settings for loading files of the project in `root`, or without one. None if there is no
+    /// cache folder.
     pub(super) fn settings(&self, root: &ProjectRoot) -> Option<ProjectSettings> {
         let cache = installation::cache()?;
         let userinit =
@@ -58,15 +59,15 @@ impl ProjectOptions {
         Some(ProjectSettings { root: root.folder(), cache: cache.join("projects"), userinit })
     }
 
-    /// Loads the systems of --system, and tells of those that do not load; what of them was loaded stays. True if
-    /// all were loaded.
+    /// Loads the systems of --system, and reports the ones that do not load; what of them was loaded stays.
+    /// True if all were loaded.
     pub(super) fn load(&self, session: &Session, output: &Terminal) -> Result<bool, CommandError> {
         let tools = Tools::all();
         let mut all = true;
         for system in &self.systems {
             let order = if system == AUTO { LoadedItem::Project } else { LoadedItem::System(system.clone()) };
             if session.recovery().is_deadly(&order) {
-                // Lisp has died of it, and status tells.
+                // Skip the system: Lisp has died of loading it before, which status reports.
                 all = false;
                 continue;
             }
@@ -76,7 +77,7 @@ impl ProjectOptions {
             if system != AUTO {
                 arguments.insert("system".to_owned(), Value::from(system.as_str()));
             } else if session.lacks_project() || session.bank()?.project().root().is_none() {
-                // There are no systems to be found without one.
+                // Skip `auto` without a project: there are no systems to find.
                 continue;
             }
             let answer = call::followed(tool, session, arguments)?;
@@ -88,12 +89,12 @@ impl ProjectOptions {
         Ok(all)
     }
 
-    /// Has a snapshot of the systems of --system made in the background, if they were all loaded.
+    /// Has a snapshot of the systems of --system made in the background.
     pub(super) fn make_snapshot_later(&self, session: &Session) {
         if !self.systems.is_empty()
             && let Ok(bank) = session.bank()
         {
-            // Without one, the next start takes longer; that is all.
+            // Ignore a failure: the next start only takes longer.
             let _ = bank.make_snapshot_later();
         }
     }
@@ -103,24 +104,25 @@ impl ProjectOptions {
         !self.no_snapshot
     }
 
-    /// The systems of --system.
+    /// Returns the systems of --system.
     pub(super) fn systems(&self) -> &[String] {
         &self.systems
     }
 
-    /// The systems of a snapshot: of `auto` there is none, as nobody has said yet which those are.
+    /// Returns the systems that a snapshot can have: none for `auto`, whose systems are not known before the
+    /// start.
     pub(super) fn snapshot_systems(&self) -> Vec<String> {
         if self.systems.iter().any(|system| system == AUTO) { Vec::new() } else { self.systems.clone() }
     }
 
-    /// Whether there is anything to load.
+    /// Whether there is a system to load.
     pub(super) fn any(&self) -> bool {
         !self.systems.is_empty()
     }
 }
 
-/// The nearest folder from `start` upwards that holds a system definition; else one that holds a repository. The root
-/// of all files and the user's own folder are no projects unless somebody says so.
+/// Finds the nearest folder from `start` upwards that holds a system definition; else one that holds a
+/// repository. The root of the file system and the user's home are no projects unless they are named.
 fn nearest_project(start: &Path) -> Option<PathBuf> {
     let home = std::env::home_dir();
     let defines_system = |folder: &Path| {
@@ -138,7 +140,7 @@ fn nearest_project(start: &Path) -> Option<PathBuf> {
         .map(Path::to_path_buf)
 }
 
-/// The error of a command that needs a project.
+/// Returns the error of a command that needs a project.
 pub(super) fn none_here() -> String {
     let here = std::env::current_dir();
     let here = here.map_or_else(|_| "the current folder".to_owned(), |here| here.display().to_string());

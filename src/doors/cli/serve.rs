@@ -17,7 +17,7 @@ use crate::tools::{Permissions, Session, Tools};
 const RETURN_FROM: &str = "--return-from=";
 
 impl Serve {
-    /// Serves until the client leaves. The systems of --system are loaded beside it.
+    /// Serves until the client leaves. Loads the systems of --system meanwhile.
     pub(super) fn run(&self, shell: &Arc<Shell>) -> Result<Exit, CommandError> {
         let tools =
             Tools::chosen(&self.tools).map_err(|message| CommandError { exit: Exit::Usage, message })?;
@@ -60,14 +60,15 @@ impl Serve {
             });
             Again { causes, handover, execute }
         });
-        // A client may yet say which project it is about.
+        // Wait for a client that may name its project, unless there is something to load already.
         if !session.lacks_project() || shell.options.project.any() || !loads.is_empty() {
             // Start SBCL now, so that a broken installation is reported at once.
             let bank = session.bank()?;
             let complete =
                 bank.is_from_fresh_snapshot() && loads.iter().all(|load| is_system_of(load, &baked));
             let expects = shell.options.project.any() || !loads.is_empty();
-            // Before the first question: what is not loaded yet is not missing.
+            // Announce the loads before the first question, so that no name is reported missing before they
+            // end.
             let moving = (expects && !complete).then(|| bank.announce_loads());
             let (shell, session) = (Arc::clone(shell), session.clone());
             std::thread::Builder::new()
@@ -81,7 +82,8 @@ impl Serve {
 }
 
 impl Serve {
-    /// The systems of the snapshot to start from: those of --system, or else what the image before this one had loaded first.
+    /// Returns the systems of the snapshot to start from: those of --system, or else the ones that the image
+    /// before this one had loaded first.
     fn systems_of(&self, shell: &Shell, handover: Option<&Handover>) -> Vec<String> {
         if shell.options.project.any() {
             return shell.options.project.snapshot_systems();
@@ -95,14 +97,15 @@ impl Serve {
     }
 }
 
-/// Whether `load` is that of one of `systems`.
+/// Whether `load` is the load of one of `systems`.
 fn is_system_of(load: &LoadedItem, systems: &[String]) -> bool {
     matches!(load, LoadedItem::System(name) if systems.contains(name))
 }
 
-/// Opens the index of the text, and loads what is to be loaded. Answers say that the image is moving until `moving` is dropped.
+/// Opens the index of the text, and runs the loads. Answers say that a load is under way until `moving` is
+/// dropped.
 fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Option<Moving>) {
-    // Whoever asks hears why, if there is no text to be searched.
+    // Ignore the error: questions about text report it.
     let _ = session.text();
     match shell.options.project.load(session, &shell.output) {
         Ok(true) => shell.options.project.make_snapshot_later(session),
@@ -116,12 +119,12 @@ fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Optio
     if named.is_empty()
         && let Some(bank) = session.started()
     {
-        // Make a snapshot now: Lisp may die again, and without one the next restart takes longer.
+        // Make a snapshot now: if Lisp dies again, the restart is faster with one.
         let _ = bank.make_snapshot_later();
     }
 }
 
-/// Records how this process was started, before Lisp code can change its environment and its folder.
+/// Records the environment and folder of the process's start, before Lisp code can change them.
 fn origin() -> ProcessStart {
     ProcessStart {
         arguments: std::env::args_os()

@@ -1,4 +1,4 @@
-//! snapshot: saves the project's image, so that the program starts ready.
+//! The command snapshot: saves the project's image, so that the program starts ready.
 
 use super::project::none_here;
 use super::{CommandError, Exit, Shell};
@@ -31,7 +31,7 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     }
 }
 
-/// The error as a sentence.
+/// Renders the error as a sentence.
 fn sentence(error: &MakeError) -> String {
     let text = error.to_string();
     let mut letters = text.chars();

@@ -33,7 +33,7 @@ fn about() -> Implementation {
         .with_description(env!("CARGO_PKG_DESCRIPTION"))
 }
 
-/// The result `value` as 2026-07-28 wants those that may be kept: complete, private, and old at once.
+/// Wraps `value` as a cacheable result of 2026-07-28: complete, private, and expired at once.
 pub(super) fn lasting(value: Value) -> Vec<u8> {
     let mut result = json!({ "resultType": "complete", "ttlMs": 0, "cacheScope": "private" });
     if let (Value::Object(result), Value::Object(value)) = (&mut result, value) {

@@ -1,4 +1,4 @@
-//! A call of a tool: what a request asks for, who carries it out, and the line that answers it.
+//! Carries out calls of tools: from the request to the line that answers it.
 
 use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
@@ -25,7 +25,7 @@ pub(super) struct CallParams<'a> {
 }
 
 impl Server {
-    /// Answers `tools/call`: at once into `answer`, or from a thread of a pool.
+    /// Answers `tools/call`: appends to `answer` at once, or hands the call to a pool.
     pub(super) fn call(
         self: &Arc<Self>,
         line: &[u8],
@@ -100,7 +100,7 @@ impl Server {
     }
 }
 
-/// Calls the tool; what unwinds is no answer, but ends nothing else.
+/// Calls the tool. A panic becomes an internal error, and ends nothing else.
 fn carry_out(
     tool: &Tool,
     session: &Session,

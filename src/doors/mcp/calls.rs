@@ -1,4 +1,5 @@
-//! The calls that run: which of them a cancellation means, and the threads of those that may wait.
+//! The calls in progress, by which a cancellation finds its call, and the pools of threads for calls that may
+//! wait.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,17 +13,17 @@ use serde_json::value::RawValue;
 use super::message::Id;
 use crate::query::control::Cancellation;
 
-/// How many calls wait for Lisp at once; more queue.
+/// The most calls that wait for Lisp at once; further ones queue.
 const THREADS: usize = 64;
-/// How long a thread without a call stays.
+/// The time after which an idle thread ends.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// The calls that are not answered yet.
+/// The calls without an answer.
 #[derive(Default)]
 pub(super) struct Calls {
     table: Mutex<CallTable>,
     emptied: Condvar,
-    /// Lines that are being carried out where they were read.
+    /// The number of lines in progress on the threads that read them.
     lines: AtomicUsize,
 }
 
@@ -36,25 +37,25 @@ struct RunningCall {
     serial: u64,
     id: Id,
     cancellation: Cancellation,
-    /// The pool whose thread carries it out, once it does.
+    /// The pool whose thread runs the call, once one does.
     on: Option<Arc<Pool>>,
-    /// It has its answer, which is being written.
+    /// Whether the answer is there, and being written.
     answered: bool,
-    /// The line that asked for it, if it may be asked for again.
+    /// The line that asked for the call, if it may be repeated.
     line: Option<Vec<u8>>,
-    /// It ends soon, whatever else runs.
+    /// Whether the call ends soon, whatever else runs.
     brief: bool,
-    /// Lisp died over it: what to answer if nobody asks again.
+    /// The error to answer if Lisp died during the call, and no later image repeats it.
     failed: Option<Vec<u8>>,
 }
 
-/// A call that nobody answers any more but who has taken it.
+/// A call that was taken out of [`Calls`]: whoever took it must answer it.
 pub(super) struct Unanswered {
     pub(super) id: Id,
     pub(super) cancellation: Cancellation,
-    /// The line that asked for it, if it may be asked for again.
+    /// The line that asked for the call, if it may be repeated.
     pub(super) line: Option<Vec<u8>>,
-    /// The error to answer, if it failed.
+    /// The error to answer if the call failed.
     pub(super) failed: Option<Vec<u8>>,
 }
 
@@ -65,8 +66,8 @@ impl From<RunningCall> for Unanswered {
 }
 
 impl Calls {
-    /// Notes a call that begins, or queues. `line` asked for it, if it may be asked for again; it is `brief` if it ends soon,
-    /// whatever else runs.
+    /// Adds a call that begins or queues. `line` is its request, if it may be repeated; a `brief` one ends
+    /// soon, whatever else runs.
     pub(super) fn note(&self, id: Id, cancellation: Cancellation, line: Option<Vec<u8>>, brief: bool) -> u64 {
         let mut table = self.table.lock();
         table.next += 1;
@@ -77,7 +78,8 @@ impl Calls {
         serial
     }
 
-    /// Leaves a call that may be asked for again without its answer, `failed`. False if it may not, or was called off.
+    /// Leaves a repeatable call without its answer, `failed`. False if it may not be repeated, or was
+    /// cancelled.
     pub(super) fn leave_unanswered(&self, serial: u64, failed: &[u8]) -> bool {
         let mut table = self.table.lock();
         let call = table.running.iter_mut().find(|call| call.serial == serial && call.line.is_some());
@@ -86,48 +88,48 @@ impl Calls {
         left
     }
 
-    /// Takes the calls that were left without an answer: nobody else answers them from here on.
+    /// Takes the calls that were left without an answer. The caller must answer them.
     pub(super) fn take_left(&self) -> Vec<Unanswered> {
         self.take_if(|call| call.failed.is_some())
     }
 
-    /// Notes that a line is carried out where it was read.
+    /// Counts a line that is carried out by the thread that read it.
     pub(super) fn begin_line(&self) {
         self.lines.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Notes that what a line asked for is on its way.
+    /// Counts a line as done.
     pub(super) fn end_line(&self) {
         self.lines.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Notes that a thread of `pool` carries the call out. False if it was called off before.
+    /// Notes that a thread of `pool` runs the call. False if it was cancelled before.
     pub(super) fn begin(&self, serial: u64, pool: &Arc<Pool>) -> bool {
         let mut table = self.table.lock();
         let call = table.running.iter_mut().find(|call| call.serial == serial);
         call.map(|call| call.on = Some(Arc::clone(pool))).is_some()
     }
 
-    /// Notes that a call has its answer. False if it was called off: then nobody waits for it.
+    /// Marks the call as answered. False if it was cancelled: then no answer is sent.
     pub(super) fn answer(&self, serial: u64) -> bool {
         let mut table = self.table.lock();
         let call = table.running.iter_mut().find(|call| call.serial == serial);
         call.map(|call| call.answered = true).is_some()
     }
 
-    /// Forgets a call, whose answer is on its way.
+    /// Removes a call after its answer.
     pub(super) fn end(&self, serial: u64) {
         let mut table = self.table.lock();
         table.running.retain(|call| call.serial != serial);
         self.emptied.notify_all();
     }
 
-    /// Calls off those that are called `id`: several, if a client gives one id to several.
+    /// Cancels all calls with the id `id`: a client may give one id to several.
     pub(super) fn cancel(&self, id: &Id) {
         self.cancel_if(|call| call.id == *id);
     }
 
-    /// Takes the calls that have no answer yet: nobody else answers them from here on.
+    /// Takes the calls that have no answer yet. The caller must answer them.
     pub(super) fn take_unanswered(&self) -> Vec<Unanswered> {
         self.take_if(|call| !call.answered)
     }
@@ -143,7 +145,7 @@ impl Calls {
         taken.into_iter().map(Unanswered::from).collect()
     }
 
-    /// Calls all off.
+    /// Cancels all calls.
     pub(super) fn cancel_all(&self) {
         self.cancel_if(|_| true);
     }
@@ -158,7 +160,7 @@ impl Calls {
         }
         drop(table);
         for call in off {
-            // First its thread is another's: what runs on it may take its time to stop.
+            // Replace the thread before cancelling: its work may take a while to stop.
             if let Some(pool) = &call.on {
                 pool.replace_thread();
             }
@@ -166,13 +168,13 @@ impl Calls {
         }
     }
 
-    /// Waits until all calls have ended, or until `end`.
+    /// Waits until all calls have ended, or until `end`, while `meanwhile` is true.
     pub(super) fn wait_until_none(&self, end: Option<Instant>, meanwhile: impl Fn() -> bool) {
         self.wait_while(end, meanwhile, |_| true);
     }
 
-    /// Waits until all calls have ended that will soon, or until `end`: not for those that were left without an answer, and,
-    /// if `brief`, not for long work.
+    /// Waits until all calls that will end soon have ended, or until `end`. Does not wait for those left
+    /// without an answer, nor, with `brief`, for long work.
     pub(super) fn wait_for_answers(&self, brief: bool, end: Instant, meanwhile: impl Fn() -> bool) {
         self.wait_while(Some(end), meanwhile, |call| call.failed.is_none() && (call.brief || !brief));
     }
@@ -198,9 +200,9 @@ impl Calls {
     }
 }
 
-/// The request that a notification calls off.
+/// Parses the id of the request that a notification cancels.
 pub(super) fn cancelled(params: Option<&RawValue>) -> Option<Id> {
-    // The id as it was written, which rmcp's `CancelledNotificationParam` does not keep.
+    // Keep the id as it was written, which rmcp's `CancelledNotificationParam` does not.
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Cancelled<'a> {
@@ -214,7 +216,7 @@ pub(super) fn cancelled(params: Option<&RawValue>) -> Option<Id> {
 /// A task for a pool's thread. Returns false if the thread has been replaced meanwhile.
 pub(super) type PoolTask = Box<dyn FnOnce() -> bool + Send>;
 
-/// Threads for calls that may wait.
+/// A pool of threads for calls that may wait.
 pub(super) struct Pool {
     state: Mutex<PoolState>,
     changed: Condvar,
@@ -232,10 +234,10 @@ impl Pool {
         Arc::new(Self { state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Has a thread do `job`.
+    /// Runs `job` on a thread of the pool.
     ///
     /// # Errors
-    /// There is no thread, and the system gives none.
+    /// There is no thread, and the system refuses one.
     pub(super) fn submit(self: &Arc<Self>, job: PoolTask) -> std::io::Result<()> {
         let mut state = self.state.lock();
         state.queue.push_back(job);
@@ -244,7 +246,7 @@ impl Pool {
             return Ok(());
         }
         let outcome = self.add_thread(&mut state);
-        // Those that there are will do it.
+        // Fail only without any thread: else the threads that exist will run the job.
         if outcome.is_err() && state.threads == 0 {
             state.queue.pop_back();
             return outcome;
@@ -262,12 +264,12 @@ impl Pool {
         Ok(())
     }
 
-    /// A thread's call was called off: the thread does not count any more, and another may do what waits.
+    /// Stops counting a thread whose call was cancelled, so that another thread can take the next job.
     fn replace_thread(self: &Arc<Self>) {
         let mut state = self.state.lock();
         state.threads = state.threads.saturating_sub(1);
         if state.queue.len() > state.idle {
-            // Without one the queue waits for the threads that there are.
+            // Ignore the error: without a new thread the queue waits for the others.
             let _ = self.add_thread(&mut state);
         }
     }

@@ -1,5 +1,5 @@
-//! The lines that the client sends. Waiting for them and taking them are apart, so that whoever must stop the server can
-//! have what was read and not yet taken.
+//! The client's stream, split into lines. Reading and taking lines are separate, so that a restart can
+//! collect what was read and not taken.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +11,7 @@ use super::stdio::{StreamIdentity, out_of_reach};
 
 /// The longest message that is read, in bytes.
 const LONGEST: usize = 16 << 20;
-/// How much is read at once, in bytes.
+/// The size of one read, in bytes.
 const CHUNK: usize = 64 << 10;
 
 /// The client's stream.
@@ -19,44 +19,44 @@ pub(super) struct ClientInput {
     stream: OwnedFd,
     identity: StreamIdentity,
     unread: Mutex<Unread>,
-    /// Readable once nothing more is to be read.
+    /// An event descriptor, readable while reading is halted.
     halt: OwnedFd,
     resumed: Condvar,
 }
 
-/// Bytes that were read and not taken yet.
+/// The bytes that were read and not yet taken.
 #[derive(Default)]
 struct Unread {
     bytes: Vec<u8>,
-    /// Bytes before this were taken.
+    /// The bytes before this index were taken.
     start: usize,
-    /// Nothing more is to be taken or read here.
+    /// Whether nothing more may be taken or read.
     halted: bool,
-    /// Bytes before this have no line's end.
+    /// The bytes before this index have no line end.
     searched: usize,
-    /// The line that is being read is too long, and its bytes so far are gone.
+    /// Whether the current line is too long, and its bytes so far were dropped.
     skipping: bool,
     ended: bool,
 }
 
-/// What [`Input::take`] found.
+/// The result of [`ClientInput::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// A line, without its end.
     Line,
     /// A line that was too long.
     TooLong,
-    /// No whole line has been read.
+    /// No whole line is there.
     Nothing,
-    /// The client sends no more.
+    /// The stream has ended.
     End,
 }
 
 impl ClientInput {
-    /// Reads `stream`, after `unread`, which was read of it before.
+    /// Reads `stream`, after the bytes in `unread`, which were read from it before.
     ///
     /// # Errors
-    /// The system gives no descriptor.
+    /// The system refuses a descriptor.
     pub(super) fn new(stream: OwnedFd, unread: Vec<u8>) -> io::Result<Self> {
         let unread = Mutex::new(Unread { bytes: unread, ..Unread::default() });
         let halt = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -65,41 +65,42 @@ impl ClientInput {
         Ok(Self { stream, identity, unread, halt, resumed: Condvar::new() })
     }
 
-    /// Takes and reads nothing more, until [`Input::resume`]. Returns what was read and not taken.
+    /// Stops taking and reading, until [`ClientInput::resume`]. Returns what was read and not taken.
     pub(super) fn halt(&self) -> Vec<u8> {
         let mut unread = self.unread.lock();
-        // Before anybody wakes: who does not find it would read, and wait for the client with the lock held.
+        // Set this before waking the readers: one that missed it would read, and wait for the client with the
+        // lock held.
         unread.halted = true;
         let _ = rustix::io::write(&self.halt, &1_u64.to_ne_bytes());
-        // A line that is too long is over where the next one begins; until then it stays one.
+        // Stand in for an overlong line whose bytes were dropped, so that the next image refuses it too.
         let skipped = if unread.skipping { vec![b' '; LONGEST + 1] } else { Vec::new() };
         [skipped.as_slice(), &unread.bytes[unread.start..]].concat()
     }
 
-    /// Goes on after [`Input::halt`].
+    /// Resumes after [`ClientInput::halt`].
     pub(super) fn resume(&self) {
         let _ = rustix::io::read(&self.halt, &mut [0; 8]);
         self.unread.lock().halted = false;
         self.resumed.notify_all();
     }
 
-    /// Whether the stream was closed by code of this process.
+    /// Whether code of this process has closed the stream.
     pub(super) fn is_lost(&self) -> bool {
         !self.identity.is(&self.stream)
     }
 
-    /// The stream's descriptor.
+    /// Returns the stream's descriptor.
     pub(super) fn stream(&self) -> &OwnedFd {
         &self.stream
     }
 
-    /// Whether the stream is a file on disk: it is read to its end, and nobody leaves.
+    /// Whether the stream is a file on disk. It is answered to its end: its writer does not leave.
     pub(super) fn is_file(&self) -> bool {
         rustix::fs::fstat(&self.stream)
             .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file())
     }
 
-    /// Takes the next line that was read whole into `line`. A last line without an end counts.
+    /// Takes the next whole line into `line`. A last line without an end counts.
     pub(super) fn take(&self, line: &mut Vec<u8>) -> Taken {
         let mut unread = self.unread.lock();
         if unread.halted {
@@ -109,7 +110,7 @@ impl ClientInput {
         unread.take(line)
     }
 
-    /// Waits until something can be read, and reads it.
+    /// Waits until the stream is readable, and reads from it.
     ///
     /// # Errors
     /// The stream cannot be read any more.
@@ -126,7 +127,8 @@ impl ClientInput {
                 }
                 return Ok(());
             }
-            // Another thread may have been faster, and a read would wait with the lock held.
+            // Check again under the lock: another thread may have read first, and a read that waits would
+            // hold the lock.
             if !is_ready(&self.stream)? {
                 continue;
             }
@@ -135,7 +137,7 @@ impl ClientInput {
             match rustix::io::read(&self.stream, rustix::buffer::spare_capacity(&mut unread.bytes)) {
                 Ok(0) => unread.ended = true,
                 Ok(_) => (),
-                // A signal came, or the stream's other users were faster.
+                // Wait again after a signal, or if another reader of the stream was first.
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             }
@@ -145,7 +147,7 @@ impl ClientInput {
 }
 
 impl ClientInput {
-    /// Waits until something can be read, or nothing is to be read.
+    /// Waits until the stream is readable, or reading is halted.
     fn wait(&self) -> io::Result<()> {
         let mut streams = [PollFd::new(&self.stream, PollFlags::IN), PollFd::new(&self.halt, PollFlags::IN)];
         loop {
@@ -158,7 +160,7 @@ impl ClientInput {
     }
 }
 
-/// Whether reading `stream` would not wait.
+/// Whether a read of `stream` would not block.
 fn is_ready(stream: &impl AsFd) -> io::Result<bool> {
     match poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
         Ok(ready) => Ok(ready > 0),
@@ -167,7 +169,8 @@ fn is_ready(stream: &impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// Waits until `stream` is ready. For streams that do not block, too: somebody who shares one may have made it so.
+/// Waits until `stream` is ready. Works for non-blocking streams too: another process that shares the stream
+/// may have set that.
 pub(super) fn wait(stream: &impl AsFd, ready: PollFlags) -> io::Result<()> {
     loop {
         match poll(&mut [PollFd::new(stream, ready)], None) {
@@ -209,7 +212,7 @@ impl Unread {
         if too_long { Taken::TooLong } else { Taken::Line }
     }
 
-    /// Forgets what was taken, where that is cheap.
+    /// Drops the taken bytes, where that is cheap.
     fn make_room(&mut self) {
         if self.start == self.bytes.len() {
             self.clear();

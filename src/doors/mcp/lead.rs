@@ -1,12 +1,13 @@
-//! Leader and stand-by: one thread reads, and another takes over the reading when the leader takes long.
+//! Leader and stand-by: one thread reads the client's lines, and another takes over when a line takes it
+//! long.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-/// The seat of the leader.
+/// The lead, which one thread has at a time.
 pub(super) struct Lead {
-    /// How long the leader may be busy before another leads.
+    /// The time that a leader may be busy before another thread takes over.
     patience: Duration,
     seat: Mutex<Seat>,
     wake: Condvar,
@@ -14,13 +15,13 @@ pub(super) struct Lead {
 
 #[derive(Default)]
 struct Seat {
-    /// Counts the leaders; the last one leads.
+    /// The number of the current leader; each new one counts on.
     leader: u64,
-    /// Since when the leader has been busy; none while it waits for the client.
+    /// The time since which the leader is busy; none while it waits for the client.
     busy: Option<Instant>,
-    /// Counts what leaders began.
+    /// The number of lines that leaders have begun.
     begun: u64,
-    /// Whether the thread that stands by sleeps until a leader begins something.
+    /// Whether the thread that stands by sleeps until a leader begins a line.
     asleep: bool,
 }
 
@@ -34,7 +35,7 @@ impl Lead {
         self.seat.lock().leader == mine
     }
 
-    /// The leader has something to do.
+    /// Marks the leader as busy.
     pub(super) fn begin(&self) {
         let mut seat = self.seat.lock();
         seat.busy = Some(Instant::now());
@@ -44,8 +45,8 @@ impl Lead {
         }
     }
 
-    /// Leader number `mine` is about to wait for the client. False if another leads by now: two that wait for the same
-    /// stream would take each other's lines.
+    /// Marks leader number `mine` as waiting for the client. False if another thread leads by now: two that
+    /// wait for the same stream would take each other's lines.
     #[must_use]
     pub(super) fn rest(&self, mine: u64) -> bool {
         let mut seat = self.seat.lock();
@@ -56,7 +57,7 @@ impl Lead {
         leads
     }
 
-    /// Waits until the leader has been busy for too long, and takes its seat. Returns the new leader's number.
+    /// Waits until the leader has been busy for too long, and takes over. Returns the new leader's number.
     pub(super) fn succeed(&self) -> u64 {
         let mut seat = self.seat.lock();
         loop {
@@ -85,7 +86,8 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// Leaders that take about as long as another's patience, so that each end of a line is a race for the seat.
+    /// Leads with lines that take about as long as the patience of the stand-by, so that each end of a line
+    /// races for the lead.
     #[test]
     fn no_two_leaders_wait_for_the_client() {
         const LINES: u32 = 4000;
@@ -96,7 +98,7 @@ mod tests {
         let serve = |mine: u64| {
             leaders.fetch_add(1, Ordering::SeqCst);
             while lead.is(mine) && !over() {
-                // Here a server writes what it has.
+                // Yield where a server would write its answers.
                 std::thread::yield_now();
                 if !lead.rest(mine) {
                     return;
@@ -120,7 +122,7 @@ mod tests {
                 })
             });
             serve(0);
-            // Whoever stands by is to see that it is over.
+            // Begin a line, so that the threads that stand by wake and see the end.
             while !successors.iter().all(|thread| thread.is_finished()) {
                 if over() {
                     lead.begin();

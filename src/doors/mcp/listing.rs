@@ -1,4 +1,4 @@
-//! The tools as MCP lists them: schemas, and hints about what a call does.
+//! Lists the tools for MCP: schemas, and hints about a call's effects.
 
 use std::sync::Arc;
 

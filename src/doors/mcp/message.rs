@@ -1,4 +1,4 @@
-//! JSON-RPC messages: what a line says, and the lines that answer it.
+//! Reads and writes JSON-RPC messages, one a line.
 
 use std::borrow::Cow;
 
@@ -13,14 +13,14 @@ use serde_json::value::RawValue;
 pub(super) struct Id(String);
 
 impl Id {
-    /// The id that `json` is; none if it is neither a string nor a number.
+    /// Makes the id of `json`; none if it is neither a string nor a number.
     pub(super) fn new(json: &RawValue) -> Option<Self> {
         let text = json.get();
         let fits = text.starts_with(|first: char| first == '"' || first == '-' || first.is_ascii_digit());
         fits.then(|| Self(text.to_owned()))
     }
 
-    /// The id that is the string `text`.
+    /// Makes the id of the string `text`.
     pub(super) fn string(text: &str) -> Self {
         Self(Value::from(text).to_string())
     }
@@ -29,13 +29,13 @@ impl Id {
 /// A parsed line.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
-    /// Something is asked.
+    /// A request of the client.
     Request { id: Id, method: Cow<'a, str>, params: Option<&'a RawValue> },
-    /// Something is told.
+    /// A notification of the client.
     Notification { method: Cow<'a, str>, params: Option<&'a RawValue> },
-    /// A request of ours is answered; with an error if there is no result.
+    /// A response to a request of ours; an error has no result.
     Response { id: Id, result: Option<&'a RawValue> },
-    /// Nothing.
+    /// An empty line.
     Blank,
 }
 
@@ -53,7 +53,7 @@ struct Envelope<'a> {
     result: Option<&'a RawValue>,
 }
 
-/// Reads a line, without its end. What is no message is refused, with its id if it has one.
+/// Parses a line, without its end. Refuses what is no message, with its id if it has one.
 pub(super) fn read(line: &[u8]) -> Result<Message<'_>, (Option<Id>, ErrorData)> {
     let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line).trim_ascii();
     if line.is_empty() {
@@ -62,7 +62,7 @@ pub(super) fn read(line: &[u8]) -> Result<Message<'_>, (Option<Id>, ErrorData)> 
     let Ok(text) = std::str::from_utf8(line) else {
         return Err((None, ErrorData::parse_error("The message is not UTF-8.", None)));
     };
-    // An array would be read as the fields in order.
+    // Refuse an array, which serde would accept as the fields in order.
     let envelope = match serde_json::from_str::<Envelope<'_>>(text) {
         Ok(envelope) if text.starts_with('{') => envelope,
         other => return Err(unread(text, other.err())),
@@ -82,7 +82,7 @@ pub(super) fn read(line: &[u8]) -> Result<Message<'_>, (Option<Id>, ErrorData)> 
     }
 }
 
-/// Why a line could not be read. What is JSON all the same may have an id.
+/// Makes the error for a line that is no message, with the id if the line is JSON and has one.
 fn unread(text: &str, error: Option<serde_json::Error>) -> (Option<Id>, ErrorData) {
     match serde_json::from_str::<Value>(text) {
         Ok(value) => {
@@ -97,7 +97,7 @@ fn unread(text: &str, error: Option<serde_json::Error>) -> (Option<Id>, ErrorDat
     }
 }
 
-/// Appends what every message begins with.
+/// Appends the beginning of a message.
 fn begin(line: &mut Vec<u8>, id: Option<&Id>) {
     line.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
     if let Some(id) = id {
@@ -136,7 +136,7 @@ pub(super) fn write_call<T: Serialize>(line: &mut Vec<u8>, id: Option<&Id>, meth
 pub(super) fn write<T: Serialize + ?Sized>(line: &mut Vec<u8>, value: &T) {
     let before = line.len();
     if serde_json::to_writer(&mut *line, value).is_err() {
-        // Only maps with keys that are no strings cannot be written, and there are none.
+        // Write null: serialization fails only for maps whose keys are no strings, and there are none.
         line.truncate(before);
         line.extend_from_slice(b"null");
     }

@@ -1,10 +1,12 @@
-//! The MCP server: the tools over a pair of streams. The only place that knows the Model Context Protocol.
+//! The MCP server: the tools over a pair of streams. Only this module knows the Model Context Protocol.
 //!
-//! `message` reads and writes JSON-RPC; `protocol` is what is agreed with the client; `input` and `output` are the
-//! streams; `calls` is what runs and how it is cancelled; `call` carries out one; `restart` executes the program again
-//! with the same client; `server` puts them together. What needs no Lisp is answered on the thread that read it.
+//! `message` reads and writes JSON-RPC; `protocol` holds the state agreed with the client; `input` and
+//! `output` are the streams; `calls` tracks and cancels calls; `call` carries out one; `restart` executes the
+//! program again with the same client; `server` combines them. A request that needs no Lisp is answered on
+//! the thread that read it.
 //!
-//! rmcp is for what the messages are. The loop over the streams is ours: rmcp's service hops between tasks for each message.
+//! rmcp provides the types of the messages. The loop over the streams is ours: rmcp's service switches tasks
+//! for each message.
 
 mod about;
 mod call;
@@ -30,7 +32,7 @@ pub use restart::Again;
 pub use server::{ServeError, serve_again, serve_on, serve_stdio};
 pub(super) use stdio::take as take_streams;
 
-/// Whether `line` is a message of the protocol. For fuzzing: it must survive all bytes.
+/// Whether `line` parses as a message of the protocol. For fuzzing: no input may panic.
 #[doc(hidden)]
 pub fn reads_as_message(line: &[u8]) -> bool {
     message::read(line).is_ok()

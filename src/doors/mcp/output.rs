@@ -1,5 +1,5 @@
-//! The lines that go to the client, written by whoever has one: no thread in between. While one thread writes, others add
-//! theirs to what it writes next; what nobody reads waits with those who made it.
+//! The stream to the client. The thread that has an answer writes it, with no thread in between. While one
+//! thread writes, others add their lines to its next write; a full buffer blocks the threads that add to it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,9 +11,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::input::wait;
 use super::stdio::StreamIdentity;
 
-/// How much may wait to be read by the client, in bytes.
+/// The most bytes that may wait for the client to read.
 const MOST: usize = 64 << 20;
-/// With more than this waiting, news of progress is left out.
+/// The waiting bytes beyond which progress notifications are dropped.
 const MOST_BESIDE_NEWS: usize = 256 << 10;
 
 /// The client's stream.
@@ -21,21 +21,21 @@ pub(super) struct ClientOutput {
     stream: OwnedFd,
     identity: StreamIdentity,
     waiting: Mutex<Waiting>,
-    /// Somebody has written, or writing has failed.
+    /// Notified after each write, and when writing has failed.
     written: Condvar,
-    /// There is something for the thread that writes news.
+    /// Notified when a progress notification waits to be written.
     news: Condvar,
 }
 
 #[derive(Default)]
 struct Waiting {
     lines: Vec<u8>,
-    /// How much the thread that writes has taken.
+    /// The bytes that the writing thread has taken and not yet written.
     taken: usize,
     writing: bool,
     gone: bool,
     closed: bool,
-    /// News came while nobody wrote.
+    /// Whether a progress notification came while nobody wrote.
     news: bool,
 }
 
@@ -56,27 +56,27 @@ impl ClientOutput {
         }
     }
 
-    /// The stream's descriptor.
+    /// Returns the stream's descriptor.
     pub(super) fn stream(&self) -> &OwnedFd {
         &self.stream
     }
 
-    /// Whether the stream was closed by code of this process.
+    /// Whether code of this process has closed the stream.
     pub(super) fn is_lost(&self) -> bool {
         !self.identity.is(&self.stream)
     }
 
-    /// Whether as much waits as may.
+    /// Whether the buffer is full.
     pub(super) fn is_full(&self) -> bool {
         self.waiting.lock().is_full()
     }
 
-    /// Whether the client reads no more.
+    /// Whether the client has stopped reading.
     pub(super) fn is_gone(&self) -> bool {
         self.waiting.lock().gone
     }
 
-    /// Adds lines, to be written at the next [`Output::flush`]. Never waits.
+    /// Adds lines, which the next [`ClientOutput::flush`] writes. Never blocks.
     pub(super) fn add(&self, lines: &[u8]) {
         let mut waiting = self.waiting.lock();
         if !waiting.gone {
@@ -84,7 +84,7 @@ impl ClientOutput {
         }
     }
 
-    /// Adds lines and writes them, once there is room.
+    /// Adds lines and writes them; blocks while the buffer is full.
     pub(super) fn send(&self, lines: &[u8]) {
         let mut waiting = self.waiting.lock();
         while waiting.is_full() && !waiting.gone {
@@ -98,7 +98,8 @@ impl ClientOutput {
         self.flush();
     }
 
-    /// Adds a line that may be left out if the client is slow to read. Never waits: a thread of Lisp's may not.
+    /// Adds a line that may be dropped if the client reads slowly. Never blocks, as a thread of Lisp's calls
+    /// it.
     pub(super) fn offer(&self, line: &[u8]) {
         let mut waiting = self.waiting.lock();
         if waiting.gone || waiting.lines.len() + waiting.taken > MOST_BESIDE_NEWS {
@@ -111,7 +112,7 @@ impl ClientOutput {
         }
     }
 
-    /// Writes what waits, unless somebody is at it.
+    /// Writes the waiting lines, unless another thread writes already.
     pub(super) fn flush(&self) {
         let mut waiting = self.waiting.lock();
         if waiting.writing {
@@ -154,7 +155,8 @@ impl ClientOutput {
         Ok(())
     }
 
-    /// Writes what [`Output::offer`] adds, until [`Output::close`], or the client reads no more.
+    /// Writes the lines of [`ClientOutput::offer`], until [`ClientOutput::close`] or the client stops
+    /// reading.
     pub(super) fn write_news(&self) {
         let mut waiting = self.waiting.lock();
         while !waiting.closed && !waiting.gone {
@@ -168,7 +170,7 @@ impl ClientOutput {
         }
     }
 
-    /// Writes what waits and waits until it is written, or until `end`.
+    /// Writes all waiting lines, and waits until they are written, or until `end`.
     pub(super) fn drain(&self, end: Option<Instant>) {
         self.flush();
         let mut waiting = self.waiting.lock();
@@ -181,14 +183,14 @@ impl ClientOutput {
         }
     }
 
-    /// Whether nobody holds the stream's other end, as far as the system tells.
+    /// Whether nobody has the stream's other end open, as far as the system tells.
     pub(super) fn has_no_reader(&self) -> bool {
         let mut streams = [PollFd::new(&self.stream, PollFlags::empty())];
         poll(&mut streams, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok()
             && streams[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
     }
 
-    /// Ends the thread that writes news.
+    /// Ends the thread that writes progress notifications.
     pub(super) fn close(&self) {
         self.waiting.lock().closed = true;
         self.news.notify_all();

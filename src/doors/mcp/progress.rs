@@ -6,9 +6,10 @@ use serde_json::value::RawValue;
 use super::message;
 use crate::tools::ToolProgress;
 
-/// The line that tells of a call's progress.
+/// Makes the notification line of a call's progress.
 pub(super) fn progress_line(token: &RawValue, progress: &ToolProgress) -> Vec<u8> {
-    // The token as it was written, and counts: rmcp's `ProgressNotificationParam` has floats, `3.0` for `3`.
+    // Keep the token as it was written, and integers: rmcp's `ProgressNotificationParam` writes floats, `3.0`
+    // for `3`.
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct News<'a> {

@@ -1,11 +1,12 @@
-//! The state agreed with the client. Two lifecycles: a session that `initialize` begins (up to 2025-11-25), and requests
-//! that each say for themselves what they speak (from 2026-07-28 on).
+//! The protocol's state. There are two lifecycles: a session that `initialize` begins (up to 2025-11-25), and
+//! requests that each name their version (from 2026-07-28 on).
 
 use rmcp::model::{ErrorData, ProtocolVersion};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The protocol's versions that are spoken here, oldest first: what rmcp adds to those it knows is to be built first.
+/// The supported protocol versions, oldest first. A list of our own: a version that rmcp adds must be
+/// implemented here first.
 pub(super) static VERSIONS: [ProtocolVersion; 5] = [
     ProtocolVersion::V_2024_11_05,
     ProtocolVersion::V_2025_03_26,
@@ -23,9 +24,9 @@ const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Protocol {
     lifecycle: Lifecycle,
-    /// Whether the client tells its roots when asked.
+    /// Whether the client offers to list its roots.
     roots: bool,
-    /// How many requests we have sent.
+    /// The number of requests that we have sent.
     asked: u64,
 }
 
@@ -52,12 +53,12 @@ pub(super) struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    /// Reads a request's `_meta`. What is no object says nothing.
+    /// Reads a request's `_meta`. Ignores what is no object.
     pub(super) fn read(json: Option<&'a RawValue>) -> Self {
         json.and_then(|json| serde_json::from_str(json.get()).ok()).unwrap_or_default()
     }
 
-    /// The `_meta` of parameters.
+    /// Reads the `_meta` of parameters.
     pub(super) fn of(params: Option<&'a RawValue>) -> Self {
         #[derive(Deserialize)]
         struct Params<'a> {
@@ -82,11 +83,12 @@ impl<'a> Meta<'a> {
 /// The terms on which a request is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Terms {
-    /// As 2026-07-28 wants it: results say that they are complete, and how long they last.
+    /// Whether results follow 2026-07-28: they say that they are complete, and how long they may be cached.
     pub(super) inline: bool,
 }
 
-/// Less than rmcp's `InitializeRequestParams`, which refuses clients for capabilities and names that nobody here needs.
+/// The parts of `initialize` that we use. rmcp's `InitializeRequestParams` refuses clients for capabilities
+/// and names that we do not need.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Initialize {
@@ -103,7 +105,7 @@ struct Capabilities {
 }
 
 impl Protocol {
-    /// Begins a session; the version that both speak.
+    /// Begins a session, and returns the version to speak in it.
     pub(super) fn initialize(&mut self, params: Option<&RawValue>) -> Result<ProtocolVersion, ErrorData> {
         let read = params.and_then(|params| serde_json::from_str::<Initialize>(params.get()).ok());
         let Some(asked) = read else {
@@ -119,7 +121,7 @@ impl Protocol {
         Ok(version)
     }
 
-    /// Whether a request may be answered, and how.
+    /// Decides whether a request may be answered, and on which terms.
     pub(super) fn admit(&mut self, method: &str, meta: &Meta<'_>) -> Result<Terms, ErrorData> {
         let named = meta.version();
         if let Some(version) = &named
@@ -155,7 +157,7 @@ impl Protocol {
         Ok(Terms { inline: named.as_ref().or(agreed).is_some_and(is_inline) })
     }
 
-    /// The id of our next request for the client's roots; none if it tells none.
+    /// Returns the id of our next request for the client's roots; none if the client does not list them.
     pub(super) fn ask_for_roots(&mut self) -> Option<String> {
         if !self.roots {
             return None;
@@ -164,7 +166,7 @@ impl Protocol {
         Some(format!("steelbank-roots-{}", self.asked))
     }
 
-    /// Whether `id` is of our last request for the client's roots.
+    /// Whether `id` is that of our last request for the client's roots.
     pub(super) fn is_roots(&self, id: &super::message::Id) -> bool {
         *id == super::message::Id::string(&format!("steelbank-roots-{}", self.asked))
     }

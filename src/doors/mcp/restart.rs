@@ -1,4 +1,5 @@
-//! The program executed again in place, with the same client: what it takes along, and what becomes of the calls.
+//! Executes the program again in place, with the same client: hands over the state, and answers or repeats
+//! the calls.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -11,13 +12,13 @@ use super::message;
 use super::server::{GRACE, Server};
 use crate::recovery::{Cause, Handover};
 
-/// The restart of a server in another image of the program.
+/// The means to restart a server in another image of the program.
 pub struct Again {
-    /// Why another image is wanted, from [`crate::recovery::Recovery::arm`].
+    /// Receives the causes of restarts, from [`crate::recovery::Recovery::arm`].
     pub causes: Receiver<Cause>,
     /// The handover of the image before this one.
     pub handover: Option<Handover>,
-    /// Executes the program again with what it is to take over. It returns only if that cannot be.
+    /// Executes the program again with the handover. Returns only if that fails.
     pub execute: Box<dyn Fn(Handover) -> io::Error + Send>,
 }
 
@@ -28,7 +29,8 @@ impl std::fmt::Debug for Again {
 }
 
 impl Server {
-    /// Ends what runs, and executes the program again with what was not begun, and with the questions that have no answer.
+    /// Ends the calls, and executes the program again. Hands over the unread input, and the questions without
+    /// an answer.
     pub(super) fn start_again(&self, cause: &Cause, execute: &dyn Fn(Handover) -> io::Error) {
         let recovery = self.session.recovery();
         let Some(mut handover) = recovery.decide(cause, crate::recovery::now()) else {
@@ -36,8 +38,8 @@ impl Server {
         };
         let unread = self.input.halt();
         let reads = || !self.output.is_gone();
-        // Whoever waited for a dead Lisp is being told so; questions to the index end by themselves. A Lisp that lives may have
-        // long work.
+        // Wait for the calls that end soon: those that waited for a dead Lisp get its error, and questions to
+        // the index end by themselves. A Lisp that lives may have long work, which is not waited for.
         let brief = !matches!(cause, Cause::Died(_));
         self.calls.wait_for_answers(brief, Instant::now() + GRACE, reads);
         let (mut line, mut again) = (Vec::new(), Vec::new());
@@ -64,7 +66,7 @@ impl Server {
         handover.protocol = serde_json::to_string(&*self.protocol.lock()).unwrap_or_default();
         handover.project = self.session.project_folder();
         execute(handover);
-        // It goes on without Lisp.
+        // Go on without Lisp.
         recovery.give_up();
         let mut line = Vec::new();
         for (id, failed) in again {
@@ -78,19 +80,19 @@ impl Server {
         self.input.resume();
     }
 
-    /// Answers the questions that Lisp died over, and that nobody will ask again.
+    /// Answers the questions that Lisp's death interrupted, and that no later image will repeat.
     fn answer_left(&self) {
         let failed = self.calls.take_left().into_iter().filter_map(|call| call.failed);
         self.output.send(&failed.flatten().collect::<Vec<u8>>());
     }
 
-    /// Leaves a question that Lisp died over to the image that comes. False if none comes.
+    /// Leaves a question that Lisp's death interrupted to the next image. False if none comes.
     pub(super) fn leave_to_next(&self, serial: u64, failed: &[u8]) -> bool {
         if !self.session.comes_back() {
             return false;
         }
         self.calls.leave_unanswered(serial, failed);
-        // It may have been decided meanwhile that none comes.
+        // Check again: a decision against a restart may have come meanwhile.
         if !self.session.comes_back() {
             self.answer_left();
         }
@@ -98,7 +100,7 @@ impl Server {
     }
 }
 
-/// The answer to what ran code when Lisp was started again.
+/// Makes the error for a call that ran code when Lisp was restarted.
 fn lost() -> ErrorData {
     let why = "Lisp was started again while this ran. What was done of it is lost: ask again.";
     ErrorData::internal_error(why, None)

@@ -1,4 +1,4 @@
-//! The client's roots: the request for them, and the folders that they are.
+//! The client's roots: requests them, and reads their folders.
 
 use std::path::PathBuf;
 
@@ -14,14 +14,14 @@ pub(super) fn ask_for_roots(line: &mut Vec<u8>, id: &Id) {
     message::write_call(line, Some(id), "roots/list", &json!({}));
 }
 
-/// The folders that a client's roots are.
+/// Reads the folders of a client's roots.
 #[expect(deprecated, reason = "2026-07-28 has no roots; the versions that have sessions do")]
 pub(super) fn folders(result: Option<&RawValue>) -> impl Iterator<Item = PathBuf> {
     let roots = result.and_then(|result| serde_json::from_str::<ListRootsResult>(result.get()).ok());
     roots.into_iter().flat_map(|roots| roots.roots).filter_map(|root| path_of(&root.uri))
 }
 
-/// The path of a file's address.
+/// Decodes the path of a `file:` URI.
 fn path_of(uri: &str) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStringExt;
     let path = uri.strip_prefix("file://")?;

@@ -1,8 +1,8 @@
-//! The server: reads requests, answers them, and knows when its client has left.
+//! The server: reads requests, answers them, and ends when the client leaves.
 //!
-//! One thread leads: it reads a line and carries out what needs no Lisp itself, so that between the line and its answer
-//! no thread changes. What may wait goes to a pool. If the leader takes long all the same, a thread that stands by leads
-//! on: the server always reads.
+//! One thread leads: it reads a line and carries out what needs no Lisp itself, without a change of threads
+//! between line and answer. Calls that may wait go to a pool. If the leader takes long all the same, a thread
+//! that stands by takes over, so that the server always reads.
 
 use std::borrow::Cow;
 use std::io;
@@ -29,12 +29,12 @@ use super::stdio;
 use crate::recovery::Cause;
 use crate::tools::{Session, quoted};
 
-/// How long the leader may be busy before another leads.
+/// The time that the leader may be busy before another thread takes over.
 const PATIENCE: Duration = Duration::from_millis(5);
-/// How long calls may go on when a client has closed its end, and may yet be reading.
+/// The time that calls may go on when a client has closed its end, but may still read.
 pub(super) const GRACE: Duration = Duration::from_millis(800);
 
-/// Why the server ended otherwise than by its client's leaving.
+/// The reasons for which the server ends other than by its client's leaving.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
@@ -75,7 +75,8 @@ pub fn serve_on(
     serve_again(input.into(), output.into(), session, None)
 }
 
-/// Like [`serve_on`], and when Lisp has died or is to be clean the program is executed again in place, with the same client.
+/// Like [`serve_on`], but executes the program again in place, with the same client, when Lisp has died or a
+/// restart is requested.
 ///
 /// # Errors
 /// [`ServeError`].
@@ -114,7 +115,7 @@ pub fn serve_again(
         let server = Arc::clone(&server);
         std::thread::Builder::new().name("mcp-again".into()).spawn(move || {
             while let Ok(cause) = causes.recv() {
-                // One restart is for all that want one by now.
+                // Serve all pending requests for a restart with one.
                 if causes.try_iter().any(|cause| cause == Cause::Asked) {
                     server.session.recovery().forget_deaths();
                 }
@@ -134,21 +135,22 @@ pub fn serve_again(
 
 pub(super) struct Server {
     pub(super) session: Session,
-    /// What `tools/list` answers, for both lifecycles. Rendered once.
+    /// The rendered results of `tools/list`, one for each lifecycle.
     tools: OnceLock<[Vec<u8>; 2]>,
     pub(super) input: ClientInput,
     pub(super) output: ClientOutput,
     pub(super) protocol: Mutex<Protocol>,
     pub(super) calls: Calls,
-    /// Threads for questions that may wait for Lisp, or walk a tree.
+    /// The pool for questions that may wait for Lisp, or walk a tree.
     pub(super) waiting: Arc<Pool>,
-    /// Threads for what runs code: however many loads wait, questions find a thread.
+    /// The pool for calls that run code, apart from questions: however many loads wait, a question finds a
+    /// thread.
     pub(super) running: Arc<Pool>,
     lead: Lead,
     pub(super) end: End,
 }
 
-/// That the server has nothing more to read, or nobody to write to.
+/// A latch that opens when there is nothing more to read, or nobody to write to.
 #[derive(Default)]
 pub(super) struct End {
     reached: Mutex<bool>,
@@ -170,12 +172,12 @@ impl End {
 }
 
 impl Server {
-    /// Reads and carries out, until another thread leads or the client sends no more.
+    /// Reads and carries out lines, until another thread leads or the stream ends.
     fn lead(self: &Arc<Self>, mine: u64) {
         let mut line = Vec::new();
         let mut answer = Vec::new();
         while self.lead.is(mine) {
-            // Before the line is taken: whoever waits for all calls to end waits for it, too.
+            // Count the line before it is taken, so that a wait for all calls includes it.
             self.calls.begin_line();
             let taken = self.input.take(&mut line);
             if taken != Taken::Line {
@@ -215,17 +217,17 @@ impl Server {
         self.output.flush();
     }
 
-    /// Leads on when the leader takes long.
+    /// Takes over the lead when the leader takes long.
     fn stand_by(self: &Arc<Self>) {
         let mine = self.lead.succeed();
         let server = Arc::clone(self);
         let another = std::thread::Builder::new().name("mcp-standby".into());
-        // Without one, the next long call is waited for.
+        // Ignore the error: without a stand-by, the next long call blocks reading.
         let _ = another.spawn(move || server.stand_by());
         self.lead(mine);
     }
 
-    /// Winds up once the client has left, or seems to have.
+    /// Ends the calls once the client has left, or seems to have.
     fn leave(&self) {
         let reads = || !self.output.is_gone() && !self.output.has_no_reader();
         let end = (!self.input.is_file()).then(|| Instant::now() + GRACE);
@@ -237,7 +239,7 @@ impl Server {
         self.output.close();
     }
 
-    /// Carries out what a line says. Answers that are at hand are added to `answer`.
+    /// Carries out a line. Answers that are ready are appended to `answer`.
     fn line(self: &Arc<Self>, line: &[u8], answer: &mut Vec<u8>) {
         match message::read(line) {
             Ok(Message::Request { id, method, params }) => self.request(line, id, &method, params, answer),
@@ -273,7 +275,7 @@ impl Server {
         }
     }
 
-    /// The result of a request that is no tool's.
+    /// Answers a request that calls no tool.
     fn other(&self, method: &str, terms: Terms) -> Result<Cow<'_, [u8]>, ErrorData> {
         let empty = |list: &str| match terms.inline {
             true => Cow::Owned(lasting(json!({ list: [] }))),
@@ -289,7 +291,7 @@ impl Server {
                 Cow::Borrowed(if terms.inline { inline } else { session })
             }
             "server/discover" => Cow::Owned(json!(discovery()).to_string().into_bytes()),
-            // Some clients ask without having been told that there are any.
+            // Answer clients that ask for resources without having been told of any.
             "resources/list" => empty("resources"),
             "resources/templates/list" => empty("resourceTemplates"),
             "prompts/list" => empty("prompts"),
@@ -318,7 +320,7 @@ impl Server {
         }
     }
 
-    /// The client's roots are the only thing that we ask for.
+    /// Takes the client's response: the only request that we send is for its roots.
     fn response(&self, id: &Id, result: Option<&RawValue>) {
         if !self.protocol.lock().is_roots(id) {
             return;

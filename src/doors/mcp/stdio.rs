@@ -1,7 +1,7 @@
-//! The protocol's streams, out of reach for everything else in the process.
+//! Moves the protocol's streams out of reach for all other code in the process.
 //!
-//! Lisp code, C code and the runtime itself may write to descriptor 1 or read from descriptor 0. So the protocol moves
-//! to private copies first, 0 becomes empty, and 1 becomes another standard error.
+//! Lisp code, C code and the runtime itself may write to descriptor 1 or read from descriptor 0. So the
+//! protocol gets private copies first, then 0 becomes empty, and 1 another standard error.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,7 +9,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::fcntl_dupfd_cloexec;
 
-/// Identifies a stream, to notice when another has taken its number: code that runs in the process may close any.
+/// Identifies a stream by device and inode, to notice when its descriptor has been closed and reused: code in
+/// the process may close any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StreamIdentity(Option<(u64, u64)>);
 
@@ -18,28 +19,29 @@ impl StreamIdentity {
         Self(rustix::fs::fstat(stream).ok().map(|stat| (stat.st_dev, stat.st_ino)))
     }
 
-    /// Whether `stream` is still that one.
+    /// Whether `stream` is still the same.
     pub(super) fn is(self, stream: &impl AsFd) -> bool {
         self.0.is_some() && Self::of(stream) == self
     }
 }
 
-/// The least number of a private copy: beyond what code closes that closes "all" descriptors. Where the system allows no
-/// such number, the least above the standard ones.
+/// The least number of a private copy, higher than the descriptors that code closes when it closes "all".
+/// Where the system allows no such number, the least above the standard ones is taken.
 const HIGH: i32 = 900;
 
-/// A copy of `stream` by a number that such code leaves alone.
+/// Copies `stream` to a descriptor with a high number.
 ///
 /// # Errors
-/// The system has no descriptor left.
+/// The system has no free descriptor.
 pub(super) fn out_of_reach(stream: &impl AsFd) -> io::Result<OwnedFd> {
     Ok(fcntl_dupfd_cloexec(stream, HIGH).or_else(|_| fcntl_dupfd_cloexec(stream, 3))?)
 }
 
-/// Takes the standard streams away from the process. Returns them for the protocol: to read from, and to write to.
+/// Takes the standard streams away from the process. Returns private copies for the protocol: one to read
+/// from, one to write to.
 ///
 /// # Errors
-/// The system has no descriptor left, or no /dev/null.
+/// The system has no free descriptor, or no /dev/null.
 pub(in crate::doors) fn take() -> io::Result<(OwnedFd, OwnedFd)> {
     let input = out_of_reach(&rustix::stdio::stdin())?;
     let output = out_of_reach(&rustix::stdio::stdout())?;

@@ -1,4 +1,4 @@
-//! The lines that are written here are what rmcp reads, and what it writes is understood here.
+//! Compares with rmcp: it reads the lines that are written here, and its lines are read here.
 #![expect(deprecated, reason = "2026-07-28 has no roots; the versions that have sessions do")]
 
 use rmcp::model::{
@@ -24,7 +24,7 @@ fn raw(value: &Value) -> Box<RawValue> {
     RawValue::from_string(value.to_string()).unwrap()
 }
 
-/// One line, as rmcp's client reads it.
+/// Reads one line as rmcp's client does.
 #[track_caller]
 fn read(line: &[u8]) -> ServerJsonRpcMessage {
     let text = line.strip_suffix(b"\n").unwrap();
@@ -32,7 +32,7 @@ fn read(line: &[u8]) -> ServerJsonRpcMessage {
     serde_json::from_slice(text).unwrap()
 }
 
-/// The result of the line that `body` writes as one.
+/// Reads the result of the line that `body` writes.
 #[track_caller]
 fn result(body: impl FnOnce(&mut Vec<u8>)) -> ServerResult {
     let mut line = Vec::new();
@@ -169,7 +169,7 @@ fn rmcp_reads_progress_and_the_request_for_roots() {
     assert!(matches!(asked.request, ServerRequest::ListRootsRequest(_)));
 }
 
-/// What rmcp's client writes.
+/// Writes a message as rmcp's client does.
 fn written(message: ClientJsonRpcMessage) -> Vec<u8> {
     serde_json::to_vec(&message).unwrap()
 }
