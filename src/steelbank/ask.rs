@@ -1,4 +1,4 @@
-//! The questions about the image that need nothing but a [`QueryContext`].
+//! Questions about the image that need only a [`QueryContext`].
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const RETRIES: usize = 2;
 const PAUSE: Duration = Duration::from_millis(200);
 
 impl Steelbank {
-    /// Takes the context of questions as it is now.
+    /// Returns the context of questions, with the index as it is now.
     pub fn context(&self) -> QueryContext<'_> {
         QueryContext {
             lisp: self.lisp(),
@@ -35,9 +35,10 @@ impl Steelbank {
     /// Asks any question about the image.
     ///
     /// # Errors
-    /// What is asked for cannot be read, Lisp cannot answer, or the question was called off.
+    /// The request is malformed, Lisp cannot answer, or the question was cancelled.
     pub fn ask<Q: Question>(&self, question: &Q, control: &Control) -> Result<Q::Answer, Error> {
-        // Retry: as a rule other work fills the heap, and ends with the same fault at its next allocation.
+        // Retry a full heap: as a rule other work fills it, and ends with the same fault at its next
+        // allocation.
         for _ in 0..(if Q::REPEATABLE { RETRIES } else { 0 }) {
             match question.answer(&self.context(), control) {
                 Err(Error::Lisp(LispError::Fault(fault))) if fault.kind == FaultKind::HeapExhausted => {
@@ -50,15 +51,15 @@ impl Steelbank {
         question.answer(&self.context(), control)
     }
 
-    /// The symbols whose names match a pattern.
+    /// Finds the symbols whose names match a pattern.
     ///
     /// # Errors
-    /// The pattern cannot be read, or Lisp cannot answer.
+    /// The pattern is malformed, or Lisp cannot answer.
     pub fn apropos(&self, request: &AproposRequest, control: &Control) -> Result<AproposAnswer, Error> {
         self.ask(request, control)
     }
 
-    /// What a package exports, uses and shadows.
+    /// Lists what a package exports, uses and shadows.
     ///
     /// # Errors
     /// Lisp cannot answer.
@@ -70,7 +71,7 @@ impl Steelbank {
         self.ask(request, control)
     }
 
-    /// The machine code of a function.
+    /// Disassembles a function.
     ///
     /// # Errors
     /// There is no such symbol, or Lisp cannot answer.
@@ -78,7 +79,8 @@ impl Steelbank {
         self.ask(request, control)
     }
 
-    /// What the compiler says of one definition, which stays as it is. Runs the macros that it uses.
+    /// Compiles one definition for the compiler's diagnostics. The definition in the image stays. This runs
+    /// the macros that it uses.
     ///
     /// # Errors
     /// There is no such symbol, or Lisp cannot answer.
@@ -90,7 +92,7 @@ impl Steelbank {
         self.ask(request, control)
     }
 
-    /// The expansion of a form. Runs the macros.
+    /// Expands the macros of a form. This runs them.
     ///
     /// # Errors
     /// The form cannot be read, a macro failed, or Lisp cannot answer.
@@ -102,11 +104,11 @@ impl Steelbank {
         self.ask(request, control)
     }
 
-    /// The definitions of a file, package or system, with their uses. `text` is the index of the project's text, if
-    /// there is one.
+    /// Lists the definitions of a file, package or system, with their uses. `text` is the index of the
+    /// project's text, if there is one.
     ///
     /// # Errors
-    /// The target does not exist, or the question was called off.
+    /// The target does not exist, or the question was cancelled.
     #[cfg(feature = "text")]
     pub fn outline(
         &self,
@@ -118,10 +120,10 @@ impl Steelbank {
         self.inner.outlined.answer(request, &context, || request.answer(&context, control))
     }
 
-    /// Who calls a function, or what it calls, to a depth.
+    /// Follows the callers of a function, or its callees, to a depth.
     ///
     /// # Errors
-    /// The name cannot be read, or the question was called off.
+    /// The name is malformed, or the question was cancelled.
     #[cfg(feature = "text")]
     pub fn call_graph(
         &self,
@@ -131,10 +133,10 @@ impl Steelbank {
         self.ask(request, control)
     }
 
-    /// What must be looked at when definitions change.
+    /// Finds the code to look at when definitions change.
     ///
     /// # Errors
-    /// A name or file does not exist, or the question was called off.
+    /// A name or file does not exist, or the question was cancelled.
     #[cfg(feature = "text")]
     pub fn impact(
         &self,

@@ -1,4 +1,5 @@
-//! Does it still load? Tried in a scratch image, for files as they are on disk and for texts that are not written yet.
+//! Checks in a scratch image whether the project loads: from the files on disk, and from texts that are not
+//! written yet.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -12,10 +13,11 @@ use crate::query::control::Control;
 use crate::query::load_system::LoadAnswer;
 
 impl Steelbank {
-    /// Checks in a scratch image whether it loads. The main image, the project and the cache stay as they are.
+    /// Checks in a scratch image whether a system or files load. The main image, the project and the cache
+    /// stay as they are.
     ///
     /// # Errors
-    /// There is no scratch image, or `control` ended the waiting. That it does not load is an answer.
+    /// There is no scratch image, or `control` ended the wait. A failed load is an answer.
     pub fn check(
         &self,
         request: &CheckRequest,
@@ -55,7 +57,7 @@ impl Steelbank {
             let arguments = json!({ "system": system, "timeout_seconds": seconds(&control), "detail": true });
             answer.add(load(&mut scratch, &tool, arguments, &control, &mut news)?);
         }
-        // Without a system, an edit is only its own file's.
+        // Compile the edited files themselves if no system loads them.
         let edited = request.edits.iter().filter(|edit| systems.is_empty() && edit.text.is_some());
         for path in request.paths.iter().chain(edited.map(|edit| &edit.path)) {
             let path = self.project().real(path).display().to_string();

@@ -7,7 +7,7 @@ use crate::project::write::{self, FileError};
 use crate::query::edit_definition::{EditAnswer, EditError, EditRequest, edit_definition};
 
 impl Steelbank {
-    /// Edits one definition of a file of the project. Nothing is compiled or loaded by it.
+    /// Edits one definition of a file of the project. Compiles and loads nothing.
     ///
     /// # Errors
     /// Nothing was changed; the sentence says why.
@@ -15,7 +15,7 @@ impl Steelbank {
         edit_definition(&self.index(), self.project(), request)
     }
 
-    /// The bytes of a file of the project, and its path as answers show it.
+    /// Reads a file of the project. Returns also its path as answers show it.
     pub(crate) fn own_text(&self, path: &str) -> Result<(Vec<u8>, String), FileError> {
         let root = self.project().root().ok_or_else(|| {
             FileError::Refused(

@@ -1,4 +1,4 @@
-//! Loads that are under way, by system, so that who asks for the same one joins it.
+//! The loads under way, by system, so that a caller that asks for the same one joins it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct Flights {
     by_system: Mutex<HashMap<String, Arc<Flight>>>,
 }
 
-/// One load, and those who wait for it.
+/// A load, and the callers that wait for it.
 #[derive(Default)]
 pub(super) struct Flight {
     listeners: Mutex<Vec<LoadListener>>,
@@ -36,8 +36,8 @@ struct FlightState {
 }
 
 impl Flights {
-    /// Joins the load of `system` that is under way; without one, or to `lead` a load of one's own in any case, begins
-    /// one. True if the caller leads it, and must [`Flights::land`] it.
+    /// Joins the load of `system` that is under way; begins one if there is none, or if the caller wants to
+    /// `lead` its own. True if the caller leads it, and must [`Flights::land`] it.
     pub(super) fn join(
         &self,
         system: &str,
@@ -59,7 +59,7 @@ impl Flights {
         (flight, leads)
     }
 
-    /// Ends `flight`, the load of `system`: those who wait for it get `answer`, if it came to one.
+    /// Ends `flight`, the load of `system`, and hands `answer` to its waiting callers.
     pub(super) fn land(&self, system: &str, flight: &Arc<Flight>, answer: Option<LoadAnswer>) {
         let mut by_system = self.by_system.lock();
         if by_system.get(system).is_some_and(|other| Arc::ptr_eq(other, flight)) {
@@ -72,7 +72,7 @@ impl Flights {
 }
 
 impl Flight {
-    /// Tells `news` to all who wait.
+    /// Passes `news` to all listeners.
     pub(super) fn tell(&self, news: &LoadNews) {
         let listeners = self.listeners.lock().clone();
         for listener in listeners {
@@ -80,7 +80,8 @@ impl Flight {
         }
     }
 
-    /// Waits until the load has ended: its answer, empty if it came to none. None if `deadline` came first.
+    /// Waits until the load has ended, and returns its answer, an empty one if it failed. None if `deadline`
+    /// passed first.
     pub(super) fn wait(&self, control: &Control, deadline: Instant) -> Result<Option<LoadAnswer>, Error> {
         let mut outcome = self.outcome.lock();
         while !outcome.ended {

@@ -1,4 +1,4 @@
-//! The part of [`Steelbank`] that loads a project's systems, and answers with lines of its files.
+//! Loads a project's systems and files, and answers questions about its files line by line.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -26,14 +26,14 @@ use crate::query::{Error, nearest, read_json};
 /// A progress listener of loads: receives each file that is compiled or loaded. It must not block.
 pub type LoadListener = Arc<dyn Fn(LoadNews) + Send + Sync>;
 
-/// The answers that a snapshot has for loads of its systems.
+/// The answers to loads of a snapshot's systems, kept for the first load of each.
 pub(super) struct RestoredLoads {
     answers: HashMap<String, LoadAnswer>,
-    /// The answer so far of the load in which the snapshot was made.
+    /// The answer so far of the load that the snapshot was made in.
     partial: Option<LoadAnswer>,
     /// Whether all systems are loaded.
     pub(super) whole: bool,
-    /// SBCL opens it by its descriptor's name while it starts.
+    /// Kept open: SBCL opens it by its descriptor's name while it starts.
     _core: std::fs::File,
 }
 
@@ -45,9 +45,10 @@ impl RestoredLoads {
     }
 }
 
-/// The time after its deadline in which a load may end by itself between two forms, before it is interrupted.
+/// The time after its deadline in which a load may end between two forms, before it is interrupted.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// The time after that in which Lisp may report what was loaded, before the load is answered without it.
+/// The time after an interruption in which Lisp may report what was loaded, before the load is answered
+/// without it.
 const GRACE: Duration = Duration::from_secs(2);
 /// The time limit for refreshing the index after a load.
 const REFRESH: Duration = Duration::from_secs(10);
@@ -56,10 +57,10 @@ impl Steelbank {
     /// Loads `system` through ASDF; `force` compiles its own files anew. This runs the system's code, and before the
     /// first load the user's init file if the project's settings name one. Questions are answered meanwhile.
     ///
-    /// A load of the same system that is under way already is joined: its news and its outcome are this load's too.
+    /// If a load of the same system is under way, joins it, and shares its news and outcome.
     ///
     /// # Errors
-    /// It was called off, or Lisp is gone. A system that does not load is an answer.
+    /// It was cancelled, or Lisp is gone. A failed load is an answer.
     pub fn load_system(
         &self,
         system: &str,
@@ -94,7 +95,7 @@ impl Steelbank {
         }
     }
 
-    /// Loads `system`, for all who have joined.
+    /// Loads `system` for all callers that have joined.
     fn lead_load(
         &self,
         system: &str,
@@ -115,8 +116,7 @@ impl Steelbank {
         };
         let mut answer = run("")?;
         if answer.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::UnknownSystem) {
-            // ASDF finds a system by its file's name; one that stands in a file of another name is the project's all the
-            // same.
+            // Try the project's own definitions: ASDF finds a system only by the name of its file.
             match self.definition_of(system, control) {
                 Ok(asd) => answer = run(&asd)?,
                 Err(known) => answer.suggest(system, &known),
@@ -134,7 +134,7 @@ impl Steelbank {
         })
     }
 
-    /// Loads what loading `system` loads before the first of the files `before`, and tells of that as of a load.
+    /// Loads all that `system` loads before the first of the files `before`, and answers as a load does.
     pub(super) fn load_system_before(
         &self,
         system: &str,
@@ -148,7 +148,8 @@ impl Steelbank {
         self.load_target(target, Operation::LoadSystem, arguments, control, None)
     }
 
-    /// Makes this the image that was saved as `snapshot`, of which only Lisp's part has been started.
+    /// Restores the Rust half of the image that was saved as `snapshot`; SBCL has started from its core
+    /// already.
     pub(super) fn restore(&self, snapshot: Snapshot, whole: bool) {
         *self.project().opened.lock() = true;
         note(self.project(), &snapshot.image, &HashSet::new());
@@ -160,7 +161,7 @@ impl Steelbank {
         *self.inner.restored.lock() = Some(restored);
     }
 
-    /// `answer`, with what was loaded and said of the same system before the snapshot was made, if it is the first.
+    /// Adds the loads and diagnostics from before the snapshot to `answer`, if it is the system's first.
     fn with_partial(&self, answer: LoadAnswer) -> LoadAnswer {
         let mut restored = self.inner.restored.lock();
         let partial = restored
@@ -172,7 +173,8 @@ impl Steelbank {
         }
     }
 
-    /// What loading `system` answers in an image that was started from a fresh snapshot, once: the next time, ASDF looks.
+    /// Takes the answer to loading `system` that the fresh snapshot has. None at the next load, for which
+    /// ASDF is asked.
     fn restored(&self, system: &str) -> Option<LoadAnswer> {
         let begun = Instant::now();
         let mut answer = self.inner.restored.lock().as_mut()?.answers.remove(system)?;
@@ -181,7 +183,8 @@ impl Steelbank {
         Some(answer)
     }
 
-    /// The `.asd` file below the project's root whose text defines `system`; else the names of those that are defined.
+    /// Finds the project's `.asd` file whose text defines `system`; else returns the names of the systems
+    /// that are defined.
     fn definition_of(&self, system: &str, control: &Control) -> Result<String, Vec<String>> {
         let systems = self.list_systems(control).map(|answer| answer.systems).unwrap_or_default();
         let root = self.project().root();
@@ -191,11 +194,11 @@ impl Steelbank {
         }
     }
 
-    /// Loads all systems that the project's own `.asd` files define, tests included, one after the other, and tells of
-    /// each how it ended.
+    /// Loads all systems that the project's own `.asd` files define, tests included, one after the other, and
+    /// lists the outcome of each.
     ///
     /// # Errors
-    /// There is no project, it was called off, or Lisp is gone. A system that does not load is an answer.
+    /// There is no project, it was cancelled, or Lisp is gone. A failed load is an answer.
     pub fn load_project(
         &self,
         force: bool,
@@ -216,7 +219,7 @@ impl Steelbank {
     /// Compiles and loads the file at `path`, relative to the project's root. This runs its code.
     ///
     /// # Errors
-    /// It was called off, or Lisp is gone. A file that does not load is an answer.
+    /// It was cancelled, or Lisp is gone. A failed load is an answer.
     pub fn load_file(
         &self,
         path: &str,
@@ -226,7 +229,7 @@ impl Steelbank {
         let given = Path::new(path);
         let below = self.project().root().filter(|_| !path.is_empty()).map(|_| self.project().native(given));
         let absolute = match below {
-            // A person in a folder of the project names files as the shell completes them.
+            // Accept a path from the current folder, as the shell completes it.
             Some(below) if below.exists() || !given.exists() => below,
             _ => std::path::absolute(given).unwrap_or_else(|_| given.to_owned()),
         };
@@ -244,24 +247,25 @@ impl Steelbank {
         Ok(answer)
     }
 
-    /// What the project defines, what of it is loaded, and what has changed on disk since. Read from the files: it runs
-    /// nothing, and does not wait for Lisp.
+    /// Lists the project's systems, whether they are loaded, and which files have changed since. Reads the
+    /// files: it runs no code, and does not wait for Lisp.
     ///
     /// # Errors
-    /// There is no project, or it was called off.
+    /// There is no project, or it was cancelled.
     pub fn list_systems(&self, control: &Control) -> Result<SystemsAnswer, Error> {
         list_systems(self.project(), false, control)
     }
 
-    /// The same, with the files of each system.
+    /// Like [`Steelbank::list_systems`], with the files of each system.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Steelbank::list_systems`].
     pub fn list_systems_with_files(&self, control: &Control) -> Result<SystemsAnswer, Error> {
         list_systems(self.project(), true, control)
     }
 
-    /// Where a symbol is used, line by line. Answered from the index and the files: it does not wait for Lisp.
+    /// Lists the uses of a symbol, line by line. Answered from the index and the files: it does not wait for
+    /// Lisp.
     ///
     /// # Errors
     /// There is no such symbol, or no project to limit the answer to.
@@ -274,7 +278,7 @@ impl Steelbank {
         Ok(answer)
     }
 
-    /// Every place where `name`, looked up in `package`, is defined.
+    /// Finds every definition of `name`, looked up in `package`.
     ///
     /// # Errors
     /// There is no such symbol, or Lisp cannot answer.
@@ -287,12 +291,12 @@ impl Steelbank {
         self.ask(&find_definition::FindDefinitionRequest::new(name).package(package), control)
     }
 
-    /// Whether a system or file is being loaded now, so that answers may soon be others.
+    /// Whether a load is under way, so that answers may soon change.
     pub fn is_loading(&self) -> bool {
         self.project().loading.load(Ordering::SeqCst) > 0
     }
 
-    /// Has answers say that the image is moving until the guard is dropped: for loads that are about to begin.
+    /// Marks a load as under way until the guard is dropped, for loads that are about to begin.
     pub(crate) fn announce_loads(&self) -> Moving {
         let moving = Moving { bank: self.clone(), counted: AtomicBool::new(false) };
         moving.begin();
@@ -308,7 +312,8 @@ impl Steelbank {
         listener: Option<LoadListener>,
     ) -> Result<LoadAnswer, Error> {
         let project = self.project();
-        // A load of what is loaded changes nothing until a file is compiled or loaded.
+        // Count the load of a loaded system only once it compiles or loads a file: before, it changes
+        // nothing.
         let settled = matches!(&target, LoadTarget::System(name) if project.is_loaded(name));
         let moving = Arc::new(Moving { bank: self.clone(), counted: AtomicBool::new(false) });
         if !settled {
@@ -327,7 +332,7 @@ impl Steelbank {
             .and_then(|()| self.work(operation, arguments, control, deadline, Some(listener)))
             .and_then(|bytes| Ok(read_json::<LoadAnswer>(&bytes)?))
             .or_else(|error| timed_out(error, target, control.allowed()));
-        // Whatever was loaded before a failure stays, so the index must hear of it in every case.
+        // Refresh the index after a failure too: whatever was loaded before it stays.
         let mut answer = match outcome {
             Ok(answer) => answer,
             Err(error) => {
@@ -354,12 +359,13 @@ impl Steelbank {
         project.delete_old_sidecars(answer.compiled.iter().map(Path::new));
         moving.end();
         let bank = self.clone();
-        // So that the first question does not wait for it. Without a thread, that question does it.
+        // Read the sidecars now, so that the first question does not wait for them. Without a thread, that
+        // question reads them.
         let _ = std::thread::Builder::new().name("steelbank-sidecars".into()).spawn(move || {
             bank.project().read_new_files();
             bank.project().unseen_files();
             give_back_memory();
-            // What Lisp allocated stays resident until then, if nobody loads or evaluates any more.
+            // Collect garbage now: if nobody loads or evaluates any more, Lisp's memory would stay resident.
             let _ = bank.context().ask::<bool>("collect-garbage", Vec::new(), &Control::new(REFRESH));
         });
         // Drop the kept diagnostics of dependencies: they are not the project's.
@@ -368,11 +374,11 @@ impl Steelbank {
         Ok(answer.finished())
     }
 
-    /// Tells Lisp of the project and loads the init file, once, before anything that needs it.
+    /// Tells Lisp of the project and loads the init file, once, before the first load.
     fn open_project(&self, control: &Control, deadline: Instant) -> Result<(), Error> {
         let project = self.project();
         let Some(settings) = project.settings() else { return Ok(()) };
-        // Somebody else may be at it.
+        // Wait for another thread that opens the project.
         let mut opened = loop {
             let soon = (Instant::now() + Duration::from_millis(20)).min(deadline);
             if let Some(opened) = project.opened.try_lock_until(soon) {
@@ -400,7 +406,7 @@ impl Steelbank {
         Ok(())
     }
 
-    /// Has the lane of long work do `operation` until `deadline`. The time that is left is its last argument.
+    /// Runs `operation` on the lane of long work until `deadline`. The remaining time is its last argument.
     fn work(
         &self,
         operation: Operation,
@@ -435,7 +441,7 @@ impl Steelbank {
     }
 }
 
-/// Counts a load among those that change the image, from `begin` until `end` or until it is dropped.
+/// A guard that counts a load as changing the image, from `begin` until `end` or its drop.
 pub(crate) struct Moving {
     bank: Steelbank,
     counted: AtomicBool,
@@ -461,7 +467,7 @@ impl Drop for Moving {
     }
 }
 
-/// Ends a flight when it is dropped, whatever became of it.
+/// A guard that ends a flight when it is dropped, on every path.
 struct Landing<'a> {
     flights: &'a Flights,
     system: &'a str,
@@ -487,7 +493,7 @@ fn timed_out(error: Error, target: LoadTarget, allowed: Duration) -> Result<Load
     Ok(LoadAnswer::timed_out(target, allowed, message))
 }
 
-/// A sentence for a set-up that did not come to its end.
+/// Renders a set-up that failed or was stopped as a sentence.
 fn set_up_failed(settings: &ProjectSettings, set_up: SetUp) -> String {
     let place = set_up.diagnostics.iter().rev().find(|said| said.severity <= Severity::Error);
     let (message, path) = set_up.failure.map(|failure| (failure.message, failure.path)).unwrap_or_default();
@@ -529,7 +535,8 @@ fn is_own(project: &Project, diagnostic: &Diagnostic) -> bool {
     diagnostic.path.as_deref().is_some_and(|path| project.contains(Path::new(path)))
 }
 
-/// Remembers the files of what was asked for: those that did not come to be loaded are searched as text.
+/// Remembers the files of the system or file that was to be loaded: the ones that were not loaded are
+/// searched as text.
 fn note_asked(project: &Project, answer: &LoadAnswer) {
     let failed = answer.failure.as_ref().and_then(|failure| failure.path.as_deref());
     project.note_asked(answer.compiled.iter().map(String::as_str).chain(failed).map(PathBuf::from));
@@ -541,7 +548,7 @@ fn note_asked(project: &Project, answer: &LoadAnswer) {
     }
 }
 
-/// Remembers what the image holds; `anew` are the files that were compiled or loaded just now.
+/// Remembers the image's contents; `anew` are the files that this load compiled or loaded.
 fn note(project: &Project, image: &ImageContents, anew: &HashSet<&Path>) {
     let dated = image.files.iter().filter_map(|file| Some((file.path.clone(), file.write_date?)));
     project.note_loaded(dated, |path| anew.contains(path));

@@ -40,7 +40,7 @@ pub use load::LoadListener;
 pub(crate) use load::Moving;
 pub use requests::LoadRequest;
 
-/// Everything that an SBCL needs to run and to be asked: all of one build.
+/// The parts of an SBCL that can be started and asked. All must be of one build.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Installation {
@@ -50,7 +50,7 @@ pub struct Installation {
     pub index: IndexData,
     /// SBCL's sources, for positions in its own code.
     pub sources: Option<PathBuf>,
-    /// Where the core's functions stand in those sources: without it, they are read for that.
+    /// Where the core's functions stand in those sources; without it, the sources are read.
     pub places: Option<IndexData>,
 }
 
@@ -64,7 +64,7 @@ pub enum IndexData {
 }
 
 impl Installation {
-    /// The parts that this crate's build made. Right for programs and tests that run where they were built.
+    /// The parts that this crate's build made, for programs and tests that run where they were built.
     pub fn built() -> Self {
         Self {
             sources: Some(PathBuf::from(steelbank_image::SBCL)),
@@ -72,7 +72,8 @@ impl Installation {
         }
     }
 
-    /// The split form: `libsteelbank-sbcl.so`, `steelbank.core`, `steelbank.xref`, `steelbank.places` and `contrib/` in one folder.
+    /// The parts as files in one folder: `libsteelbank-sbcl.so`, `steelbank.core`, `steelbank.xref`,
+    /// `steelbank.places` and `contrib/`.
     pub fn in_folder(folder: &Path) -> Self {
         Self {
             image: Image {
@@ -86,9 +87,10 @@ impl Installation {
         }
     }
 
-    /// The parts that feature `embedded` puts into the program that calls this: the program is one file that runs
-    /// anywhere. `cache` is a folder for what SBCL wants as files: the contrib modules are unpacked into it when the
-    /// first one is required; without it there are none. The sources of SBCL, if they are there, are used as well.
+    /// The parts that feature `embedded` puts into the program that calls this, so that it is one file that
+    /// runs anywhere. `cache` is a folder for the parts that SBCL needs as files: the contrib modules are
+    /// unpacked into it when the first one is required; without it there are none. SBCL's sources are used if
+    /// they are there.
     ///
     /// ```no_run
     /// use steelbank::{Installation, Steelbank};
@@ -120,13 +122,13 @@ impl Installation {
         }
     }
 
-    /// Where `bootstrap` keeps the sources of this build's SBCL, in its cache.
+    /// Returns the folder in the cache where `bootstrap` keeps the sources of this build's SBCL.
     #[cfg(feature = "embedded")]
     pub fn sources_in(cache: &Path) -> PathBuf {
         cache.join(Self::build())
     }
 
-    /// What names this build: the last part of the tree that its SBCL was built in.
+    /// Returns the name of this build: the last part of the path that its SBCL was built in.
     #[cfg(feature = "embedded")]
     fn build() -> &'static Path {
         Path::new(Path::new(steelbank_image::SBCL).file_name().unwrap_or_default())
@@ -147,56 +149,57 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Uses `installation` in place of what the build made.
+    /// Uses `installation` in place of the one that the build made.
     #[must_use]
     pub fn installation(mut self, installation: Installation) -> Self {
         self.installation = installation;
         self
     }
 
-    /// The user's project. Nothing of it is loaded or run before it is asked for.
+    /// Sets the user's project. None of its code is loaded or run before a call asks for it.
     #[must_use]
     pub fn project(mut self, project: ProjectSettings) -> Self {
         self.project = Some(project);
         self
     }
 
-    /// The `steelbank` program, of the same build as the installation: copies of it make snapshots and are scratch images.
+    /// Sets the `steelbank` program, of the same build as the installation. Copies of it make snapshots and
+    /// are scratch images.
     #[must_use]
     pub fn program(mut self, program: PathBuf) -> Self {
         self.program = Some(program);
         self
     }
 
-    /// The systems that will be loaded first. If there is a snapshot of them that is fresh, the image starts from it, and
-    /// loading them is done already.
+    /// Names the systems that will be loaded first. If there is a fresh snapshot of them, the image starts
+    /// from it, and has them loaded.
     #[must_use]
     pub fn systems(mut self, systems: Vec<String>) -> Self {
         self.systems = systems;
         self
     }
 
-    /// Whether snapshots are used and made. They are, unless this says otherwise, if systems and program are named.
+    /// Sets whether snapshots are used and made. They are by default, if systems and program are named.
     #[must_use]
     pub fn snapshots(mut self, snapshots: bool) -> Self {
         self.snapshots = snapshots;
         self
     }
 
-    /// Starts from the snapshot `key` if it can be.
+    /// Starts from the snapshot `key`, if there is a fresh one.
     pub(crate) fn key(mut self, key: Option<snapshot::SnapshotKey>) -> Self {
         self.key = key;
         self
     }
 
-    /// The most that Lisp's heap can grow to, in bytes.
+    /// Sets the most that Lisp's heap can grow to, in bytes.
     #[must_use]
     pub fn dynamic_space_size(mut self, bytes: usize) -> Self {
         self.dynamic_space_size = Some(bytes);
         self
     }
 
-    /// The control stack of each Lisp thread, in bytes.
+    /// Sets the size of each Lisp thread's control stack, in bytes.
     #[must_use]
     pub fn control_stack_size(mut self, bytes: usize) -> Self {
         self.control_stack_size = Some(bytes);
@@ -213,10 +216,11 @@ impl Builder {
         Ok(bank)
     }
 
-    /// Starts SBCL, and returns at once: questions wait until it is ready. What goes wrong later, they tell.
+    /// Starts SBCL, and returns at once: questions wait until it is ready. They report errors that come
+    /// later.
     ///
     /// # Errors
-    /// What can be seen before: unfit files, and a second start in the process.
+    /// Unfit files, and a second start in the process: what can be seen before SBCL runs.
     pub fn launch(self) -> Result<Steelbank, Error> {
         let key = self.snapshot_key();
         let (snapshot, without) = key.as_ref().map(snapshot::Snapshot::choose).unwrap_or_default();
@@ -239,7 +243,8 @@ impl Builder {
         let index = index.map_err(|error| Error::Index(error.to_string()))?;
         let places = match installation.places {
             Some(IndexData::Memory(bytes)) => PlaceTable::open(bytes),
-            // Without it, the sources are read. Lisp starts once in a process, and so does this.
+            // Read the places, or the sources if there are none. Leaking is right: Lisp starts once in a
+            // process.
             Some(IndexData::File(path)) => {
                 std::fs::read(path).ok().and_then(|bytes| PlaceTable::open(Vec::leak(bytes)))
             }
@@ -274,12 +279,12 @@ impl Builder {
             let whole = bank.inner.without_snapshot.is_none();
             bank.restore(snapshot, whole);
         }
-        // Lisp starts once in a process, so nothing else is there.
+        // Remember the handle: Lisp starts once in a process, so there is no other.
         *RUNNING.lock() = Some(bank.clone());
         Ok(bank)
     }
 
-    /// The snapshot that is meant.
+    /// Returns the key of the snapshot of the builder's systems.
     fn snapshot_key(&self) -> Option<snapshot::SnapshotKey> {
         if self.key.is_some() {
             return self.key.clone();
@@ -294,10 +299,10 @@ impl Builder {
     }
 }
 
-/// The process's one SBCL, once it was started.
+/// The process's SBCL, once started.
 static RUNNING: Mutex<Option<Steelbank>> = Mutex::new(None);
 
-/// A handle to the process's SBCL. Clones are cheap and mean the same one; any thread may ask.
+/// A handle to the process's SBCL. Clones are cheap and share it; any thread may ask.
 #[derive(Clone)]
 pub struct Steelbank {
     inner: Arc<SharedBank>,
@@ -315,9 +320,9 @@ impl std::fmt::Debug for Steelbank {
 struct SharedBank {
     lisp: Lisp,
     index: RwLock<Index>,
-    /// Held by whoever brings the index up to date: exports continue each other, so there is one at a time.
+    /// Locked while the index is brought up to date: exports continue each other, so there is one at a time.
     refreshing: Mutex<()>,
-    /// Whether somebody waits to do so for all who want it.
+    /// Whether a thread waits to bring the index up to date for all callers.
     refresh_waits: AtomicBool,
     sources: SbclSources,
     project: Project,
@@ -325,25 +330,25 @@ struct SharedBank {
     #[cfg(feature = "text")]
     text: std::sync::OnceLock<steelbank_text::TextIndex>,
     program: Option<PathBuf>,
-    /// The traces of a load of the unchanged project, which renames are compared with.
+    /// The traces of a load of the unchanged project, for renames to be compared with.
     before: Mutex<Option<Arc<verify::Before>>>,
     #[cfg(feature = "text")]
     outlined: crate::query::kept::LastAnswer<crate::query::outline::OutlineRequest>,
     #[cfg(feature = "text")]
     impacts: crate::query::kept::LastAnswer<crate::query::impact::ImpactRequest>,
-    /// The systems that were loaded, in order.
+    /// The systems that were loaded on request, in order.
     systems: Mutex<Vec<String>>,
     dynamic_space_size: Option<usize>,
-    /// The snapshot that this image is, or is to be kept as.
+    /// The snapshot that this image was started from, or is to be saved as.
     key: Option<snapshot::SnapshotKey>,
-    /// The answers of the snapshot that it started from, until the first load.
+    /// The answers of that snapshot, until the first load.
     restored: Mutex<Option<load::RestoredLoads>>,
-    /// Why it started from no whole snapshot, though there could be one.
+    /// The reason for which the image started from no whole snapshot.
     without_snapshot: Option<String>,
 }
 
 impl Steelbank {
-    /// A builder, set to run what this crate's build made.
+    /// Makes a builder, set to run the SBCL that this crate's build made.
     pub fn builder() -> Builder {
         Builder {
             installation: Installation::built(),
@@ -357,13 +362,13 @@ impl Steelbank {
         }
     }
 
-    /// The SBCL that was started in this process, if one was.
+    /// Returns the SBCL that was started in this process, if one was.
     pub fn get() -> Option<Self> {
         RUNNING.lock().clone()
     }
 
-    /// The SBCL that runs in this process, or else the one that `builder` starts. Any number of threads may ask at once:
-    /// what each test of a test program does first.
+    /// Returns the SBCL that runs in this process, or else starts `builder`'s. Any number of threads may call
+    /// it at once, as the tests of a program do.
     ///
     /// # Errors
     /// SBCL did not start.
@@ -379,18 +384,18 @@ impl Steelbank {
         }
     }
 
-    /// Everything known about the symbol `name` of `package`.
+    /// Describes the symbol `name` of `package`.
     ///
     /// # Errors
-    /// The name cannot be read, or Lisp cannot answer. Not to find the symbol is an answer.
+    /// The name is malformed, or Lisp cannot answer. A symbol that does not exist is an answer.
     pub fn describe_symbol(&self, name: &str, package: &str) -> Result<DescribeSymbolAnswer, Error> {
         self.describe(&DescribeSymbolRequest::new(name).package(package), &Control::default())
     }
 
-    /// Like [`Steelbank::describe_symbol`], with a time limit and a way to call it off.
+    /// Like [`Steelbank::describe_symbol`], with a time limit and cancellation.
     ///
     /// # Errors
-    /// As there, and that it was called off.
+    /// As for [`Steelbank::describe_symbol`], and that it was cancelled.
     pub fn describe(
         &self,
         request: &DescribeSymbolRequest,
@@ -399,26 +404,27 @@ impl Steelbank {
         self.ask(request, control)
     }
 
-    /// The functions that call `name`.
+    /// Finds the functions that call `name`.
     ///
     /// # Errors
-    /// The name cannot be read. Not to find the symbol is an answer.
+    /// The name is malformed. A symbol that does not exist is an answer.
     pub fn who_calls(&self, name: &str, package: &str) -> Result<WhoAnswer, Error> {
         self.who(&WhoRequest::new(Kind::Calls, name).package(package))
     }
 
-    /// The functions that read the variable `name`.
+    /// Finds the functions that read the variable `name`.
     ///
     /// # Errors
-    /// The name cannot be read. Not to find the symbol is an answer.
+    /// The name is malformed. A symbol that does not exist is an answer.
     pub fn who_references(&self, name: &str, package: &str) -> Result<WhoAnswer, Error> {
         self.who(&WhoRequest::new(Kind::References, name).package(package))
     }
 
-    /// Any question of the who-calls family. Answered from the index: it does not wait for Lisp, nor need it alive.
+    /// Answers any question of the who-calls family, from the index: it does not wait for Lisp, nor need it
+    /// alive.
     ///
     /// # Errors
-    /// The name cannot be read. Not to find the symbol is an answer.
+    /// The name is malformed. A symbol that does not exist is an answer.
     pub fn who(&self, request: &WhoRequest) -> Result<WhoAnswer, Error> {
         self.ask(request, &Control::default())
     }
@@ -431,7 +437,8 @@ impl Steelbank {
         self.evaluate_request(&EvaluateRequest::new(source), &Control::new(allowed))
     }
 
-    /// Brings the index up to date with code that was loaded since. The crate's own operations that load code do it.
+    /// Brings the index up to date with code that was loaded since. The crate's own operations that load code
+    /// do so themselves.
     ///
     /// # Errors
     /// Lisp cannot answer, or its answer does not fit the index.
@@ -453,12 +460,12 @@ impl Steelbank {
         Ok(())
     }
 
-    /// Brings the index up to date without keeping the caller, who has nothing to answer. Calls `then` when it is.
+    /// Brings the index up to date on a thread, without blocking the caller. Calls `then` afterwards.
     fn refresh_later(&self, then: impl FnOnce() + Send + 'static) {
         let bank = self.clone();
-        // Without a thread, the next load does it.
+        // Ignore the error: without a thread, the next load refreshes the index.
         let _ = std::thread::Builder::new().name("steelbank-refresh".into()).spawn(move || {
-            // One for all that were called off meanwhile.
+            // Refresh once for all loads that were cancelled meanwhile.
             if !bank.inner.refresh_waits.swap(true, Ordering::SeqCst) {
                 drop(bank.inner.refreshing.lock());
                 bank.inner.refresh_waits.store(false, Ordering::SeqCst);
@@ -468,75 +475,77 @@ impl Steelbank {
         });
     }
 
-    /// The index as it is now.
+    /// Returns the index as it is now.
     pub fn index(&self) -> Index {
         self.inner.index.read().clone()
     }
 
-    /// The project's root folder, canonical; none without a project.
+    /// Returns the project's root folder, canonical; none without a project.
     pub fn root(&self) -> Option<&Path> {
         self.project().root()
     }
 
-    /// The source files that were loaded, each with the write date (universal time, in seconds) that it had then.
+    /// Lists the source files that were loaded, each with the write date (universal time, in seconds) that it
+    /// had then.
     pub fn loaded_files(&self) -> Vec<(PathBuf, u64)> {
         self.project().loaded()
     }
 
-    /// Watches the project's files from the next question on, so that a question looks only at what has changed. For programs
-    /// that ask many questions: without it, each question looks at every file.
+    /// Watches the project's files from the next question on, so that a question looks only at changed files.
+    /// For programs that ask many questions: without it, each question looks at every file.
     pub fn watch(&self) {
         self.project().watch();
     }
 
-    /// Forgets the positions that were read from sidecars. For tests that damage those.
+    /// Drops the cached positions from sidecars. For tests that damage sidecars.
     #[doc(hidden)]
     pub fn forget_positions(&self) {
         let loaded = self.project().loaded();
         self.project().note_loaded(loaded, |_| true);
     }
 
-    /// The project, and what is known of its files.
+    /// Returns the project and what is known of its files.
     pub(crate) fn project(&self) -> &Project {
         &self.inner.project
     }
 
-    /// The loads that are under way.
+    /// Returns the loads under way.
     fn flights(&self) -> &flights::Flights {
         &self.inner.flights
     }
 
-    /// SBCL's own sources.
+    /// Returns SBCL's own sources.
     pub(crate) fn sources(&self) -> &SbclSources {
         &self.inner.sources
     }
 
-    /// The `steelbank` program, if it was named.
+    /// Returns the `steelbank` program, if it was named.
     pub(crate) fn program(&self) -> Option<&Path> {
         self.inner.program.as_deref()
     }
 
-    /// The snapshot that is meant by the builder's systems.
+    /// Returns the key of the snapshot of the builder's systems.
     pub(crate) fn snapshot_key(&self) -> Option<snapshot::SnapshotKey> {
         self.inner.key.clone()
     }
 
-    /// Whether this image was started from a snapshot that was fresh.
+    /// Whether this image was started from a fresh snapshot of all its systems.
     pub fn is_from_fresh_snapshot(&self) -> bool {
         self.inner.restored.lock().as_ref().is_some_and(|restored| restored.whole)
     }
 
-    /// Whether this image was started from a part of a snapshot: from what is loaded before the files that have changed.
+    /// Whether this image was started from a part of a snapshot: the loads before the files that have
+    /// changed.
     pub fn is_from_part_of_snapshot(&self) -> bool {
         self.inner.restored.lock().as_ref().is_some_and(|restored| !restored.whole)
     }
 
-    /// Why this image did not start from a whole snapshot, though there could be one; a sentence's end.
+    /// Returns the reason for which this image did not start from a whole snapshot, as a sentence's end.
     pub fn without_snapshot(&self) -> Option<&str> {
         self.inner.without_snapshot.as_deref()
     }
 
-    /// The systems that were loaded on request, in order.
+    /// Returns the systems that were loaded on request, in order.
     pub fn loaded_systems(&self) -> Vec<String> {
         self.inner.systems.lock().clone()
     }
@@ -549,14 +558,15 @@ impl Steelbank {
         }
     }
 
-    /// The most that Lisp's heap can grow to, if that was said.
+    /// Returns the most that Lisp's heap can grow to, in bytes, if it was set.
     pub(crate) fn dynamic_space_size(&self) -> Option<usize> {
         self.inner.dynamic_space_size
     }
 
-    /// Makes this a scratch image: what it compiles goes to `cache`, which lies over the cache that it was started from, and Lisp
-    /// and the answers' positions read the files of `overlays`, by their real paths, from the files beside them; none: the file
-    /// counts as deleted. What a snapshot knows of loads is no longer known.
+    /// Makes this a scratch image. Its compiled files go to `cache`, which lies over the cache that it was
+    /// started from. For files of `overlays`, by their real paths, Lisp and the positions in answers read the
+    /// file beside the path; without one, the file counts as deleted. Answers to loads that the snapshot had
+    /// are dropped.
     pub(crate) fn become_scratch(
         &self,
         cache: &Path,
@@ -583,12 +593,12 @@ impl Steelbank {
         Ok(())
     }
 
-    /// The Lisp behind the questions, for jobs of one's own.
+    /// Returns the Lisp behind the questions, for jobs of one's own.
     pub fn lisp(&self) -> Lisp {
         self.inner.lisp
     }
 
-    /// Takes a snapshot of the engine's state. Works in every state, also when Lisp has died.
+    /// Returns a snapshot of the engine's state. Works in every state, also when Lisp has died.
     pub fn status(&self) -> EngineStatus {
         self.inner.lisp.status()
     }

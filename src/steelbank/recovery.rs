@@ -1,7 +1,8 @@
-//! Lisp's death survived: what is remembered of deaths, what is handed over to the image of the program that comes after,
-//! and what is told of it.
+//! Recovery from Lisp's death: remembers deaths and restarts, hands the state over to the next image of the
+//! program, and reports restarts.
 //!
-//! The program executes itself again in place (see [`crate::engine::execute_again`]); here is what it takes along.
+//! The program executes itself again in place (see [`crate::engine::execute_again`]); this module has the
+//! state for that.
 
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{OwnedFd, RawFd};
@@ -14,22 +15,22 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How many deaths within [`WINDOW`] seconds end the returning.
+/// The number of deaths within [`WINDOW`] seconds after which Lisp is not restarted.
 const LOOP: usize = 3;
 const WINDOW: u64 = 60;
-/// How many answers tell of a restart.
+/// The number of answers that carry a note on a restart.
 const NOTES: usize = 3;
-/// How many restarts are remembered.
+/// The number of restarts that are remembered.
 const KEPT: usize = 10;
 
-/// Why Lisp is to be started again.
+/// The cause of a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
-    /// It died.
+    /// Lisp died.
     Died(String),
-    /// It lives, and is of no use any more: why, as a sentence's end.
+    /// Lisp lives, but can do no more work: the reason, as a sentence's end.
     Spent(String),
-    /// Somebody asked for a clean image.
+    /// A client asked for a clean image.
     Asked,
 }
 
@@ -71,7 +72,7 @@ impl LispRestart {
     }
 }
 
-/// Something that was loaded, and how to load it again.
+/// Something that was loaded, with enough to load it again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadedItem {
@@ -107,7 +108,7 @@ pub struct Handover {
     pub project: Option<PathBuf>,
     /// The loads to repeat, in order.
     pub loads: Vec<LoadedItem>,
-    /// When Lisp died of itself lately, in seconds since 1970.
+    /// When Lisp died lately, other than on request, in seconds since 1970.
     pub deaths: Vec<u64>,
     /// The restarts so far, oldest first.
     pub restarts: Vec<LispRestart>,
@@ -123,10 +124,10 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// Writes it to a memory file, to be read by [`Handover::read`] after the execution.
+    /// Writes the handover to a memory file, which [`Handover::read`] reads after the execution.
     ///
     /// # Errors
-    /// The system gives no memory file.
+    /// The system refuses a memory file.
     pub fn write(&self) -> io::Result<OwnedFd> {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let mut file = std::fs::File::from(rustix::fs::memfd_create("steelbank-handover", flags)?);
@@ -137,10 +138,10 @@ impl Handover {
         Ok(file.into())
     }
 
-    /// Reads what the image before wrote.
+    /// Reads the handover that the image before this one wrote.
     ///
     /// # Errors
-    /// The descriptor is none of such a file.
+    /// The descriptor is not that of such a file.
     pub fn read(file: OwnedFd) -> io::Result<Self> {
         let mut bytes = Vec::new();
         std::fs::File::from(file).read_to_end(&mut bytes)?;
@@ -155,7 +156,7 @@ const UNARMED: u8 = 0;
 const ARMED: u8 = 1;
 const STOPPED: u8 = 2;
 
-/// A session's record of Lisp's deaths, and its way to ask for a new image.
+/// A session's record of Lisp's deaths, which also requests restarts.
 #[derive(Debug)]
 pub struct Recovery {
     state: AtomicU8,
@@ -190,7 +191,7 @@ impl Default for Recovery {
 }
 
 impl Recovery {
-    /// Whoever can start the program again hears from here on why to. None if somebody does already.
+    /// Subscribes to the causes of restarts. None if there is a subscriber already.
     pub fn arm(&self) -> Option<Receiver<Cause>> {
         let caused = self.caused.lock().take();
         if caused.is_some() {
@@ -199,33 +200,33 @@ impl Recovery {
         caused
     }
 
-    /// Whether Lisp is started again if it dies.
+    /// Whether Lisp is restarted if it dies.
     pub fn is_armed(&self) -> bool {
         self.state.load(Ordering::SeqCst) == ARMED
     }
 
-    /// Lisp is not started again: the program could not be executed.
+    /// Notes that Lisp is not restarted any more: the program could not be executed.
     pub fn give_up(&self) {
         self.state.store(STOPPED, Ordering::SeqCst);
     }
 
-    /// Takes over what the image before this one knew.
+    /// Takes over the record of the image before this one.
     pub fn take_over(&self, handover: &Handover) {
         *self.deaths.lock() = handover.deaths.clone();
         *self.restarts.lock() = handover.restarts.clone();
-        // Also if this image ends before it has loaded them.
+        // Keep the loads even if this image ends before it has repeated them.
         *self.loads.lock() = handover.loads.clone();
         self.suspects.lock().clone_from(&handover.suspects);
         self.deadly.lock().clone_from(&handover.deadly);
         self.notes.store(NOTES, Ordering::SeqCst);
     }
 
-    /// Asks for a new image. False if nobody can make one.
+    /// Requests a restart. False if nothing can restart the program.
     pub fn ask(&self, cause: Cause) -> bool {
         self.state.load(Ordering::SeqCst) != UNARMED && self.causes.send(cause).is_ok()
     }
 
-    /// Notes that a load begins: if Lisp dies of it twice, it is not begun again by itself.
+    /// Notes that a load begins. If Lisp dies during it twice, it is not repeated.
     pub fn note_begun(&self, load: &LoadedItem) {
         self.begun.lock().push(load.clone());
     }
@@ -238,12 +239,12 @@ impl Recovery {
         }
     }
 
-    /// Whether Lisp has died of this load, and it is not to be begun again without being asked for.
+    /// Whether Lisp has died of this load twice, so that it is not repeated without a request.
     pub fn is_deadly(&self, load: &LoadedItem) -> bool {
         self.deadly.lock().contains(load)
     }
 
-    /// Notes what was loaded whole.
+    /// Notes a complete load.
     pub fn note_loaded(&self, loaded: LoadedItem) {
         for list in [&self.suspects, &self.deadly] {
             list.lock().retain(|other| *other != loaded);
@@ -253,13 +254,13 @@ impl Recovery {
         loads.push(loaded);
     }
 
-    /// Somebody asks for a new image, whatever other cause there is.
+    /// Forgets the deaths: a client asked for a restart, whatever other cause there is.
     pub fn forget_deaths(&self) {
         self.deaths.lock().clear();
     }
 
-    /// Decides whether to start again because of `cause`, at `now` (seconds since 1970), and notes it. What the next image
-    /// is to know of it; none if Lisp dies too often.
+    /// Decides whether to restart because of `cause`, at `now` (seconds since 1970), and notes it. Returns
+    /// the state for the next image; none if Lisp dies too often.
     pub fn decide(&self, cause: &Cause, now: u64) -> Option<Handover> {
         let mut deaths = self.deaths.lock();
         deaths.retain(|death| now.saturating_sub(*death) < WINDOW);
@@ -302,12 +303,12 @@ impl Recovery {
         Some(Handover { loads, suspects, deadly, deaths: deaths.clone(), restarts, ..Handover::default() })
     }
 
-    /// The restarts so far, oldest first.
+    /// Returns the restarts so far, oldest first.
     pub fn restarts(&self) -> Vec<LispRestart> {
         self.restarts.lock().clone()
     }
 
-    /// Takes the note on a restart that the next answers show; none after a few of them.
+    /// Takes the note on a restart for an answer; none after a few answers.
     pub fn take_note(&self) -> Option<String> {
         self.notes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |notes| notes.checked_sub(1)).ok()?;
         self.restarts.lock().last().map(LispRestart::sentence)
@@ -325,7 +326,7 @@ impl Recovery {
         sentences
     }
 
-    /// Advice on what to do about a dead Lisp.
+    /// Returns advice on what to do about a dead Lisp.
     pub fn advice(&self) -> &'static str {
         match self.state.load(Ordering::SeqCst) {
             ARMED => "it is being started again: ask again",
@@ -335,7 +336,7 @@ impl Recovery {
     }
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -1,4 +1,4 @@
-//! Bringing the image up to the disk.
+//! Brings the image up to date with the files on disk.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use crate::query::reload::{Leftover, ReloadAnswer, ReloadRequest};
 use crate::query::{Error, read_json};
 
 impl Steelbank {
-    /// Loads again what has changed on disk, and what depends on it: the project's systems that are loaded, and files
-    /// that were loaded by themselves. Definitions that their file does not have any more are listed, and removed if the
-    /// request says so. This runs the project's code.
+    /// Loads again what has changed on disk, and what depends on it: the project's systems that are loaded,
+    /// and files that were loaded by themselves. Lists the definitions that their file does not have any
+    /// more, and removes them if the request says so. This runs the project's code.
     ///
     /// # Errors
-    /// It was called off, or Lisp is gone. What does not load is an answer.
+    /// It was cancelled, or Lisp is gone. A failed load is an answer.
     pub fn reload(
         &self,
         request: &ReloadRequest,
@@ -39,7 +39,8 @@ impl Steelbank {
                 system.files.iter().flatten().cloned().chain(std::iter::once(system.asd.clone()))
             })
             .collect();
-        // A file that is new may be a system's, by way of a definition that changed.
+        // Leave out `.asd` files, and files of systems: a new file may belong to a system through its changed
+        // definition.
         let alone =
             |path: &Path| !in_systems.contains(path) && path.extension().is_none_or(|kind| kind != "asd");
         let single: Vec<PathBuf> = match wanted.is_empty() {
@@ -107,7 +108,8 @@ impl Steelbank {
     }
 }
 
-/// Paths, one a line. One that has a line end in it is left out: nothing is lost but the leftovers of that file.
+/// Joins paths, one a line. Leaves out a path with a line end in it: only the leftovers of that file are
+/// lost.
 fn lines(paths: &[PathBuf]) -> String {
     let names = paths.iter().filter_map(|path| path.to_str()).filter(|path| !path.contains('\n'));
     names.collect::<Vec<_>>().join("\n")

@@ -1,4 +1,4 @@
-//! The renames of [`Steelbank`]: plans them, writes the files, and undoes what it wrote.
+//! Renames: plans them, writes the files, and undoes what was written.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::source::positions::SearchTarget;
 use crate::source::tap::sidecar::fnv_1a;
 
 impl Steelbank {
-    /// Plans a rename: all edits, and what must be known before they are made. Nothing is written.
+    /// Plans a rename: all edits, with conflicts and cautions. Writes nothing.
     ///
     /// # Errors
     /// There is no such symbol or no project, the new name cannot be read, or Lisp cannot answer.
@@ -23,10 +23,11 @@ impl Steelbank {
         self.rename_plan_among(&ProjectSymbols::new(&self.index()), request, control)
     }
 
-    /// The same for one of many renames: `names` are those of the index as it is now.
+    /// Plans one of many renames, like [`Steelbank::rename_plan`]; `names` are those of the index as it is
+    /// now.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Steelbank::rename_plan`].
     pub fn rename_plan_among(
         &self,
         names: &ProjectSymbols,
@@ -49,10 +50,10 @@ impl Steelbank {
         rename_plan(&sources, request)
     }
 
-    /// A plan's edits as the hunks of a unified diff.
+    /// Renders a plan's edits as the hunks of a unified diff.
     ///
     /// # Errors
-    /// A file is not what it was when the rename was planned.
+    /// A file has changed since the rename was planned.
     pub fn rename_diff(&self, plan: &RenamePlan) -> Result<Vec<Hunk>, RenameError> {
         let files = self.replacements(plan)?;
         let hunks = plan
@@ -63,9 +64,9 @@ impl Steelbank {
         Ok(hunks.collect())
     }
 
-    /// Makes a plan's edits: in all files or in none, and only where each file still has the bytes that the plan saw. The old
-    /// texts are kept in the cache for [`Steelbank::rename_undo`]. Files keep their modes, line ends and encodings. The image is
-    /// not changed: [`Steelbank::reload`] brings it up to the files.
+    /// Applies a plan's edits: in all files or in none, and only where each file still has the bytes that the
+    /// plan saw. Keeps the old texts in the cache for [`Steelbank::rename_undo`]. Files keep their modes,
+    /// line ends and encodings. The image does not change: [`Steelbank::reload`] brings it up to date.
     ///
     /// # Errors
     /// The plan has conflicts or no edits, a file has changed, or one cannot be written. Nothing was changed.
@@ -91,7 +92,7 @@ impl Steelbank {
         Ok(Applied { undo: id, files: plan.files.iter().map(|file| file.path.clone()).collect() })
     }
 
-    /// Puts back what the files held before the edit called `id` (`last`: before the last one): in all of them or in none, and
+    /// Restores the files from before the edit called `id` (`last`: the last one): all of them or none, and
     /// only where they hold what that edit wrote.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Requests that are more than a name: loading and evaluating, with everything that can be said about them.
+//! Requests with options, for loading and evaluating.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::query::control::Control;
 use crate::query::evaluate::{EvaluateAnswer, EvaluateRequest};
 use crate::query::load_system::{LoadAnswer, LoadNews};
 
-/// What to load, and who hears of it: `LoadRequest::system("demo").force().listener(|news| ..)`.
+/// A load with its options: `LoadRequest::system("demo").force().listener(|news| ..)`.
 #[derive(Clone)]
 pub struct LoadRequest {
     what: RequestedLoad,
@@ -45,8 +45,8 @@ impl LoadRequest {
         self
     }
 
-    /// Has `listener` hear which files are compiled and loaded. It is called on a Lisp thread and must not wait, least of
-    /// all for another question to Lisp.
+    /// Reports each file that is compiled or loaded to `listener`. It is called on a Lisp thread and must not
+    /// block, least of all on another question to Lisp.
     #[must_use]
     pub fn listener(mut self, listener: impl Fn(LoadNews) + Send + Sync + 'static) -> Self {
         self.listener = Some(Arc::new(listener));
@@ -65,11 +65,12 @@ impl fmt::Debug for LoadRequest {
 }
 
 impl Steelbank {
-    /// Loads a system or a file. This runs its code, and before the first load the user's init file if the project's
-    /// settings name one. Questions are answered meanwhile; [`Control::cancellation`] calls the load off.
+    /// Loads a system or a file. This runs its code, and before the first load the user's init file if the
+    /// project's settings name one. Questions are answered meanwhile; [`Control::cancellation`] cancels the
+    /// load.
     ///
     /// # Errors
-    /// It was called off, or Lisp is gone. What does not load is an answer.
+    /// It was cancelled, or Lisp is gone. A failed load is an answer.
     pub fn load(&self, request: &LoadRequest, control: &Control) -> Result<LoadAnswer, Error> {
         let listener = request.listener.clone();
         match &request.what {
@@ -78,10 +79,11 @@ impl Steelbank {
         }
     }
 
-    /// Evaluates forms, and brings the index up to date. This runs the code; [`Control::cancellation`] calls it off.
+    /// Evaluates forms, and brings the index up to date. This runs the code; [`Control::cancellation`]
+    /// cancels it.
     ///
     /// # Errors
-    /// The code failed, did not end in time or was called off, or Lisp is gone.
+    /// The code failed, did not end in time or was cancelled, or Lisp is gone.
     pub fn evaluate_request(
         &self,
         request: &EvaluateRequest,
@@ -107,7 +109,7 @@ impl Steelbank {
     /// ```
     ///
     /// # Errors
-    /// As for [`Steelbank::evaluate_request`], and that the value has no form in JSON or is no `T`.
+    /// As for [`Steelbank::evaluate_request`], and that the value cannot be JSON, or is no `T`.
     pub fn evaluate_json<T: DeserializeOwned>(
         &self,
         request: &EvaluateRequest,

@@ -1,5 +1,5 @@
-//! Scratch images: copies of the program, with an SBCL of their own, in which something is tried that must not touch the
-//! main image, and which are then thrown away.
+//! Scratch images: copies of the program with an SBCL of their own, for trials that must not touch the main
+//! image. They are thrown away afterwards.
 //!
 //! ```no_run
 //! # use std::time::Duration;
@@ -16,14 +16,15 @@
 //! # }
 //! ```
 //!
-//! It sees the project, the cache and the environment of the process that starts it. It reads the cache's fasls and
-//! sidecars, and writes none there: what it compiles goes to a folder of its own, which goes with it. *Overlays* are files
-//! whose text is given and is not on disk, or that count as deleted: Lisp reads them so, and every position names the
-//! real path.
+//! A scratch image sees the project, the cache and the environment of the process that starts it. It reads
+//! the cache's fasls and sidecars, but writes to a folder of its own, which is removed with it. *Overlays*
+//! are files whose text is given and is not on disk, or that count as deleted: Lisp reads them so, and every
+//! position names the real path.
 //!
-//! It ends when the [`Scratch`] is dropped, when its time is over, and when the process that started it ends, however that
-//! happens: the pipe that its orders come from is then at its end. Its memory is limited (`RLIMIT_AS`), and there are
-//! at most [`MOST_SCRATCHES`] at a time. What a killed process has left behind in the cache, the next one to start removes.
+//! It ends when the [`Scratch`] is dropped, when its time is over, and when the process that started it ends,
+//! however that happens: the pipe with its orders is then at its end. Its memory is limited (`RLIMIT_AS`),
+//! and there are at most [`MOST_SCRATCHES`] at a time. The next one to start removes what a killed process
+//! has left in the cache.
 
 mod messages;
 
@@ -51,12 +52,12 @@ pub(crate) use messages::{HelperStart, HelperTask, Reply, ScratchOrder};
 /// The most scratch images that a process has at a time. Further requests wait.
 pub const MOST_SCRATCHES: usize = 2;
 
-/// How long a scratch image may take until it can be asked.
+/// The time limit for the start of a scratch image.
 const START: Duration = Duration::from_secs(30);
 /// The interval at which a waiting call checks for its cancellation.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// A running call's news.
+/// The progress of a running call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ScratchNews {
@@ -70,15 +71,15 @@ pub struct ScratchNews {
     pub total: Option<u64>,
 }
 
-/// How a call in a scratch image ended.
+/// The outcome of a call in a scratch image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScratchOutcome {
-    /// With an answer.
+    /// The tool answered.
     Answered,
     /// The subject of the question does not exist.
     NotFound,
-    /// The action failed, and the answer tells how.
+    /// The action failed: the answer says why.
     Failed,
 }
 
@@ -90,24 +91,24 @@ pub struct ScratchAnswer {
     pub text: String,
     /// For programs, as the tool's output schema says.
     pub structured: Value,
-    /// How it ended.
+    /// The outcome.
     pub outcome: ScratchOutcome,
 }
 
-/// Why there is no scratch image, or no answer from one.
+/// The errors of scratch images and calls in them.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScratchError {
-    /// Nobody said which program to run.
+    /// The builder names no program to run.
     #[error("no scratch image can be started: this program is not steelbank; name it with Builder::program")]
     NoProgram,
     /// There is no cache folder to work in.
     #[error("no scratch image can be started without a cache folder: set STEELBANK_CACHE or HOME")]
     NoCache,
-    /// The system refused something.
+    /// The system refused a file or a process.
     #[error("cannot start a scratch image: {0}")]
     System(#[from] std::io::Error),
-    /// An overlay cannot be.
+    /// An overlay is not possible.
     #[error("{path}: {why}", path = path.display())]
     Overlay {
         /// The file.
@@ -115,19 +116,19 @@ pub enum ScratchError {
         /// The reason.
         why: String,
     },
-    /// It started and could not go on.
+    /// It started, but could not be set up.
     #[error("the scratch image could not be set up: {0}")]
     Broken(String),
-    /// It ended by itself.
+    /// Its process ended by itself.
     #[error("the scratch image ended: {0}")]
     Ended(String),
-    /// The time was over.
+    /// The time limit passed.
     #[error("the scratch image did not answer within {milliseconds} ms, and was ended")]
     DeadlinePassed {
         /// The time allowed.
         milliseconds: u128,
     },
-    /// The question was called off.
+    /// The call was cancelled.
     #[error("the request was cancelled")]
     Cancelled,
     /// The tool could not answer.
@@ -139,7 +140,7 @@ static RUNNING: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
-/// One of the [`MOST_SCRATCHES`].
+/// The permit to run one of the [`MOST_SCRATCHES`].
 #[derive(Debug)]
 struct Permit;
 
@@ -172,8 +173,8 @@ fn check(control: &Control, until: Instant) -> Result<(), ScratchError> {
     Ok(())
 }
 
-/// The folder of a scratch image, in the cache: `fasls/` and `taps/` as a cache has them, `overlays/`, and `lower`, a link to
-/// the cache that is read besides. It is locked while anybody uses it.
+/// The folder of a scratch image, in the cache: `fasls/` and `taps/` as a cache has them, `overlays/`, and
+/// `lower`, a link to the cache that is read besides. It is locked while in use.
 #[derive(Debug)]
 struct ScratchFolder {
     path: PathBuf,
@@ -203,11 +204,11 @@ impl Drop for ScratchFolder {
     }
 }
 
-/// Removes what scratch images have left behind whose users are gone.
+/// Removes the folders of scratch images whose processes have ended.
 fn sweep(all: &Path) {
     for entry in std::fs::read_dir(all).into_iter().flatten().flatten() {
         let Ok(lock) = File::open(entry.path().join("lock")) else {
-            // Somebody is making it just now, or it is old.
+            // Keep a folder without a lock unless it is old: another process may be making it.
             let age = entry.metadata().and_then(|metadata| metadata.modified());
             if age.is_ok_and(|age| age.elapsed().is_ok_and(|age| age > Duration::from_secs(60))) {
                 let _ = std::fs::remove_dir_all(entry.path());
@@ -220,7 +221,7 @@ fn sweep(all: &Path) {
     }
 }
 
-/// A helper process, and its lines.
+/// A helper process, and the pipes to it.
 #[derive(Debug)]
 pub(crate) struct Helper {
     child: Child,
@@ -229,7 +230,7 @@ pub(crate) struct Helper {
 }
 
 impl Helper {
-    /// Starts `program` as what `start` says.
+    /// Starts `program` with the task in `start`.
     pub(crate) fn start(program: &Path, start: &HelperStart) -> Result<Self, ScratchError> {
         let mut child = Command::new(program)
             .arg("helper")
@@ -261,7 +262,7 @@ impl Helper {
         input.write_all(text.as_bytes()).map_err(|error| ScratchError::Ended(error.to_string()))
     }
 
-    /// The next reply; none if there was none for a moment.
+    /// Waits a moment for the next reply; none if none came.
     pub(crate) fn reply(&mut self) -> Result<Option<Reply>, ScratchError> {
         match self.replies.recv_timeout(GLANCE) {
             Ok(reply) => Ok(Some(reply)),
@@ -276,7 +277,7 @@ impl Helper {
 }
 
 impl Helper {
-    /// Waits until it can be asked.
+    /// Waits until the image can be asked.
     fn ready(&mut self, control: &Control, until: Instant) -> Result<(), ScratchError> {
         let until = until.min(Instant::now() + START);
         loop {
@@ -300,25 +301,25 @@ impl Drop for Helper {
     }
 }
 
-/// A running scratch image. Dropping it ends it, and removes what it has written.
+/// A running scratch image. Dropping it ends it, and removes its files.
 #[derive(Debug)]
 pub struct Scratch {
     helper: Helper,
     program: PathBuf,
     start: HelperStart,
     calls: u64,
-    // Dropped after the helper has ended.
+    // Drop these after the helper has ended.
     _folder: ScratchFolder,
     _permit: Permit,
 }
 
 impl Steelbank {
-    /// Starts a scratch image of this project, in which `overlays` are seen in place of what is on disk. Returns when it can be
-    /// asked, which takes some 20 ms. Nothing is loaded in it, unless there is a snapshot of the systems that this image has
-    /// loaded.
+    /// Starts a scratch image of this project, which sees `overlays` in place of the files on disk. Returns
+    /// when it can be asked, which takes some 20 ms. Nothing is loaded in it, unless there is a snapshot of
+    /// the systems that this image has loaded.
     ///
     /// # Errors
-    /// It cannot be started, or `control` ended the waiting.
+    /// It cannot be started, or `control` ended the wait.
     pub fn scratch(&self, overlays: Vec<Overlay>, control: &Control) -> Result<Scratch, ScratchError> {
         let plain = overlays.is_empty();
         let key = self.snapshot_key().filter(|_| plain);
@@ -327,7 +328,8 @@ impl Steelbank {
         self.start_scratch(overlays.collect::<Result<_, _>>()?, &[], key, control)
     }
 
-    /// The same, from no snapshot, with other contents for files that exist, by their real paths.
+    /// Starts a scratch image from no snapshot, in which the files `texts`, by their real paths, have other
+    /// contents.
     pub(super) fn scratch_of(
         &self,
         texts: &[(PathBuf, &[u8])],
@@ -352,7 +354,8 @@ impl Steelbank {
         for (number, (path, text)) in texts.iter().enumerate() {
             let file = folder.path.join(format!("overlays/text-{number}.lisp"));
             std::fs::write(&file, text)?;
-            // Code that asks ASDF by itself, as tests do, finds its files no newer than they are.
+            // Give the text the file's own date, so that code that asks ASDF, as tests do, does not find it
+            // newer than its fasl.
             let written = std::fs::metadata(path).and_then(|metadata| metadata.modified());
             if let Ok(written) = written {
                 File::options().write(true).open(&file)?.set_modified(written)?;
@@ -379,7 +382,7 @@ impl Steelbank {
     }
 }
 
-/// `overlay` with the path that the file system knows the file by.
+/// Resolves the overlay's path as the file system does.
 fn real(root: Option<&Path>, overlay: Overlay) -> Result<Overlay, ScratchError> {
     let given = crate::project::native(root, &overlay.path);
     let unfit = |why: &str| ScratchError::Overlay { path: given.clone(), why: why.to_owned() };
@@ -406,11 +409,11 @@ fn real(root: Option<&Path>, overlay: Overlay) -> Result<Overlay, ScratchError> 
 }
 
 impl Scratch {
-    /// Calls `tool` of the server in the image with `arguments`, and waits for its answer, for as long as `control` allows. `news` hears
-    /// of what is going on meanwhile.
+    /// Calls the server's tool `tool` in the image with `arguments`, and waits for its answer as long as
+    /// `control` allows. Reports progress to `news`.
     ///
     /// # Errors
-    /// The tool cannot answer; the image ended; `control` ended the waiting. After the latter two, drop it.
+    /// The tool cannot answer; the image ended; `control` ended the wait. After the latter two, drop it.
     pub fn call(
         &mut self,
         tool: &str,
@@ -431,7 +434,7 @@ impl Scratch {
         })
     }
 
-    /// Starts the image again: nothing is loaded in it, and what it had compiled is in its cache.
+    /// Restarts the image: nothing is loaded in it, and its compiled files are in its cache.
     pub(super) fn again(&mut self, control: &Control) -> Result<(), ScratchError> {
         let until = Instant::now() + control.allowed();
         self.helper.end();
@@ -439,7 +442,7 @@ impl Scratch {
         self.helper.ready(control, until)
     }
 
-    /// Loads the project in the image and tells what that shows.
+    /// Loads the project in the image, and returns the traces of the load.
     pub(super) fn examine(
         &mut self,
         request: &TracesRequest,
@@ -460,7 +463,7 @@ impl Scratch {
         })
     }
 
-    /// Waits for what `take` takes of the replies to call `id`.
+    /// Waits for the first reply to call `id` that `take` accepts.
     fn wait<T>(
         &mut self,
         id: u64,
@@ -481,14 +484,15 @@ impl Scratch {
                 _ => {}
             }
             if let Err(error) = check(control, until) {
-                // It may be asked again after a call that was called off; it says so itself.
+                // Cancel the call. The image may be asked again afterwards; its next reply says when the call
+                // has ended.
                 let _ = self.helper.send(&ScratchOrder::Cancel { id });
                 return Err(error);
             }
         }
     }
 
-    /// The process that the image lives in.
+    /// Returns the id of the image's process.
     pub fn process_id(&self) -> u32 {
         self.helper.child.id()
     }

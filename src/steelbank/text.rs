@@ -1,4 +1,5 @@
-//! Questions about the project's text, loaded or not, with the symbols of the image where it is loaded.
+//! Questions about the project's text, loaded or not. Where the text is loaded, answers name the image's
+//! symbols.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,8 +15,8 @@ use crate::query::find_references::{self, References, find_references};
 use crate::query::index_project::{self, IndexStatus, Indexed, check_index_status, index_project};
 
 impl Steelbank {
-    /// The index of the project's text, kept in the project's cache and brought up to date by each question. It is opened
-    /// when it is first asked for.
+    /// Returns the index of the project's text, opened at the first call. It is kept in the project's cache,
+    /// and each question brings it up to date.
     ///
     /// # Errors
     /// There is no project, or its folder cannot be read.
@@ -30,11 +31,11 @@ impl Steelbank {
         Ok(self.inner.text.get_or_init(|| index))
     }
 
-    /// Definitions and uses of a name in the project's text, in any language; names of loaded Lisp files say which symbol
-    /// they are.
+    /// Finds the definitions and uses of a name in the project's text, in any language. In loaded Lisp files
+    /// the answer says which symbol each name is.
     ///
     /// # Errors
-    /// The request is wrong or too broad, there is no project, or the question was called off.
+    /// The request is wrong or too broad, there is no project, or the question was cancelled.
     pub fn find_references(
         &self,
         request: &find_references::FindReferencesRequest,
@@ -49,7 +50,7 @@ impl Steelbank {
     /// Builds the index of the project's text, or brings it up to date.
     ///
     /// # Errors
-    /// There is no project, the index cannot be written, or the question was called off.
+    /// There is no project, the index cannot be written, or the question was cancelled.
     pub fn index_project(
         &self,
         request: &index_project::IndexProjectRequest,
@@ -58,15 +59,15 @@ impl Steelbank {
         self.on_text(control, |index, control| index_project(index, request, control))
     }
 
-    /// Whether the index of the project's text covers the files as they are. Changes nothing.
+    /// Tells whether the index of the project's text covers the files as they are. Changes nothing.
     ///
     /// # Errors
-    /// There is no project, its folder is gone, or the question was called off.
+    /// There is no project, its folder is gone, or the question was cancelled.
     pub fn index_status(&self, control: &Control) -> Result<IndexStatus, Error> {
         self.on_text(control, check_index_status)
     }
 
-    /// Work on the text that ends when the question is called off or its time is over.
+    /// Runs `work` on the text, until the question is cancelled or its time is over.
     fn on_text<T, E>(
         &self,
         control: &Control,
@@ -82,7 +83,8 @@ impl Steelbank {
         Ok(work(self.text_index()?, &control)?)
     }
 
-    /// Tells which symbol called `pattern` stands at a place of a file that is loaded as it is.
+    /// Makes a resolver for `pattern`: it tells which symbol stands at a place of a file that is loaded as it
+    /// is.
     pub(crate) fn symbol_resolver<'a>(
         &'a self,
         index: &'a TextIndex,

@@ -1,4 +1,4 @@
-//! The questions that run code, here or in a scratch image.
+//! Questions that run code, here or in a scratch image.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -18,18 +18,19 @@ use crate::query::question::Question;
 use crate::query::run_tests::{RunTestsRequest, TestRun, TestStatus, TestSystems, run_test_op, unknown_test};
 
 impl Steelbank {
-    /// Evaluates forms, tells how that went, and brings the index up to date. This runs the code.
+    /// Evaluates forms, reports values or the failure, and brings the index up to date. This runs the code.
     ///
     /// # Errors
-    /// It never began, or Lisp is gone. That the code fails, or does not end in time, is an answer.
+    /// It never began, or Lisp is gone. A failure or timeout of the code is an answer.
     pub fn evaluation(&self, request: &EvaluateRequest, control: &Control) -> Result<Evaluation, Error> {
         self.refreshing(|| request.answer(&self.context(), control))
     }
 
-    /// What an object is made of: the value of an expression, which is evaluated, or what was told by its handle.
+    /// Inspects an object: the value of an expression, which is evaluated, or the object of a handle from an
+    /// earlier answer.
     ///
     /// # Errors
-    /// It never began, or Lisp is gone. That the expression fails, or that the handle is gone, is an answer.
+    /// It never began, or Lisp is gone. A failed expression or a handle that is gone is an answer.
     pub fn inspect(&self, request: &InspectRequest, control: &Control) -> Result<Inspection, Error> {
         match request.subject {
             Inspected::Expression(_) => self.refreshing(|| request.answer(&self.context(), control)),
@@ -37,11 +38,12 @@ impl Steelbank {
         }
     }
 
-    /// Loads what testing a system needs and runs its tests, one by one: those of the frameworks that are recognised, or
-    /// else its test-op. `news` hears of each test before it runs. This runs the project's code.
+    /// Loads the systems that testing needs and runs the tests one by one: those of the frameworks that are
+    /// recognised, or else the system's test-op. Reports each test to `news` before it runs. This runs the
+    /// project's code.
     ///
     /// # Errors
-    /// It was called off, or no system is named and none is loaded. What a test does is its result.
+    /// It was cancelled, or no system is named and none is loaded. A test's failure is its result.
     pub fn run_tests(
         &self,
         request: &RunTestsRequest,
@@ -62,7 +64,7 @@ impl Steelbank {
             let found = self.load_tests(name, control, deadline, listener.as_ref(), &mut run)?;
             let Some(found) = found else { return Ok(run.finished(begun.elapsed())) };
             let mut tests = found.tests(&self.context(), &control.until(deadline))?;
-            // A system that is asked for by name, and has no named tests, has its test-op.
+            // Run the test-op of a system that was asked for by name and has no tests that are recognised.
             if tests.is_empty() && request.tests.is_empty() && request.lines.is_none() {
                 let allowed = left();
                 news(name, 0, 0);
@@ -96,7 +98,8 @@ impl Steelbank {
         Ok(run.finished(begun.elapsed()))
     }
 
-    /// Loads `name` and the systems that its tests are in. None: one of them does not load, which `run` tells.
+    /// Loads `name` and the systems that its tests are in. None if one does not load, which is noted in
+    /// `run`.
     fn load_tests(
         &self,
         name: &str,
@@ -132,9 +135,9 @@ impl Steelbank {
         Ok(Some(found))
     }
 
-    /// Calls `tool` with `arguments` in a scratch image in which the systems are loaded that are loaded here. The image is
-    /// thrown away: nothing that the call does touches this one. The argument `timeout_seconds` is set to what is left of
-    /// `control`'s time.
+    /// Calls `tool` with `arguments` in a scratch image that has the systems of this one loaded, and is
+    /// thrown away afterwards: the call cannot touch this image. Sets the argument `timeout_seconds` to the
+    /// rest of `control`'s time.
     ///
     /// # Errors
     /// There is no scratch image, it ended, a system does not load in it, or the tool cannot answer.

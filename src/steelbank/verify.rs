@@ -1,5 +1,5 @@
-//! Whether a rename leaves the program what it was: the project as it is and the project renamed are loaded in scratch
-//! images, from fasls both, and compared.
+//! Verifies that a rename leaves the program as it was: loads the project as it is and the project renamed in
+//! scratch images, both from fasls, and compares.
 
 use crate::query::LispKind;
 use std::collections::BTreeSet;
@@ -28,10 +28,10 @@ use crate::source::tap::sidecar::fnv_1a;
 use crate::{LoadListener, Steelbank};
 use steelbank_xref::{Access, Index, Package};
 
-/// How long one test may take.
+/// The time limit of one test.
 const EACH_TEST: Duration = Duration::from_secs(60);
 
-/// The traces of a load of the unchanged project, and the files that they are of.
+/// The traces of a load of the unchanged project, with the stamps of its files.
 #[derive(Debug)]
 pub(super) struct Before {
     request: TracesRequest,
@@ -40,15 +40,15 @@ pub(super) struct Before {
 }
 
 impl Steelbank {
-    /// Verifies a plan of the rename `request`: the systems that are loaded, and those that have an edited file, are loaded
-    /// in scratch images, as they are and renamed. There must be the same diagnostics and the same cross references with the
-    /// one name replaced; no token may be left that means the old symbol, and the new one must stand where it was written and
-    /// nowhere else; with `tests`, the tests of the project's systems must end alike. This runs the project's code, in
-    /// copies; no file changes.
+    /// Verifies a plan of the rename `request`: loads the systems that are loaded here, and those of edited
+    /// files, in scratch images, as they are and renamed. The diagnostics and cross references must be the
+    /// same, with the one name replaced; no token may still mean the old symbol; the new symbol must stand
+    /// where the plan wrote it and nowhere else; with `tests`, the tests of the project's systems must have
+    /// the same results. This runs the project's code, in copies; no file changes.
     ///
     /// # Errors
-    /// There is no scratch image, a file has changed since the plan was made, or `control` ended the waiting. That something
-    /// differs is an answer.
+    /// There is no scratch image, a file has changed since the plan was made, or `control` ended the wait. A
+    /// difference is an answer.
     pub fn rename_verify(
         &self,
         request: &RenameRequest,
@@ -70,8 +70,7 @@ impl Steelbank {
         let written = written(plan, &files);
         let mut verified = compare(plan, &written, &before.traces, &after, &shown);
         if verified.may_be_stale() {
-            // Compile anew: a fasl keeps what was known when it was compiled, if ASDF does not know of the
-            // dependency.
+            // Compile anew: a fasl keeps definitions of files that ASDF does not know it depends on.
             wanted.anew = true;
             let after = self.gather(&texts, &wanted, &control.until(deadline), &mut news)?;
             let asked = TracesRequest { places: None, ..wanted.clone() };
@@ -84,7 +83,7 @@ impl Steelbank {
         Ok(verified)
     }
 
-    /// What is to be loaded: what this image has of the project, and the systems of the edited files.
+    /// Lists what to load: the project's loaded systems and files, and the systems of the edited files.
     fn traces_request(
         &self,
         plan: &RenamePlan,
@@ -123,7 +122,7 @@ impl Steelbank {
         })
     }
 
-    /// Takes the traces of a load of the unchanged project. They are kept until a file changes.
+    /// Returns the traces of a load of the unchanged project, cached until a file changes.
     fn before(
         &self,
         request: &TracesRequest,
@@ -158,8 +157,8 @@ impl Steelbank {
         fnv_1a(format!("{} {:?}", metadata.len(), date).as_bytes())
     }
 
-    /// What loading shows in a scratch image in which the files of `texts` have these contents. What compiling leaves behind is no
-    /// part of the program, so it is loaded once more if anything was compiled.
+    /// Returns the traces of a load in a scratch image in which the files `texts` have these contents. Loads
+    /// once more if anything was compiled: what compiling leaves in the image is no part of the program.
     fn gather(
         &self,
         texts: &[(PathBuf, &[u8])],
@@ -182,7 +181,7 @@ impl Steelbank {
         scratch.examine(&loading, &control.until(deadline), news)
     }
 
-    /// Loads what `request` names, in this image, and tells what that shows.
+    /// Loads the systems and files of `request` in this image, and collects the traces.
     pub(crate) fn traces(
         &self,
         request: &TracesRequest,
@@ -199,16 +198,16 @@ impl Steelbank {
         for file in &request.files {
             let path = file.display().to_string();
             let answer = self.load_file(&path, &control.until(deadline), listener.cloned())?;
-            // A file alone is compiled every time.
+            // Do not count the file: without a system it is compiled at every load.
             let compiled = traces.compiled;
             self.add_load(&mut traces, &self.project().shown(file), answer);
             traces.compiled = compiled;
         }
         if traces.compiled > 0 && request.from_fasls {
-            // It will be asked again.
+            // Leave out the rest: the caller asks again after a load from fasls.
             return Ok(traces);
         }
-        // So that what is garbage counts in neither image.
+        // Collect garbage, so that dead code counts in neither image.
         self.evaluate_request(&EvaluateRequest::new("(sb-ext:gc :full t)"), &control.until(deadline))?;
         let index = self.index();
         traces.records = index
@@ -237,7 +236,7 @@ impl Steelbank {
                 let form = EvaluateRequest::new(gone.interned());
                 let _ = self.evaluate_request(&form, &control.until(deadline));
             }
-            // A fasl does not have what code was read for while the file was compiled only.
+            // Intern the new symbol: a fasl has no symbols of code that was read only while it was compiled.
             let form = EvaluateRequest::new(places.new_symbol().interned());
             let _ = self.evaluate_request(&form, &control.until(deadline));
             traces.places = Some(self.places(places, &control.until(deadline)));
@@ -245,7 +244,7 @@ impl Steelbank {
         Ok(traces)
     }
 
-    /// How the tests of `systems` end. What was tested with a system before is not tested again.
+    /// Runs the tests of `systems`. Skips tests that ran with a system before.
     fn tested(
         &self,
         systems: &[String],
@@ -278,7 +277,7 @@ impl Steelbank {
         let project = self.project();
         for said in answer.diagnostics {
             let path = said.path.unwrap_or_default();
-            // Skip the diagnostics of dependencies: they depend on who compiled them.
+            // Skip the diagnostics of dependencies: they depend on which image compiled them.
             if path.is_empty() || project.contains(Path::new(&path)) {
                 let path = project.shown(Path::new(&path));
                 let said = ComparedDiagnostic {
@@ -294,7 +293,7 @@ impl Steelbank {
         }
     }
 
-    /// Where the old and the new symbol stand in this image's project.
+    /// Finds the places of the old and the new symbol in this image's project.
     fn places(&self, request: &PlacesRequest, control: &Control) -> NamePlaces {
         let mut places = NamePlaces::default();
         let planned = |name: &str, new_name: &str| {
@@ -341,7 +340,7 @@ impl Steelbank {
         places
     }
 
-    /// The places that mean the old symbol still.
+    /// Lists the places that still mean the old symbol.
     fn places_left(
         &self,
         request: &PlacesRequest,
@@ -363,7 +362,8 @@ impl Steelbank {
             let defined = defined.definitions.iter().filter(|found| found.kind != LispKind::Declaration);
             let defined =
                 defined.map(|found| place(&found.path, found.line.unwrap_or(0), found.column.unwrap_or(0)));
-            // Text that is not loaded, or left out; what strings may mean is left where it was.
+            // Count text that is not loaded or left out, but not strings, in which the rename leaves what may
+            // be another name.
             let text = found.text.iter().filter(|found| !found.possible && found.state != TextState::Named);
             let text = text
                 .flat_map(|found| found.columns.iter().map(|&column| place(&found.path, found.line, column)));
@@ -377,7 +377,7 @@ fn place(path: &str, line: u32, column: u32) -> String {
     format!("{path}:{line}:{column}")
 }
 
-/// The places that `planned` would edit: those of a symbol that is to have no place.
+/// Lists the places that `planned` would edit, of a symbol that should have none.
 fn left_of(planned: Result<RenamePlan, Error>) -> Result<Vec<String>, Error> {
     or_none(planned.map(|plan| {
         let files = plan.files.iter();
@@ -387,7 +387,7 @@ fn left_of(planned: Result<RenamePlan, Error>) -> Result<Vec<String>, Error> {
     }))
 }
 
-/// Returns what was found; nothing if there is no such symbol.
+/// Returns the places; none if there is no such symbol.
 fn or_none(found: Result<Vec<String>, Error>) -> Result<Vec<String>, Error> {
     match found {
         Err(Error::References(
@@ -397,7 +397,8 @@ fn or_none(found: Result<Vec<String>, Error>) -> Result<Vec<String>, Error> {
     }
 }
 
-/// Waits until fasls will be newer than files that were written just now: tests ask ASDF, which compares dates in seconds.
+/// Waits until new fasls are dated later than files that were written just now: tests ask ASDF, which
+/// compares dates in seconds.
 fn settle(texts: &[(PathBuf, &[u8])]) {
     const COARSE: Duration = Duration::from_secs(3);
     let dates = texts.iter().filter_map(|(path, _)| std::fs::metadata(path).ok()?.modified().ok());
@@ -415,15 +416,15 @@ fn call(error: Error) -> ScratchError {
     ScratchError::Call(error.to_string())
 }
 
-/// `name` as it is read whatever its letters are.
+/// Writes `name` between bars, so that it is read whatever its letters are.
 fn barred(name: &str) -> String {
     format!("|{}|", name.replace('\\', "\\\\").replace('|', "\\|"))
 }
 
 impl GoneSymbol {
-    /// The symbol that is printed so in `index`.
+    /// Looks up the symbol that is printed as `printed` in `index`.
     fn new(printed: &str, index: &Index) -> Self {
-        // It was printed to be read.
+        // Ignore the error: the printer writes names that can be read.
         let read = Designator::parse(printed).ok();
         let (package, name) = read.map(|read| (read.package, read.name)).unwrap_or_default();
         let package = package.unwrap_or_default();
@@ -438,7 +439,8 @@ impl GoneSymbol {
         Self { printed: printed.to_owned(), exported_by: exporters.collect(), name, package }
     }
 
-    /// A form that makes the symbol: text that is left out, or not loaded, makes none that could be asked about.
+    /// Returns a form that interns and exports the symbol. Text that is not loaded does not intern it, and it
+    /// must exist to be asked about.
     fn interned(&self) -> String {
         let string = |text: &String| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
         let exporters: Vec<String> = self.exported_by.iter().map(string).collect();
@@ -453,7 +455,7 @@ impl GoneSymbol {
 }
 
 impl PlacesRequest {
-    /// The new symbol, to be interned where it is not: it is exported by whoever exports it.
+    /// Returns the new symbol as one to be interned; it is not exported.
     fn new_symbol(&self) -> GoneSymbol {
         let read = Designator::parse(&self.new).ok();
         let (package, name) = read.map(|read| (read.package, read.name)).unwrap_or_default();
@@ -480,7 +482,7 @@ fn places_request(request: &RenameRequest, plan: &RenamePlan, index: &Index) -> 
     }
 }
 
-/// The plan's edits where they stand in the new texts.
+/// Lists the plan's edits by their places in the new texts.
 fn written(plan: &RenamePlan, files: &[Replacement]) -> Vec<AppliedEdit> {
     let mut written = Vec::with_capacity(plan.edits);
     for (planned, file) in plan.files.iter().zip(files) {

@@ -9,26 +9,26 @@ use super::{Overlay, ScratchAnswer, ScratchNews};
 use crate::query::rename::{Traces, TracesRequest};
 use crate::steelbank::snapshot::SnapshotKey;
 
-/// The first line that a helper process reads: what it is to be.
+/// The first line that a helper process reads: its task and settings.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct HelperStart {
     pub(crate) what: HelperTask,
     pub(crate) root: Option<PathBuf>,
-    /// Where fasls and sidecars go.
+    /// The folder for fasls and sidecars.
     pub(crate) cache: PathBuf,
     pub(crate) userinit: Option<PathBuf>,
-    /// The snapshot to start from, if there is one, or the one to make.
+    /// The snapshot to start from, or to make.
     pub(crate) key: Option<SnapshotKey>,
-    /// Where a snapshot is made.
+    /// The folder to make a snapshot in.
     pub(crate) folder: Option<PathBuf>,
-    /// For a snapshot of a part, the files that are to come after it.
+    /// For a part of a snapshot, the files that must not be loaded in it.
     #[serde(default)]
     pub(crate) before: Vec<PathBuf>,
-    /// Whether it is the last try: then a system may compile something at every load.
+    /// Whether this is the last attempt: it accepts systems that compile something at every load.
     pub(crate) last: bool,
     pub(crate) dynamic_space_size: Option<usize>,
     pub(crate) overlays: Vec<Overlay>,
-    /// Files whose text is not what is on disk, by their real paths, and the files that hold it.
+    /// Overlays: real paths, each with the file that holds its text.
     #[serde(default)]
     pub(crate) texts: Vec<(PathBuf, PathBuf)>,
 }
@@ -43,11 +43,11 @@ pub(crate) enum HelperTask {
     Snapshot,
     /// Loads the systems of a snapshot, and saves itself.
     Save,
-    /// Starts from the snapshot that was made, and tells whether that went well.
+    /// Starts from a new snapshot, and reports whether that works.
     Trial,
 }
 
-/// A line that a scratch image reads later.
+/// A line that a scratch image reads after the first.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ScratchOrder {
@@ -59,7 +59,7 @@ pub(crate) enum ScratchOrder {
     Cancel {
         id: u64,
     },
-    /// Loads the project and tells what that shows.
+    /// Loads the project, and returns the traces of the load.
     Examine {
         id: u64,
         request: TracesRequest,
@@ -72,11 +72,11 @@ pub(crate) enum ScratchOrder {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Reply {
     Ready,
-    /// It cannot do what it is for: a sentence.
+    /// The helper cannot do its task: a sentence.
     Broken(String),
     /// The snapshot is saved.
     Saved,
-    /// The snapshot is not as it should be, and another try may be better: a sentence's end.
+    /// The snapshot is unfit, but another attempt may do better: a sentence's end.
     Again(String),
     News {
         id: u64,
@@ -90,7 +90,7 @@ pub(crate) enum Reply {
         id: u64,
         traces: Box<Traces>,
     },
-    /// The call has no answer: a sentence.
+    /// The call failed: a sentence.
     Failure {
         id: u64,
         message: String,
@@ -98,7 +98,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    /// The call that it is about.
+    /// Returns the id of the call that the reply belongs to.
     pub(super) fn of(&self) -> Option<u64> {
         match self {
             Self::News { id, .. }

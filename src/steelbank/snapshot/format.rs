@@ -2,14 +2,16 @@
 //!
 //! * `core`: SBCL's own format, saved with the heap size that the program starts with.
 //! * `index`: the core's cross references, baked as the base core's are.
-//! * `names`: which of the loaded files have which names, and what is known of the project's texts (`src/project/baked.rs`).
+//! * `names`: the names in each loaded file, and what is known of the project's texts
+//! (`src/project/baked.rs`).
 //! * `manifest`: a line `steelbank snapshot 1`, a line with the CRC-32 of the rest in hexadecimal digits, then a JSON object,
 //!   [`Manifest`].
 //!
-//! A snapshot is made in a folder of another name, synced to the disk, started once as a trial, and renamed: half a snapshot has no
-//! name that is looked for. Before it is used, the manifest's checksum is compared in full; of core and index, the
-//! length, and the CRC-32 of their first and last 64 KiB and of [`SAMPLES`] pages between: reading 150 MB would take longer than
-//! loading nothing at all. All of them is compared when it is made.
+//! A snapshot is made in a folder of another name, synced to the disk, tried by one start, and then renamed,
+//! so that half a snapshot is never found. Before it is used, the manifest is compared with its checksum in
+//! full; core and index by length and by the CRC-32 of their first and last 64 KiB and of [`SAMPLES`] pages
+//! between, as reading 150 MB would take longer than loading without a snapshot. All of them are compared in
+//! full when it is made.
 
 use std::fs::File;
 use std::io;
@@ -24,7 +26,7 @@ use crate::query::load_system::{ImageContents, LoadAnswer};
 
 /// The manifest's first line.
 const MAGIC: &str = "steelbank snapshot 1\n";
-/// How many pages between the ends are compared.
+/// The number of pages between the ends that are compared.
 pub(super) const SAMPLES: u64 = 64;
 const END: u64 = 64 << 10;
 const PAGE: u64 = 4096;
@@ -69,22 +71,22 @@ pub(crate) struct SnapshotManifest {
     pub(super) names: FilePart,
     /// The project's folder.
     pub(super) root: Option<PathBuf>,
-    /// The systems that were asked for.
+    /// The systems to load.
     pub(super) systems: Vec<String>,
     pub(super) inputs: Inputs,
-    /// The answers to loading each of `systems`, from warm fasls.
+    /// The answers to loading each of `systems`, all from fasls.
     pub(super) answers: Vec<LoadAnswer>,
-    /// The answer so far to loading the next one, of which a part is loaded.
+    /// The answer so far to loading the next system, of which a part is loaded.
     #[serde(default)]
     pub(super) partial: Option<LoadAnswer>,
-    /// The files that everything is loaded before, if not all is loaded.
+    /// For a part, the files that are not loaded in it.
     #[serde(default)]
     pub(super) before: Vec<PathBuf>,
     pub(super) image: ImageContents,
 }
 
 impl SnapshotManifest {
-    /// Reads and checks the manifest at `path`. An error says in a sentence's end what is wrong with it.
+    /// Reads and checks the manifest at `path`. The error is a sentence's end.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         Self::parse(&std::fs::read(path).map_err(|error| error.to_string())?)
     }
@@ -104,10 +106,10 @@ impl SnapshotManifest {
     }
 }
 
-/// Whether `body`, as the JSON of a manifest with the right checksum, is a manifest. For fuzzing.
+/// Whether `body`, sealed with the right checksum, parses as a manifest. For fuzzing.
 #[cfg(feature = "server")]
 pub(crate) fn reads_as_manifest(body: &[u8]) -> bool {
-    // Damage that the checksum would find first.
+    // Parse without the checksum, which would find damage first.
     let _ = SnapshotManifest::parse(body);
     SnapshotManifest::parse(&sealed(body)).is_ok()
 }
@@ -160,7 +162,7 @@ mod tests {
             let mut other = whole.clone();
             other[at] ^= 1;
             std::fs::write(&path, &other).unwrap();
-            // The digits' case is no part of the sum.
+            // Accept another case of a checksum's digits, which means the same.
             assert!(SnapshotManifest::read(&path).is_err() || at < MAGIC.len() + 9, "byte {at}");
         }
     }
@@ -183,7 +185,7 @@ mod tests {
             other[at] ^= 1;
             assert_ne!(part(&other), whole, "byte {at}");
         }
-        // A hole of zeros, as a crash leaves them.
+        // Write a hole of zeros, as a crash leaves.
         let mut hole = bytes.clone();
         hole[1_000_000..1_200_000].fill(0);
         assert_ne!(part(&hole), whole);

@@ -1,4 +1,4 @@
-//! The inputs of an image, and whether they have changed.
+//! The inputs of an image, and their comparison with the present state.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use flate2::Crc;
 use serde::{Deserialize, Serialize};
 
-/// The most folders that are looked at for system definitions. A project with more has no snapshots.
+/// The most folders that are searched for system definitions. A project with more has no snapshots.
 const MOST_FOLDERS: usize = 20_000;
 
 /// Lisp's report of an image's inputs (operation `snapshot-inputs`).
@@ -17,7 +17,7 @@ const MOST_FOLDERS: usize = 20_000;
 pub(super) struct InputsReport {
     #[serde(default)]
     files: Vec<PathBuf>,
-    /// System definitions that were read, and that ASDF has forgotten since.
+    /// System definitions that were read, but that ASDF has forgotten since.
     #[serde(default)]
     forgotten: Vec<PathBuf>,
     #[serde(default)]
@@ -39,7 +39,7 @@ struct Registered {
     exclude: Vec<String>,
 }
 
-/// Everything that an image was made of.
+/// All inputs of an image: files, folders and environment variables.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Inputs {
     files: Vec<(PathBuf, Option<InputStamp>)>,
@@ -47,15 +47,15 @@ pub(super) struct Inputs {
     variables: Vec<(String, Option<String>)>,
 }
 
-/// A file as it was.
+/// The state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct InputStamp {
     size: u64,
-    /// Seconds since 1970, and nanoseconds.
+    /// The modification time: seconds since 1970, and nanoseconds.
     modified: (i64, i64),
     changed: (i64, i64),
     inode: u64,
-    /// Of its contents; none of a folder's.
+    /// The CRC-32 of the contents; none for a folder.
     sum: Option<u32>,
 }
 
@@ -74,8 +74,8 @@ impl InputStamp {
         })
     }
 
-    /// Whether the file at `path` is as it was: for ASDF, which compares dates in seconds, and in its contents. They are read only
-    /// if somebody may have written to it.
+    /// Whether the file at `path` is unchanged: in its date, by the seconds that ASDF compares, and in its
+    /// contents. They are read only if the file may have been written to.
     fn holds(&self, path: &Path, metadata: &Metadata) -> bool {
         let untouched = self.modified == (metadata.mtime(), metadata.mtime_nsec())
             && self.changed == (metadata.ctime(), metadata.ctime_nsec())
@@ -86,8 +86,8 @@ impl InputStamp {
     }
 }
 
-/// Whether the file at `path` defines systems and does nothing else: when ASDF has forgotten those, it may as well not have been
-/// read.
+/// Whether the file at `path` defines systems and does nothing else: if ASDF has forgotten those, the file
+/// had no effect.
 fn only_defines_systems(path: &Path) -> bool {
     std::fs::read(path).is_ok_and(|text| steelbank_reader::asd::only_defines_systems(&text))
 }
@@ -98,15 +98,15 @@ fn sum(path: &Path) -> io::Result<u32> {
     Ok(crc.sum())
 }
 
-/// A folder in which ASDF looks for system definitions, or below one.
+/// A folder in which ASDF looks for system definitions, or a folder below one.
 #[derive(Debug, Serialize, Deserialize)]
 struct SearchedFolder {
     path: PathBuf,
-    /// When something came to it or went; none: it is not there.
+    /// The folder's modification time; none if there is no folder.
     modified: Option<(i64, i64)>,
-    /// Names of system definitions, and of folders if those are looked at too.
+    /// The names of system definitions, and of folders if ASDF searches those too.
     names: Vec<String>,
-    /// Names of folders that are not looked at; none: no folders are.
+    /// The names of folders that ASDF skips; none if it searches no folders.
     exclude: Option<Vec<String>>,
 }
 
@@ -153,15 +153,16 @@ fn written(metadata: &Metadata) -> i128 {
 /// The differences between an image's inputs and their present state.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ChangedInputs {
-    /// Files that are there and were, and are others.
+    /// Files that exist and existed, with other contents.
     pub(super) files: Vec<PathBuf>,
-    /// Something else: a sentence's end.
+    /// Another difference, as a sentence's end.
     pub(super) other: Option<String>,
 }
 
 impl Inputs {
-    /// Reads what Lisp has told of. In `cache`, which is not looked at, there is nothing of anybody's. `before` is what no input may be younger than (nanoseconds since 1970): who writes while an image
-    /// is made is not in it, perhaps.
+    /// Reads the inputs that Lisp reported. Leaves out `cache`, which has no files of the user's. Refuses
+    /// inputs that were written after `before` (nanoseconds since 1970): the image may have been made of an
+    /// older version.
     pub(super) fn gather(told: InputsReport, cache: &Path, before: i128) -> Result<Self, String> {
         let mut inputs = Self::default();
         let traceless = |path: &PathBuf| told.forgotten.contains(path) && only_defines_systems(path);
@@ -169,7 +170,7 @@ impl Inputs {
         let listed = files.into_iter().chain(told.configuration).chain(told.libraries);
         let paths: BTreeSet<PathBuf> = listed.collect();
         for path in paths {
-            // A library's name alone is the dynamic linker's to find.
+            // Skip a bare library name, which the dynamic linker resolves.
             if !path.is_absolute() {
                 continue;
             }
@@ -243,13 +244,13 @@ impl Inputs {
         changes
     }
 
-    /// How many files there are.
+    /// Returns the number of files.
     pub(super) fn files(&self) -> usize {
         self.files.len()
     }
 }
 
-/// The environment is part of what an image is made of: code asks for it, and these are the names that it asked for.
+/// Reads an environment variable: the ones that loaded code asked for are inputs of the image.
 fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
@@ -300,14 +301,15 @@ mod tests {
                 .contains("meanwhile")
         );
 
-        // The same text, written again with the same date; a file that nobody looks at; what is excluded.
+        // Change nothing that counts: the same text written again with its date, a file of no interest, an
+        // excluded folder.
         edit(&root.join("a.lisp"), "one", 0);
         edit(&root.join("sub/note.txt"), "", 9);
         edit(&root.join(".git/x.asd"), "", 9);
         fs::create_dir_all(root.join("cache/snapshots")).unwrap();
         assert_eq!(changed(), ChangedInputs::default());
 
-        // Another text of the same length with the same date; the same text with another.
+        // Change the text but neither length nor date; then the date but not the text.
         let files = |changes: ChangedInputs| (changes.files, changes.other.is_some());
         edit(&root.join("a.lisp"), "eno", 0);
         assert_eq!(files(changed()), (vec![root.join("a.lisp")], false));

@@ -1,4 +1,4 @@
-//! Making a snapshot: a copy of the program loads and saves, another one is started from what it has saved.
+//! Makes snapshots: a copy of the program loads and saves, and another one is started from the result.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -20,13 +20,13 @@ use crate::scratch::ScratchError;
 use crate::steelbank::scratch::{Helper, HelperStart, HelperTask, Reply};
 use crate::{Builder, Installation, ProjectSettings, Steelbank};
 
-/// How often a snapshot is tried: the first load may compile, and files may be written meanwhile.
+/// The number of attempts: the first load may compile, and files may be written meanwhile.
 const ATTEMPTS: usize = 3;
-/// How many files that changed lately are remembered.
+/// The number of recently changed files that are remembered.
 const MOST_CHANGED: usize = 8;
-/// More than the time between two ticks of the clock that dates files.
+/// Longer than a tick of the file system's clock.
 const TICK: Duration = Duration::from_millis(20);
-/// How long one try may take.
+/// The time limit of one attempt.
 const ALLOWED: Duration = Duration::from_secs(3600);
 
 /// A snapshot that was made.
@@ -39,17 +39,17 @@ pub struct MadeSnapshot {
     pub bytes: u64,
 }
 
-/// Why no snapshot was made. Nothing else changes for the systems.
+/// The errors of making a snapshot. Loading the systems works as before.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MakeError {
-    /// Somebody else is making it.
+    /// Another process is making it.
     #[error("another process is making this snapshot")]
     Busy,
-    /// There is nothing to make one of.
+    /// No systems are named.
     #[error("a snapshot is of systems: name them with --system")]
     NoSystems,
-    /// The system refused something.
+    /// The system refused a file or a process.
     #[error("the snapshot cannot be kept: {0}")]
     System(#[from] std::io::Error),
     /// The systems do not load, or their image cannot be saved.
@@ -69,7 +69,7 @@ pub(crate) struct SnapshotOrder {
 }
 
 impl SnapshotOrder {
-    /// Makes it, and waits until it is made; then the parts of it that will be there when something has changed.
+    /// Makes the snapshot and waits for it; then makes the parts to start from when files have changed.
     pub(crate) fn carry_out(&self, mut tell: impl FnMut(&str)) -> Result<MadeSnapshot, MakeError> {
         if self.key.systems.is_empty() {
             return Err(MakeError::NoSystems);
@@ -77,15 +77,15 @@ impl SnapshotOrder {
         let Some(_right) = store::MakingRight::take(&self.key.folder, &self.key.name())? else {
             return Err(MakeError::Busy);
         };
-        // Before there is another, which knows of no changes.
+        // Find the changed files now: the next snapshot counts none as changed.
         let changed = self.changed_files();
         let whole = match Snapshot::find_fresh(&self.key).and(self.key.path()) {
-            // Somebody else was faster.
+            // Use the snapshot that another process has made meanwhile.
             Some(path) => Ok(MadeSnapshot { bytes: store::size(&path), path }),
             None => self.make(&self.key, &[], &mut tell),
         };
-        // Of a project that does not load, or whose image cannot be saved, there may be a part all the same. Without one, the
-        // next start takes longer.
+        // Make the parts also if the whole fails: a project that does not load, or cannot be saved, may still
+        // have them. Ignore their errors: the next start only takes longer.
         for (layer, before) in [(Layer::BeforeProject, Vec::new()), (Layer::BeforeChanges, changed)] {
             let key = self.key.of(layer);
             let is_fresh = Snapshot::find_fresh(&key).is_some_and(|snapshot| snapshot.before == before);
@@ -96,7 +96,8 @@ impl SnapshotOrder {
         whole
     }
 
-    /// The files that have changed since the last snapshot, then those that had before that: what is edited, is edited again.
+    /// Lists the files that have changed since the last snapshot, then those that had before that: edited
+    /// files tend to be edited again.
     fn changed_files(&self) -> Vec<PathBuf> {
         let known = self.key.path().and_then(|path| SnapshotManifest::read(&path.join("manifest")).ok());
         let mut files = known.map(|known| known.inputs.changes().files).unwrap_or_default();
@@ -112,7 +113,8 @@ impl SnapshotOrder {
         files
     }
 
-    /// Makes the snapshot of `key`, of which `before` come after.
+    /// Makes the snapshot of `key`; without the files `before`, and what is loaded after them, if it is a
+    /// part.
     fn make(
         &self,
         key: &SnapshotKey,
@@ -154,7 +156,8 @@ impl SnapshotOrder {
         outcome
     }
 
-    /// One try in the folder `making`. Why another is worth while, if it is. The last one takes what always compiles.
+    /// Makes one attempt in the folder `making`. Returns the reason for another one, if that may do better.
+    /// The last attempt accepts systems that always compile.
     fn attempt(&self, start: HelperStart, making: &Path) -> Result<Option<String>, MakeError> {
         match self.ask(&start)? {
             Reply::Saved => {}
@@ -174,7 +177,7 @@ impl SnapshotOrder {
         }
     }
 
-    /// Runs a copy as `start` says until it has said how it went.
+    /// Runs a helper with the task in `start`, until it reports the outcome.
     fn ask(&self, start: &HelperStart) -> Result<Reply, MakeError> {
         let mut helper = Helper::start(&self.program, start)?;
         let until = Instant::now() + ALLOWED;
@@ -188,7 +191,7 @@ impl SnapshotOrder {
         }
     }
 
-    /// Has a copy of the program make it, of low priority, which goes on when this process ends.
+    /// Has a copy of the program make the snapshot, at low priority. It goes on when this process ends.
     pub(crate) fn carry_out_later(&self) -> Result<(), MakeError> {
         let start =
             HelperStart { what: HelperTask::Snapshot, key: Some(self.key.clone()), ..self.start.clone() };
@@ -211,7 +214,7 @@ impl SnapshotOrder {
     }
 }
 
-/// Lisp's report before it saves.
+/// Lisp's report before the image is saved.
 #[derive(Deserialize)]
 struct Making {
     #[serde(flatten)]
@@ -220,7 +223,8 @@ struct Making {
     image: ImageContents,
 }
 
-/// In the copy: loads the systems and saves the image. The process is of no other use then.
+/// Loads the systems and saves the image, in a copy of the program. The process can do nothing else
+/// afterwards.
 pub(crate) fn save(builder: Builder, start: &HelperStart) -> Reply {
     let (Some(key), Some(folder)) = (&start.key, &start.folder) else {
         return Reply::Broken("it was not told what to save".to_owned());
@@ -236,7 +240,7 @@ fn try_to_save(
 ) -> Result<Reply, Reply> {
     let broken = |error: &dyn std::fmt::Display| Reply::Broken(error.to_string());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    // A file's date comes from a clock that ticks.
+    // Allow for the file system's clock, which ticks.
     let begun = i128::try_from(now.saturating_sub(TICK).as_nanos()).unwrap_or(i128::MAX);
     let bank = builder.start().map_err(|error| broken(&error))?;
     let control = Control::new(ALLOWED);
@@ -305,7 +309,7 @@ fn try_to_save(
     Ok(Reply::Saved)
 }
 
-/// In another copy: starts from what was saved, as those will who use it.
+/// Starts from the saved image as a user's process does, in another copy of the program.
 pub(crate) fn trial(builder: Builder, installation: &Installation, folder: &Path) -> Reply {
     let outcome = Snapshot::open(folder, None).map_err(Reply::Again).and_then(|snapshot| {
         let broken = |error: &dyn std::fmt::Display| Reply::Broken(error.to_string());
@@ -325,7 +329,7 @@ pub(crate) fn trial(builder: Builder, installation: &Installation, folder: &Path
     outcome.unwrap_or_else(|reply| reply)
 }
 
-/// The order to make the snapshot of `key`.
+/// Makes the order for the snapshot of `key`.
 fn order(
     project: Option<&ProjectSettings>,
     program: Option<&Path>,
@@ -350,8 +354,8 @@ fn order(
 }
 
 impl Builder {
-    /// Makes the snapshot of the builder's systems, in a copy of the program. Nothing is started in this process. `tell` hears
-    /// of tries that failed.
+    /// Makes the snapshot of the builder's systems, in a copy of the program; starts no SBCL in this process.
+    /// Reports failed attempts to `tell`.
     ///
     /// # Errors
     /// [`MakeError`]: the systems do not load, or something in their image forbids saving it, by name.
@@ -362,8 +366,8 @@ impl Builder {
 }
 
 impl Steelbank {
-    /// Has a copy of the program make the snapshot of the builder's systems, unless this image was started from a fresh one. It
-    /// has a low priority, and goes on when this process ends.
+    /// Has a copy of the program make the snapshot of the builder's systems, unless this image was started
+    /// from a fresh one. The copy has a low priority, and goes on when this process ends.
     ///
     /// # Errors
     /// The copy cannot be started.

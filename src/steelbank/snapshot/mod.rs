@@ -23,16 +23,16 @@ use crate::query::load_system::{ImageContents, LoadAnswer};
 use crate::{IndexData, Installation, ProjectSettings};
 use format::{FilePart, SnapshotManifest};
 
-/// How much of the systems a snapshot holds. What a load does depends on what was loaded before it, and on nothing after it:
-/// when a file has changed, whatever was loaded before it is as it would be.
+/// The part of the systems that a snapshot holds. A load depends on the loads before it and on none after it:
+/// when a file has changed, the image is right up to the loads before that file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Layer {
-    /// Everything.
+    /// All systems.
     Whole,
-    /// The systems that are loaded before the first of the files that changed lately.
+    /// The loads before the first of the files that changed lately.
     BeforeChanges,
-    /// The systems that are loaded before the first file of the project's own.
+    /// The loads before the first of the project's own files.
     BeforeProject,
 }
 
@@ -40,21 +40,22 @@ impl Layer {
     const PARTS: [Self; 2] = [Self::BeforeChanges, Self::BeforeProject];
 }
 
-/// The identity of a snapshot: its project, the systems loaded, and the program that made it.
+/// The identity of a snapshot: its project, the systems loaded, and the program that makes it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SnapshotKey {
-    /// Where snapshots are kept.
+    /// The folder of all snapshots.
     pub(crate) folder: PathBuf,
-    /// The systems, in the order in which they are loaded.
+    /// The systems, in the order of their loads.
     pub(crate) systems: Vec<String>,
     pub(crate) root: Option<PathBuf>,
     pub(crate) layer: Layer,
-    /// A hash of all that tells this snapshot from others.
+    /// The hash of the identity.
     number: u64,
 }
 
 impl SnapshotKey {
-    /// The key for `systems` of the project, loaded by `program` with the SBCL of `installation` in a heap of `heap` bytes.
+    /// Makes the key for `systems` of the project, loaded by `program` with the SBCL of `installation` in a
+    /// heap of `heap` bytes.
     pub(crate) fn new(
         project: &ProjectSettings,
         systems: &[String],
@@ -72,7 +73,7 @@ impl SnapshotKey {
             file_identity(program),
             identity(installation),
         );
-        // FNV-1a.
+        // Hash with FNV-1a.
         let number = described.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -80,17 +81,17 @@ impl SnapshotKey {
         Self { folder, systems: systems.to_vec(), root, layer: Layer::Whole, number }
     }
 
-    /// The key of another layer of the same.
+    /// Returns the key of another layer of the same systems.
     fn of(&self, layer: Layer) -> Self {
         Self { layer, ..self.clone() }
     }
 
-    /// The common prefix of the names of its folders.
+    /// Returns the common prefix of the folders' names.
     fn name(&self) -> String {
         format!("{:016x}", self.number.wrapping_add(self.layer as u64))
     }
 
-    /// Its folder, if there is a snapshot; of several, the newest.
+    /// Finds the newest folder of the snapshot, if there is one.
     fn path(&self) -> Option<PathBuf> {
         let prefix = format!("{}-", self.name());
         let names = std::fs::read_dir(&self.folder).ok()?.flatten();
@@ -99,7 +100,7 @@ impl SnapshotKey {
     }
 }
 
-/// Identifies the parts of an installation. Those embedded in the program are identified with it.
+/// Identifies the parts of an installation. Embedded ones are identified with the program.
 fn identity(installation: &Installation) -> String {
     let core = match &installation.image.core {
         Core::File(path) => file_identity(path),
@@ -132,32 +133,33 @@ fn file_identity(path: &Path) -> String {
 /// A snapshot that the program can start from.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// To be kept until SBCL has opened it.
+    /// The core, to be kept open until SBCL has opened it.
     pub(crate) core: File,
     index: &'static [u8],
     /// The input of [`crate::project::Project::restore_names`].
     pub(crate) names: &'static [u8],
-    /// The files that have changed since; empty: it is fresh.
+    /// The files that have changed since; empty if the snapshot is fresh.
     pub(crate) changed: Vec<PathBuf>,
     /// The answers to loads of its systems.
     pub(crate) answers: Vec<LoadAnswer>,
-    /// The answer so far to the load of the next one.
+    /// The answer so far to the load of the next system.
     pub(crate) partial: Option<LoadAnswer>,
-    /// The files that it is before, if it is [`Layer::BeforeChanges`].
+    /// The files that are not loaded in it, if it is [`Layer::BeforeChanges`].
     before: Vec<PathBuf>,
     /// The contents of its image.
     pub(crate) image: ImageContents,
 }
 
 impl Snapshot {
-    /// The snapshot of `key`, if there is one that can be started from. An error says in a sentence's end why there is none.
+    /// Finds the snapshot of `key`, fresh or not. The error, a sentence's end, says why there is none to
+    /// start from.
     pub(crate) fn find(key: &SnapshotKey) -> Result<Self, String> {
         let path = key.path().ok_or("none was made")?;
         Self::open(&path, Some(&key.systems))
     }
 
-    /// The snapshot to start from as `key` has it: the whole one if it is fresh, else the largest part that is, and why it is not
-    /// the whole.
+    /// Chooses the snapshot to start from: the whole one if it is fresh, else the largest part that is.
+    /// Returns also why it is not the whole.
     pub(crate) fn choose(key: &SnapshotKey) -> (Option<Self>, Option<String>) {
         let why = match Self::find(key) {
             Ok(whole) if whole.changed.is_empty() => return (Some(whole), None),
@@ -208,7 +210,8 @@ impl Snapshot {
         })
     }
 
-    /// `installation` with this core and index. They are held open, so that nobody can take them away meanwhile.
+    /// Returns `installation` with this core and index, by open descriptors, so that no other process can
+    /// remove them meanwhile.
     pub(crate) fn installation(&self, installation: &Installation) -> Installation {
         let mut installation = installation.clone();
         installation.image.core =

@@ -1,4 +1,4 @@
-//! The folder of snapshots: its limits, and the order in which they are dropped.
+//! The folder of snapshots: its limits, and the order in which snapshots are dropped.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use super::format::SnapshotManifest;
 
-/// How many snapshots are kept.
+/// The most snapshots that are kept.
 pub const MOST_SNAPSHOTS: usize = 24;
-/// How many bytes all of them together may have.
+/// The most bytes of all snapshots together.
 pub const MOST_BYTES: u64 = 4 << 30;
 
-/// How long a file that nobody holds may lie before it counts as left behind.
+/// The age from which a file that no process holds counts as left behind.
 const ABANDONED: Duration = Duration::from_secs(600);
 
 /// A snapshot in the cache.
@@ -31,13 +31,13 @@ pub struct SnapshotEntry {
     pub bytes: u64,
     /// How many files it was made of.
     pub files: usize,
-    /// Why it cannot be used, if it cannot.
+    /// The reason for which it cannot be used, if it cannot.
     pub unfit: Option<String>,
-    /// When it was used last, in seconds since 1970.
+    /// When it was last used, in seconds since 1970.
     pub used: u64,
 }
 
-/// The snapshots in `cache`, those that were used last first.
+/// Lists the snapshots in `cache`, most recently used first.
 pub fn list(cache: &Path) -> Vec<SnapshotEntry> {
     let mut entries: Vec<SnapshotEntry> = folders(&cache.join("snapshots"))
         .map(|path| {
@@ -74,18 +74,19 @@ pub fn list(cache: &Path) -> Vec<SnapshotEntry> {
     entries
 }
 
-/// Removes all snapshots in `cache`. Returns how many bytes they had. Processes that run from one keep it until they end.
+/// Removes all snapshots in `cache`. Returns their size in bytes. Processes that run from one keep it until
+/// they end.
 pub fn clear(cache: &Path) -> u64 {
     folders(&cache.join("snapshots")).map(|path| remove(&path)).sum()
 }
 
-/// The folders of whole snapshots.
+/// Lists the folders of whole snapshots.
 fn folders(all: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = std::fs::read_dir(all).into_iter().flatten().flatten();
     entries.filter(|entry| is_snapshot(&entry.file_name().to_string_lossy())).map(|entry| entry.path())
 }
 
-/// Sixteen digits, a hyphen, a number.
+/// Whether `name` is sixteen digits, a hyphen and a number.
 fn is_snapshot(name: &str) -> bool {
     name.split_once('-').is_some_and(|(key, number)| {
         key.len() == 16 && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
@@ -103,15 +104,15 @@ fn used(path: &Path) -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// Notes that the snapshot at `path` is used.
+/// Marks the snapshot at `path` as used now.
 pub(super) fn touch(path: &Path) {
-    // One that cannot be noted goes sooner.
+    // Ignore errors: an unmarked snapshot is only dropped sooner.
     if let Ok(manifest) = File::options().write(true).open(path.join("manifest")) {
         let _ = manifest.set_modified(SystemTime::now());
     }
 }
 
-/// Removes the snapshot at `path`; it loses its name first, so that nobody finds half of it.
+/// Removes the snapshot at `path`. Renames it first, so that no process finds half of it.
 fn remove(path: &Path) -> u64 {
     let bytes = size(path);
     let mut gone = path.as_os_str().to_owned();
@@ -122,14 +123,14 @@ fn remove(path: &Path) -> u64 {
     }
 }
 
-/// The right to make snapshots of one key. Held by one process at a time.
+/// The right to make snapshots of one key, which one process holds at a time.
 #[derive(Debug)]
 pub(super) struct MakingRight {
     _lock: File,
 }
 
 impl MakingRight {
-    /// None if somebody else has it.
+    /// Takes the right. None if another process holds it.
     pub(super) fn take(all: &Path, key: &str) -> std::io::Result<Option<Self>> {
         std::fs::create_dir_all(all)?;
         let lock = File::create(all.join(format!("{key}.lock")))?;
@@ -137,14 +138,14 @@ impl MakingRight {
     }
 }
 
-/// Publishes the whole snapshot in `made` under `key`: it replaces older ones, and those that were used least recently
-/// make room.
+/// Publishes the whole snapshot in `made` under `key`. Removes older ones of that key, and the least recently
+/// used until the rest is within bounds.
 pub(super) fn publish(all: &Path, key: &str, made: &Path) -> std::io::Result<PathBuf> {
     let before: Vec<PathBuf> = folders(all)
         .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(key)))
         .collect();
     let newest = before.iter().filter_map(|path| number(path)).max().unwrap_or(0);
-    // Of one width, so that they sort by age.
+    // Pad the number, so that the names sort by age.
     let path = all.join(format!("{key}-{:010}", newest + 1));
     std::fs::rename(made, &path)?;
     File::open(all)?.sync_all()?;
@@ -160,7 +161,7 @@ fn number(path: &Path) -> Option<u64> {
     path.file_name()?.to_str()?.split_once('-')?.1.parse().ok()
 }
 
-/// Removes the snapshots that were used least recently, `keep` excepted, until the rest is within bounds.
+/// Removes the least recently used snapshots, but not `keep`, until the rest is within bounds.
 fn make_room(all: &Path, keep: &Path) {
     let mut others: Vec<(u64, PathBuf)> =
         folders(all).filter(|path| path != keep).map(|path| (used(&path), path)).collect();
@@ -176,7 +177,7 @@ fn make_room(all: &Path, keep: &Path) {
     }
 }
 
-/// Removes what was left behind by processes that ended while they made or removed one.
+/// Removes the folders of processes that ended while they made or removed a snapshot.
 fn sweep(all: &Path) {
     for entry in std::fs::read_dir(all).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -216,7 +217,7 @@ mod tests {
         let again = make(&keys[5]);
         assert!(again.exists() && !paths[5].exists());
         assert!(again > paths[5]);
-        // One is made at a time.
+        // Allow one process at a time to make a snapshot.
         let first = MakingRight::take(all, &keys[5]).unwrap();
         assert!(first.is_some() && MakingRight::take(all, &keys[5]).unwrap().is_none());
         assert!(MakingRight::take(all, &keys[6]).unwrap().is_some());
