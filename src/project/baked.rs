@@ -1,10 +1,10 @@
-//! What is known of the names in a project's files as a snapshot keeps it, so that nobody reads all files for a first question.
+//! The names in a project's files as a snapshot keeps them, so that a first question need not read all files.
 //!
-//! On disk: the length of a JSON text (64 bits, little-endian like all numbers), that text ([`Head`]), the hashes of the texts that it
-//! counts, and [rows](Row).
+//! The format: the length of a JSON text (64 bits, little-endian like all numbers), that text ([`Head`]), the
+//! hashes of the texts' names, as many as it counts, and [rows](Row).
 //!
-//! What is known of a text holds while the file's stamp is the same. Which loaded file has which name holds while the file is the one that
-//! was loaded: who starts from a snapshot has seen to that.
+//! The names of a text are valid while the file's stamp is the same. The names of a loaded file are valid
+//! while the image holds that version, which starting from the snapshot has checked.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -25,9 +25,9 @@ struct Head {
 #[derive(Debug, Serialize, Deserialize)]
 struct FileHead {
     path: PathBuf,
-    /// If it is loaded and all its names are known: its write date (universal time), and its sidecar.
+    /// The write date (universal time) and the sidecar, if the file is loaded and all its names are known.
     loaded: Option<(u64, PathBuf)>,
-    /// If it stands on disk as the image has it: its stamp, and its write date.
+    /// The stamp and the write date, if the file on disk is the version that is loaded.
     seen: Option<(FileStamp, u64)>,
     text: Option<TextHead>,
 }
@@ -41,21 +41,21 @@ struct TextHead {
     readable: bool,
 }
 
-/// Of a text's names.
+/// The hashes of a text's names.
 #[derive(Debug, Default)]
 struct Hashes {
     names: Vec<u64>,
     left_out: Vec<u64>,
 }
 
-/// Files with the hashes of their texts' names, and rows.
+/// Files with the hashes of their texts' names, and the rows of the loaded ones.
 type FileTable<'a> = (Vec<(FileHead, Hashes)>, &'a [Row]);
 
 impl Project {
-    /// What is known of the names in the project's files and in those that are loaded.
+    /// Serializes the known names in the project's files and in loaded files.
     pub(crate) fn bake_names(&self) -> Vec<u8> {
         self.read_new_files();
-        // Notes which of them stand on disk as they are loaded.
+        // Note the loaded files that are unchanged on disk.
         self.unseen_packages();
         let own = self.own_files();
         let loaded = self.loaded.read().clone();
@@ -93,7 +93,7 @@ impl Project {
         bytes
     }
 
-    /// Write date and sidecar of a loaded file of which all names are known.
+    /// Returns the write date and sidecar of a loaded file, if all its names are known.
     fn whole_sidecar(&self, path: &Path, written: u64) -> Option<(u64, PathBuf)> {
         let names = self.names.lock();
         let whole = names.table.knows(path) && !names.gaps.contains_key(path);
@@ -101,7 +101,8 @@ impl Project {
         whole.then(|| self.sidecar(path, written)).flatten().map(|sidecar| (written, sidecar))
     }
 
-    /// Takes over what [`Project::bake_names`] wrote of the image that this one was started from. None of it, if it cannot be read.
+    /// Restores the names that [`Project::bake_names`] wrote in the image that this one was started from.
+    /// Restores nothing if the bytes are malformed.
     pub(crate) fn restore_names(&self, bytes: &'static [u8]) {
         let Some((files, rows)) = parse(bytes) else { return };
         let (loaded, mut names, mut texts) = (self.loaded.read(), self.names.lock(), self.texts.lock());
@@ -133,7 +134,7 @@ impl Project {
     }
 }
 
-/// Reads all that [`Project::bake_names`] wrote.
+/// Parses all bytes that [`Project::bake_names`] wrote.
 fn parse(bytes: &[u8]) -> Option<FileTable<'_>> {
     let (length, rest) = bytes.split_first_chunk()?;
     let (json, mut rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
@@ -154,7 +155,7 @@ fn parse(bytes: &[u8]) -> Option<FileTable<'_>> {
     Some((files, rest.as_chunks().0))
 }
 
-/// Whether `bytes` are what [`Project::bake_names`] writes. For fuzzing.
+/// Whether `bytes` parse as written by [`Project::bake_names`]. For fuzzing.
 #[cfg(feature = "server")]
 pub(crate) fn reads(bytes: &[u8]) -> bool {
     parse(bytes).is_some()

@@ -1,4 +1,4 @@
-//! The project's tree as it is now: walked once, and from then on again when something has changed that decides which
+//! The project's tree as it is now: walked once, and walked again when a file has changed that decides which
 //! files are the project's own.
 
 use std::collections::BTreeSet;
@@ -13,7 +13,8 @@ use super::tree::{OF_NOTE, ProjectWalk, decides, may_be_lisp};
 
 /// Recheck deletions for this long: kernels from 5.3 to 5.16 tell of one a moment before it happens.
 const PREMATURE: Duration = Duration::from_millis(50);
-/// A walk that finds folders that were not watched before is done again, at most so often.
+/// The most walks at a time: a walk that begins to watch folders is repeated, as they may have changed
+/// before.
 const WALKS: usize = 4;
 
 /// The changes since the last look.
@@ -21,26 +22,26 @@ const WALKS: usize = 4;
 pub(super) struct News {
     /// Whether the tree was walked again.
     pub(super) walked: bool,
-    /// Whether all that is known of files is invalid.
+    /// Whether nothing that was known of files is valid.
     pub(super) everything: bool,
-    /// What has changed.
+    /// The files that have changed.
     pub(super) changed: BTreeSet<PathBuf>,
-    /// Folders that came, went or were replaced: so did what is below them.
+    /// Folders that were created, deleted or replaced, with all that is below them.
     pub(super) folders: BTreeSet<PathBuf>,
 }
 
-/// The tree, and what watches it.
+/// The tree and its watch.
 #[derive(Debug, Default)]
 pub(super) struct Live {
     begun: bool,
     pub(super) walk: Arc<ProjectWalk>,
-    /// None: every file is to be looked at each time.
+    /// The watch; without one, every file is looked at each time.
     watch: Option<Watch>,
-    /// Why there is none, though there should be.
+    /// The reason for which the tree is not watched.
     pub(super) refusal: Option<WatchRefusal>,
-    /// Device and inode of the root, if it is there.
+    /// The root's device and inode, if it exists.
     root: Option<(u64, u64)>,
-    /// Whether another walk may find something else, whatever the watch says.
+    /// Whether another walk may find other files, whatever the watch reports.
     unsure: bool,
     /// Recent changes, which premature events may still contradict.
     fresh: Vec<(Change, Instant)>,
@@ -89,8 +90,8 @@ impl Live {
         }
     }
 
-    /// Whether all that happens to the file at `path` is told from now on. It is asked before the file is read, or if `exists` says
-    /// that there is none.
+    /// Whether the watch reports all changes of the file at `path` from now on. Must be called before the
+    /// file is read, or with `exists` false if it is missing.
     pub(super) fn tells_of(&mut self, path: &Path, exists: bool) -> bool {
         let (Some(watch), Some(folder)) = (&mut self.watch, path.parent()) else { return false };
         let own = self.walk.owns(folder);
@@ -115,7 +116,7 @@ impl Live {
         (self.watch, self.refusal) = match self.watching.then(Watch::new) {
             None => (None, None),
             Some(Ok(watch)) => (Some(watch.noting(&OF_NOTE)), None),
-            // Without a project there is no tree.
+            // Record no refusal without a project: there is no tree to watch.
             Some(Err(error)) => (None, root.map(|_| WatchRefusal::of(&error))),
         };
         self.fresh.clear();
@@ -167,7 +168,7 @@ impl Live {
         again
     }
 
-    /// Whether the walk found at a path what is there now.
+    /// Whether the walk found at the path what is there now.
     fn is_as_walked(&self, change: &Change) -> bool {
         let path = &change.path;
         let found = path.symlink_metadata();

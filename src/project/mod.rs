@@ -50,25 +50,27 @@ pub struct ProjectSettings {
 }
 
 impl ProjectSettings {
-    /// The project in the folder `root`: what is made of it goes to `.steelbank` in that folder, and no init file is loaded.
+    /// Makes the settings of the project in the folder `root`: fasls and sidecars go to `.steelbank` in that
+    /// folder, and no init file is loaded.
     pub fn in_folder(root: impl Into<PathBuf>) -> Self {
         let root = root.into();
         Self { cache: root.join(".steelbank"), root: Some(root), userinit: None }
     }
 
-    /// No project: files are loaded by their paths, and fasls and sidecars go to `cache`.
+    /// Makes settings without a project: files are loaded by their paths, and fasls and sidecars go to
+    /// `cache`.
     pub fn without_root(cache: impl Into<PathBuf>) -> Self {
         Self { root: None, cache: cache.into(), userinit: None }
     }
 
-    /// Fasls and sidecars go to `folder`.
+    /// Sets the folder for fasls and sidecars.
     #[must_use]
     pub fn cache(mut self, folder: impl Into<PathBuf>) -> Self {
         self.cache = folder.into();
         self
     }
 
-    /// The init file `path` is loaded before the first system.
+    /// Sets the init file to load before the first system.
     #[must_use]
     pub fn userinit(mut self, path: impl Into<PathBuf>) -> Self {
         self.userinit = Some(path.into());
@@ -76,24 +78,25 @@ impl ProjectSettings {
     }
 }
 
-/// A project and the positions in its files. Shared between questions; cheap to ask.
+/// A project and the positions in its files, shared between questions.
 #[derive(Debug, Default)]
 pub(crate) struct Project {
     settings: Option<ProjectSettings>,
-    /// Whether Lisp knows of the project.
+    /// Whether Lisp has been told of the project.
     pub(crate) opened: Mutex<bool>,
-    /// Files whose text is not what is on disk, by their real paths, and the files that hold their texts.
+    /// The overlays: real paths, each with the file that holds its text.
     overlays: RwLock<HashMap<PathBuf, PathBuf>>,
-    /// How many loads are under way.
+    /// The number of loads under way.
     pub(crate) loading: AtomicUsize,
     loaded: RwLock<BTreeMap<PathBuf, u64>>,
-    /// Counts what changes how the image relates to files.
+    /// Counts the events that change the image's relation to files.
     loads: AtomicU64,
     image: RwLock<KnownImage>,
     positions: Mutex<Positions>,
     names: Mutex<NamesInFiles>,
     texts: Mutex<texts::Texts>,
-    /// Why the tree is not watched. Apart from the texts, so that who asks waits for no walk.
+    /// The reason for which the tree is not watched. Outside of the texts, so that reading it does not wait
+    /// for a walk.
     unwatched: Mutex<Option<WatchRefusal>>,
 }
 
@@ -153,7 +156,7 @@ pub(crate) fn native(root: Option<&Path>, given: &Path) -> PathBuf {
 }
 
 impl Project {
-    /// The project of `settings`, or none.
+    /// Makes the project of `settings`.
     pub(crate) fn new(settings: Option<ProjectSettings>) -> Project {
         steelbank_watch::tell_of_descriptors(crate::engine::keep_from_children);
         let settings = settings.map(|settings| ProjectSettings {
@@ -163,18 +166,18 @@ impl Project {
         Project { settings, ..Project::default() }
     }
 
-    /// The settings that the project was made with.
+    /// Returns the settings that the project was made with.
     pub(crate) fn settings(&self) -> Option<&ProjectSettings> {
         self.settings.as_ref()
     }
 
-    /// The project's root directory, canonical.
+    /// Returns the project's root directory, canonical.
     pub(crate) fn root(&self) -> Option<&Path> {
         self.settings.as_ref()?.root.as_deref()
     }
 
-    /// Remembers the files that are loaded, each with the write date (universal time) that it had then. `anew` tells
-    /// which of them were compiled or loaded since this was last called: they are read again.
+    /// Remembers the loaded files, each with the write date (universal time) that it had then. The names of
+    /// files that `anew` selects, which were compiled or loaded since the last call, are read again.
     pub(crate) fn note_loaded(
         &self,
         files: impl IntoIterator<Item = (PathBuf, u64)>,
@@ -195,7 +198,7 @@ impl Project {
         }
     }
 
-    /// Remembers what the loaded files were, and which systems ASDF knows.
+    /// Remembers the contents of the loaded files, and the systems that ASDF knows.
     pub(crate) fn note_image(
         &self,
         contents: impl IntoIterator<Item = (PathBuf, Contents)>,
@@ -205,12 +208,12 @@ impl Project {
             KnownImage { contents: contents.into_iter().collect(), systems: systems.into_iter().collect() };
     }
 
-    /// The systems that ASDF knows, by name.
+    /// Returns the systems that ASDF knows, by name.
     pub(crate) fn image_systems(&self) -> BTreeMap<String, ImageSystem> {
         self.image.read().systems.clone()
     }
 
-    /// The loaded files that are the project's own.
+    /// Lists the loaded files that are the project's own.
     pub(crate) fn own_loaded_files(&self) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> = self.image.read().contents.keys().cloned().collect();
         let own = self.own();
@@ -219,7 +222,7 @@ impl Project {
         paths
     }
 
-    /// The systems of the project that ASDF knows.
+    /// Lists the systems of the project that ASDF knows.
     pub(crate) fn own_systems(&self) -> Vec<(String, ImageSystem)> {
         let own = self.own();
         self.image_systems().into_iter().filter(|(_, system)| own.contains(&system.asd)).collect()
@@ -235,7 +238,7 @@ impl Project {
         self.image.read().systems.get(system).is_some_and(|system| system.loaded)
     }
 
-    /// Advice on how to give paths, for errors.
+    /// Returns advice on how to give paths, for errors.
     pub(crate) fn path_advice(&self) -> String {
         match self.root() {
             Some(root) => {
@@ -245,8 +248,8 @@ impl Project {
         }
     }
 
-    /// Whether the file at `path` was loaded, and is not what was loaded any more: gone, or of other contents. Its date
-    /// alone does not count.
+    /// Whether the file at `path` was loaded, and has been deleted or has other contents now. Another date
+    /// alone is no change.
     pub(crate) fn has_changed(&self, path: &Path) -> bool {
         let Some(then) = self.image.read().contents.get(path).copied() else { return false };
         let overlay = self.overlays.read().get(path).cloned();
@@ -256,24 +259,24 @@ impl Project {
             || std::fs::read(path).map_or(true, |bytes| fnv_1a(&bytes) != then.hash)
     }
 
-    /// The files that were loaded, with the write dates that they had then.
+    /// Lists the loaded files, with the write dates that they had then.
     pub(crate) fn loaded(&self) -> Vec<(PathBuf, u64)> {
         self.loaded.read().iter().map(|(path, &written)| (path.clone(), written)).collect()
     }
 
-    /// Whether the version of `path` that was written at `written` is the one that was loaded last, as far as is known:
-    /// what an earlier version defined may still be in the image.
+    /// Whether the version of `path` with the write date `written` is the one that was loaded last, as far as
+    /// is known: definitions of an earlier version may still be in the image.
     pub(crate) fn is_current(&self, path: &Path, written: u64) -> bool {
         self.loaded.read().get(path).is_none_or(|&loaded| loaded == written)
     }
 
-    /// The write date that the file at `path` had when it was loaded.
+    /// Returns the write date that the file at `path` had when it was loaded.
     pub(crate) fn loaded_date(&self, path: &Path) -> Option<u64> {
         self.loaded.read().get(path).copied()
     }
 
-    /// The loaded files in whose live text a symbol called `name`, of whatever package, or a designator of one stands.
-    /// Only files with sidecars are known.
+    /// Lists the loaded files whose live text has a symbol called `name`, of any package, or a designator of
+    /// one. Only files with sidecars are known.
     pub(crate) fn naming(&self, name: &str) -> Vec<FileVersion> {
         self.read_new_files();
         let (loaded, names) = (self.loaded.read(), self.names.lock());
@@ -281,7 +284,7 @@ impl Project {
         naming.filter_map(|path| FileVersion::loaded(&loaded, path)).collect()
     }
 
-    /// The loaded files whose top-level code uses a symbol called `name`, of whatever package.
+    /// Lists the loaded files whose top-level code uses a symbol called `name`, of any package.
     pub(crate) fn naming_at_toplevel(&self, name: &str) -> Vec<FileVersion> {
         self.read_new_files();
         let (loaded, names) = (self.loaded.read(), self.names.lock());
@@ -289,14 +292,15 @@ impl Project {
         naming.filter_map(|path| FileVersion::loaded(&loaded, path)).collect()
     }
 
-    /// The loaded files of which [`Project::naming`] does not know every name, and what their sidecars are.
+    /// Lists the loaded files of which [`Project::naming`] does not know every name, with the states of their
+    /// sidecars.
     pub(crate) fn record_gaps(&self) -> Vec<(PathBuf, SidecarState)> {
         self.read_new_files();
         self.names.lock().gaps.iter().map(|(path, &state)| (path.clone(), state)).collect()
     }
 
-    /// Learns the names in the files that were loaded since this was last called: from what the cache keeps of their sidecars, else
-    /// from these. The first question does it if nobody did before.
+    /// Reads the names in the files that were loaded since the last call, from the cache's table of names or
+    /// else from the sidecars. The first question calls it if no load did.
     pub(crate) fn read_new_files(&self) {
         let loaded = self.loaded.read();
         let mut names = self.names.lock();
@@ -319,7 +323,8 @@ impl Project {
         kept.write();
     }
 
-    /// The names in the file at `path`, and what its sidecar tells: from `kept`, else from the sidecar, whose names are then kept.
+    /// Reads the names in the file at `path`, and the state of its sidecar: from `kept`, else from the
+    /// sidecar, whose names are then kept.
     fn names_in(&self, path: &Path, written: u64, kept: &mut SidecarNames) -> (FileNames, SidecarState) {
         let sidecar = self.sidecar(path, written);
         let stamped = sidecar.and_then(|sidecar| Some((FileStamp::of(&sidecar.metadata().ok()?), sidecar)));
@@ -336,31 +341,31 @@ impl Project {
         (known, state)
     }
 
-    /// `path` relative to the root if it is below it, as answers show it.
+    /// Renders `path` as answers show it: relative to the root if it is below it.
     pub(crate) fn shown(&self, path: &Path) -> String {
         let shown = self.root().and_then(|root| path.strip_prefix(root).ok()).unwrap_or(path);
         match shown.as_os_str().is_empty() {
             true => ".".to_owned(),
-            // As a rule it is UTF-8, which `to_str` finds out faster.
+            // Try `to_str` first: it is faster, and most paths are UTF-8.
             false => shown.to_str().map_or_else(|| shown.to_string_lossy().into_owned(), str::to_owned),
         }
     }
 
-    /// Where the file is that `given` names, relative to the project's root.
+    /// Resolves `given` against the project's root.
     pub(crate) fn native(&self, given: impl AsRef<Path>) -> PathBuf {
         native(self.root(), given.as_ref())
     }
 
-    /// Like [`Project::native`], with links resolved.
+    /// Resolves `given` as [`Project::native`] does, and its links.
     pub(crate) fn real(&self, given: impl AsRef<Path>) -> PathBuf {
         let native = self.native(given);
         native.canonicalize().unwrap_or(native)
     }
 
-    /// The positions in the file at `path`, of which the image holds the version of `write_date`.
+    /// Returns the positions in the file at `path`, of the version of `write_date` that the image holds.
     ///
     /// # Errors
-    /// If the file cannot be read.
+    /// The file cannot be read.
     pub(crate) fn positions(&self, path: &Path, write_date: u64) -> std::io::Result<Arc<PositionedFile>> {
         let overlay = self.overlays.read().get(path).cloned();
         let stamp = FileStamp::of(&std::fs::metadata(overlay.as_deref().unwrap_or(path))?);
@@ -382,17 +387,18 @@ impl Project {
         let file = Arc::new(file);
         let known = CachedPositions { stamp, file: Arc::clone(&file), asked: 0 };
         let mut positions = self.positions.lock();
-        // A load that ended meanwhile may have written another sidecar: then the next question reads again.
+        // Do not keep positions from before a load that ended meanwhile: it may have written another sidecar.
         if positions.epoch == epoch {
             positions.insert(version, known);
         }
         Ok(file)
     }
 
-    /// The same as of the look that `_now` is of, or a later one: a file of which every change is told is not looked at again.
+    /// Like [`Project::positions`], as of the look of `_now` or a later one: a file whose changes are all
+    /// reported is not looked at again.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Project::positions`].
     pub(crate) fn positions_at(
         &self,
         _now: &Now,
@@ -409,12 +415,12 @@ impl Project {
         self.positions(path, write_date)
     }
 
-    /// Whether a link stands at `path`, as of the look that `_now` is of, or a later one.
+    /// Whether a link is at `path`, as of the look of `_now` or a later one.
     pub(crate) fn is_link_at(&self, _now: &Now, path: &Path) -> bool {
         self.texts.lock().standings.told(path).is_none() && path.is_symlink()
     }
 
-    /// The path of the sidecar of `path`, which need not exist.
+    /// Returns the path of the sidecar of `path`, which need not exist.
     fn sidecar(&self, path: &Path, write_date: u64) -> Option<PathBuf> {
         let truename = std::fs::canonicalize(path)
             .ok()
@@ -424,11 +430,11 @@ impl Project {
         if sidecar.exists() {
             return Some(sidecar);
         }
-        // A scratch image's cache lies over the one that it was started from.
+        // Fall back on the lower cache, which a scratch image was started from.
         Some(self.settings.as_ref()?.cache.join(LOWER_SIDECARS).join(name))
     }
 
-    /// Sets the overlays: each pair is a real path and the path that its text is read from.
+    /// Sets the overlays, each a real path and the path to read its text from.
     pub(crate) fn set_overlays(&self, overlays: impl IntoIterator<Item = (PathBuf, PathBuf)>) {
         let overlays: HashMap<PathBuf, PathBuf> = overlays.into_iter().collect();
         self.texts.lock().overlays.clone_from(&overlays);
@@ -446,8 +452,8 @@ impl Project {
         Some(self.settings.as_ref()?.cache.join(SIDECARS))
     }
 
-    /// Deletes the sidecars of earlier versions of `paths`, and what writers that died have left. What cannot be
-    /// deleted stays: nobody reads it.
+    /// Deletes the sidecars of earlier versions of `paths`, and leftovers of writers that died. Ignores
+    /// errors: what stays is never read.
     pub(crate) fn delete_old_sidecars<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) {
         const ABANDONED: Duration = Duration::from_secs(24 * 3600);
         let Some(entries) = self.sidecars().and_then(|folder| std::fs::read_dir(folder).ok()) else { return };

@@ -1,4 +1,4 @@
-//! Which loaded files have which names, as rows in the order of their hashes.
+//! A table from names to the loaded files that have them: rows, sorted by the names' hashes.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use crate::source::positions::PositionedFile;
 use crate::source::tap::sidecar::fnv_1a;
 
-/// How many bytes a [`Row`] has.
+/// The bytes of a [`Row`].
 const ROW: usize = 16;
 
-/// In little-endian numbers: hash of a name (64 bits), number of the file (32), whether its top-level code uses the name (32).
-/// Snapshots have them in this form.
+/// A row, in little-endian numbers: the hash of a name (64 bits), the number of the file (32), whether its
+/// top-level code uses the name (32). Snapshots keep rows in this form.
 pub(super) type Row = [u8; ROW];
 
-/// Hashes a name to the key by which files that may have it are found. It is the same in every process.
+/// Hashes a name to its key in the table, the same in every process.
 pub(super) fn hash(name: &str) -> u64 {
     fnv_1a(name.as_bytes())
 }
 
-/// The row of a name's `hash` in the file of that `number`.
+/// Makes the row of the name hashed to `hash` in the file number `number`.
 pub(super) fn row(hash: u64, number: u32, toplevel: bool) -> Row {
     let mut row = [0; ROW];
     let (start, rest) = row.split_at_mut(8);
@@ -41,9 +41,9 @@ fn short(row: &Row, at: usize) -> u32 {
 /// The hashes of the names in one file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct FileNames {
-    /// Of symbols that top-level code uses.
+    /// Hashes of the symbols that top-level code uses.
     pub(super) toplevel: Vec<u64>,
-    /// Of the other symbols and package designators in live text.
+    /// Hashes of the other symbols and package designators in live text.
     pub(super) others: Vec<u64>,
 }
 
@@ -60,20 +60,20 @@ impl FileNames {
 #[derive(Debug, Default)]
 pub(super) struct NameTable {
     rows: Cow<'static, [Row]>,
-    /// By number; none: what is known of it holds no more.
+    /// The files by number; none for one whose rows are not valid any more.
     files: Vec<Option<PathBuf>>,
     numbers: HashMap<PathBuf, u32>,
 }
 
 impl NameTable {
-    /// The table of `rows`, which are in order, and of the files that they have by number.
+    /// Makes the table of `rows`, which are sorted, and of their `files` by number.
     pub(super) fn baked(rows: &'static [Row], files: Vec<Option<PathBuf>>) -> NameTable {
         let numbers =
             (0u32..).zip(&files).filter_map(|(number, path)| Some((path.clone()?, number))).collect();
         NameTable { rows: Cow::Borrowed(rows), files, numbers }
     }
 
-    /// The files that may have `name`; with `toplevel`, whose top-level code may use it.
+    /// Lists the files that may have `name`; with `toplevel`, those whose top-level code may use it.
     pub(super) fn naming(&self, name: &str, toplevel: bool) -> impl Iterator<Item = &PathBuf> {
         let wanted = hash(name);
         let start = self.rows.partition_point(|row| hash_of(row) < wanted);
@@ -83,7 +83,7 @@ impl NameTable {
         rows.filter_map(|row| self.file(row))
     }
 
-    /// All there is: a name's hash, a file, and whether its top-level code uses the name.
+    /// Lists all rows: a name's hash, a file, and whether its top-level code uses the name.
     pub(super) fn rows(&self) -> impl Iterator<Item = (u64, &PathBuf, bool)> {
         self.rows.iter().filter_map(|row| Some((hash_of(row), self.file(row)?, short(row, 12) == 1)))
     }
@@ -92,12 +92,12 @@ impl NameTable {
         self.files.get(short(row, 8) as usize)?.as_ref()
     }
 
-    /// Whether it tells the names in the file at `path`.
+    /// Whether the table has the names in the file at `path`.
     pub(super) fn knows(&self, path: &Path) -> bool {
         self.numbers.contains_key(path)
     }
 
-    /// Takes the file at `path` out.
+    /// Removes the file at `path`.
     pub(super) fn forget(&mut self, path: &Path) {
         if let Some(number) = self.numbers.remove(path)
             && let Some(file) = self.files.get_mut(number as usize)
@@ -106,7 +106,7 @@ impl NameTable {
         }
     }
 
-    /// Tells of `files` from now on that these are their names, and no others.
+    /// Replaces the names of each of `files`.
     pub(super) fn set(&mut self, files: Vec<(PathBuf, FileNames)>) {
         let again: HashSet<u32> =
             files.iter().filter_map(|(path, _)| self.numbers.get(path).copied()).collect();
@@ -121,7 +121,7 @@ impl NameTable {
             rows.extend(names.toplevel.into_iter().map(|hash| row(hash, number, true)));
             rows.extend(names.others.into_iter().map(|hash| row(hash, number, false)));
         }
-        // What was there is in order already, and such a sort is quick.
+        // Sort the rows: fast, as the old ones are sorted already.
         rows.sort_by_key(|row| (hash_of(row), short(row, 8)));
         rows.shrink_to_fit();
     }

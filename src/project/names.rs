@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::name_table::NameTable;
 use crate::source::positions::SidecarState;
 
-/// An index from names to the loaded files that have them.
+/// The index from names to the loaded files that have them.
 #[derive(Debug, Default)]
 pub(super) struct NamesInFiles {
     /// The part that came with the snapshot.

@@ -1,4 +1,4 @@
-//! The positions of files that were asked for lately, kept in memory.
+//! A cache of files' positions in memory.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::FileVersion;
 use super::stamp::FileStamp;
 use crate::source::positions::PositionedFile;
 
-/// How much memory the kept positions may take, in bytes.
+/// The most memory of cached positions, in bytes.
 const MOST_BYTES: usize = 256 << 20;
 
 /// A cache of files' positions, which drops the least recently used.
@@ -17,7 +17,7 @@ pub(super) struct Positions {
     pub(super) files: HashMap<FileVersion, CachedPositions>,
     /// The size of all of them together, in bytes.
     pub(super) size: usize,
-    /// Counts questions.
+    /// Counts the questions, to order entries by use.
     pub(super) clock: u64,
     /// Counts invalidations: what was read before the last one may be out of date.
     pub(super) epoch: u64,
@@ -42,7 +42,7 @@ impl Positions {
         }
     }
 
-    /// Forgets every version of the file at `path`: it may have changed without another stamp.
+    /// Removes every version of the file at `path`, which may have changed without another stamp.
     pub(super) fn forget(&mut self, path: &Path) {
         let versions: Vec<FileVersion> =
             self.files.keys().filter(|version| version.path == path).cloned().collect();
@@ -56,7 +56,7 @@ impl Positions {
     }
 }
 
-/// A file's positions, and what the file looked like when they were read.
+/// A file's positions, and the file's stamp when they were read.
 #[derive(Debug)]
 pub(super) struct CachedPositions {
     pub(super) stamp: FileStamp,

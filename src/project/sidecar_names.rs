@@ -1,8 +1,10 @@
-//! The names in sidecars as the cache keeps them beside these, so that a load from the cache reads no sidecar for a first question.
+//! The cache's table of names in sidecars, from which a first question after a load from the cache is
+//! answered without reading sidecars.
 //!
-//! On disk: the length of a JSON text (64 bits, little-endian like all numbers), that text, a list of [`EntryHead`], and for each of
-//! them the hashes that it counts (64 bits each). What it says of a sidecar holds while that file's stamp is the same. A file that
-//! cannot be read is as good as none: the sidecars are read, and it is written anew.
+//! The format: the length of a JSON text (64 bits, little-endian like all numbers), that text, a list of
+//! [`EntryHead`], and for each of them its hashes (64 bits each), as many as it counts. An entry is valid
+//! while its sidecar's stamp is the same. A malformed file counts as missing: the sidecars are read, and it
+//! is written anew.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,18 +15,18 @@ use serde::{Deserialize, Serialize};
 use super::name_table::FileNames;
 use super::{FileStamp, LOWER_SIDECARS, SIDECARS};
 
-/// The name of the file, in the folder of the sidecars.
+/// The name of the table's file, in the folder of the sidecars.
 const FILE: &str = "hashes";
 
-/// What is said of one complete sidecar before its names' hashes.
+/// The head of an entry, before its hashes.
 #[derive(Debug, Serialize, Deserialize)]
 struct EntryHead {
-    /// The sidecar's file name, which tells the source and its write date.
+    /// The sidecar's file name, which identifies the source and its write date.
     sidecar: String,
     stamp: FileStamp,
-    /// How many of its names are used by top-level code.
+    /// The number of names that top-level code uses.
     toplevel: usize,
-    /// How many others there are.
+    /// The number of other names.
     others: usize,
 }
 
@@ -35,20 +37,20 @@ struct Entry {
     names: FileNames,
 }
 
-/// What is kept of the sidecars of a cache, and of the one below it.
+/// The tables of a cache and of the one below it.
 #[derive(Debug, Default)]
 pub(super) struct SidecarNames {
     folder: PathBuf,
     entries: BTreeMap<String, Entry>,
-    /// Whether there is something that the file does not have.
+    /// Whether there is an entry that the file does not have.
     changed: bool,
 }
 
 impl SidecarNames {
-    /// Reads what is kept in `cache`.
+    /// Reads the tables of `cache`.
     pub(super) fn read(cache: &Path) -> SidecarNames {
         let mut entries = BTreeMap::new();
-        // What the upper one has of a sidecar counts.
+        // Read the upper table last: its entries replace those of the lower.
         for folder in [LOWER_SIDECARS, SIDECARS] {
             let bytes = std::fs::read(cache.join(folder).join(FILE)).unwrap_or_default();
             entries.extend(parse(&bytes).unwrap_or_default());
@@ -56,20 +58,21 @@ impl SidecarNames {
         SidecarNames { folder: cache.join(SIDECARS), entries, changed: false }
     }
 
-    /// The names of `sidecar`, which has `stamp` now, if it is what it was.
+    /// Returns the names of `sidecar`, if its entry has the stamp `stamp`.
     pub(super) fn get(&self, sidecar: &Path, stamp: FileStamp) -> Option<FileNames> {
         let entry = self.entries.get(sidecar.file_name().and_then(OsStr::to_str)?)?;
         (entry.stamp == stamp).then(|| entry.names.clone())
     }
 
-    /// Keeps the `names` of `sidecar`, which had `stamp` before it was read.
+    /// Adds the `names` of `sidecar`, whose stamp was `stamp` before it was read.
     pub(super) fn set(&mut self, sidecar: &Path, stamp: FileStamp, names: &FileNames) {
         let Some(name) = sidecar.file_name().and_then(OsStr::to_str) else { return };
         self.entries.insert(name.to_owned(), Entry { stamp, names: names.clone() });
         self.changed = true;
     }
 
-    /// Writes all of it, if anything is new, without what is gone from the folder. If that fails, sidecars are read again.
+    /// Writes the table if an entry is new, without entries of deleted sidecars. Ignores errors: sidecars are
+    /// then read again.
     pub(super) fn write(self) {
         if !self.changed {
             return;
@@ -87,7 +90,7 @@ impl SidecarNames {
         let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
         bytes.extend(json);
         bytes.extend(hashes.into_iter().flat_map(u64::to_le_bytes));
-        // With a hyphen: what a writer that died leaves is deleted with old sidecars.
+        // Write under a name with a hyphen: leftovers of writers that died are deleted with old sidecars.
         let written = folder.join(format!("{FILE}-{}", std::process::id()));
         if std::fs::write(&written, bytes).is_err() || std::fs::rename(&written, folder.join(FILE)).is_err() {
             let _ = std::fs::remove_file(&written);
@@ -95,7 +98,7 @@ impl SidecarNames {
     }
 }
 
-/// Reads all that [`SidecarNames::write`] wrote.
+/// Parses all bytes that [`SidecarNames::write`] wrote.
 fn parse(bytes: &[u8]) -> Option<BTreeMap<String, Entry>> {
     let (length, rest) = bytes.split_first_chunk()?;
     let (json, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;

@@ -1,4 +1,4 @@
-//! Stamps of files, by which a change shows without reading them.
+//! Stamps of files, which show a change without reading the file.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-/// A file that changed so shortly before it was read may change again without a new date.
+/// The time after a change in which another one may get the same date: the clock of a file system is coarse.
 pub(super) const COARSE: Duration = Duration::from_millis(50);
 
-/// A file's dates, size and inode, of which a change of the file changes one.
+/// A file's dates, size and inode. Every change of the file changes one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FileStamp {
     pub(super) modified: Option<SystemTime>,
@@ -30,12 +30,12 @@ impl FileStamp {
         }
     }
 
-    /// The stamp of what is at `path`, if there is something.
+    /// Stamps the file at `path`, if it exists.
     pub(super) fn of_path(path: &Path) -> Option<FileStamp> {
         std::fs::metadata(path).ok().map(|metadata| FileStamp::of(&metadata))
     }
 
-    /// Whether a later change shows in the stamp: the clock of a file system is coarse.
+    /// Whether every later change shows in the stamp: it is older than the clock's grain.
     pub(super) fn is_settled(&self) -> bool {
         let now = SystemTime::now();
         let changed = u64::try_from(self.changed.0).ok().map(|seconds| {

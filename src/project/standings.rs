@@ -1,5 +1,5 @@
-//! Keeps how the image relates to each file that can be searched, and which of those files have which names. Works
-//! out again only what changed.
+//! Keeps the relation of the image to each file that can be searched, and the files of each name. Works out
+//! again only what has changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -17,17 +17,17 @@ use crate::source::positions::SidecarState;
 pub(super) struct FileStanding {
     /// Whether it is the project's own.
     pub(super) own: bool,
-    /// The write date of the version that is loaded.
+    /// The write date of the version that is loaded, if any.
     loaded: Option<u64>,
-    /// None if there is no such file.
+    /// The relation of the image to the file; none if there is no such file.
     pub(super) standing: Option<TextState>,
     pub(super) known: Option<Arc<CachedNames>>,
-    /// Whether the kernel tells of every change to it.
+    /// Whether the watch reports every change of it.
     told: bool,
 }
 
 impl FileStanding {
-    /// The names by which it is found.
+    /// Returns the hashes of the names to find the file by.
     fn names(&self) -> &[u64] {
         match (&self.known, self.standing) {
             (Some(known), Some(TextState::LeftOut)) => &known.left_out,
@@ -36,13 +36,13 @@ impl FileStanding {
         }
     }
 
-    /// Whether it is to be searched, and cannot be.
+    /// Whether the file should be searched, but cannot be read.
     fn is_unreadable(&self) -> bool {
         self.standing.is_some() && self.known.as_ref().is_some_and(|known| !known.readable)
     }
 }
 
-/// A hasher for keys that are hashes already.
+/// A hasher for keys that are hashes already: it keeps them.
 #[derive(Debug, Default)]
 struct Hashed(u64);
 
@@ -58,34 +58,35 @@ impl Hasher for Hashed {
     }
 }
 
-/// The state that is kept.
+/// The standings of all files that can be searched.
 #[derive(Debug, Default)]
 pub(super) struct Standings {
-    /// By path.
+    /// The standings by path.
     pub(super) entries: BTreeMap<Arc<Path>, FileStanding>,
-    /// By the hash of a name: the files with text of it that the image does not have.
+    /// The files with text that the image does not have, by the hash of a name in it.
     naming: HashMap<u64, Vec<Arc<Path>>, BuildHasherDefault<Hashed>>,
     pub(super) unreadable: BTreeSet<Arc<Path>>,
-    /// The files that must be looked at for each question, because the kernel does not tell of their changes.
+    /// The files to look at for each question, because the watch does not report their changes.
     looked_at: BTreeSet<Arc<Path>>,
     packages: Option<Arc<[PackageText]>>,
-    /// What [`Project::note_loaded`] and the like had counted then.
+    /// The counts of loads and of files at the last look.
     counted: Option<(u64, usize)>,
 }
 
 impl Standings {
-    /// The files that are found by the name of that hash.
+    /// Returns the files of the name with that hash.
     pub(super) fn naming(&self, hash: u64) -> &[Arc<Path>] {
         self.naming.get(&hash).map_or(&[], Vec::as_slice)
     }
 
-    /// The stamp of the file at `path`, if there is one and all that happens to it is told. Then it is no link either.
+    /// Returns the stamp of the file at `path`, if the watch reports all changes of it. Such a file is no
+    /// link.
     pub(super) fn told(&self, path: &Path) -> Option<FileStamp> {
         let entry = self.entries.get(path).filter(|entry| entry.told)?;
         Some(entry.known.as_ref()?.stamp)
     }
 
-    /// The packages that files define whose text the image does not have as it stands.
+    /// Returns the packages defined in files whose text the image does not have as it stands.
     pub(super) fn packages(&mut self) -> Arc<[PackageText]> {
         let entries = &self.entries;
         let unseen = || {
@@ -126,9 +127,9 @@ impl Standings {
 }
 
 impl Project {
-    /// What is known of the project's texts, after a look at what has changed.
+    /// Brings the texts up to date with what has changed, and locks them.
     pub(super) fn look(&self) -> MutexGuard<'_, Texts> {
-        // Before the texts, as everybody takes both.
+        // Lock this before the texts, in the same order everywhere.
         let loaded = self.loaded.read();
         let mut guard = self.texts.lock();
         let texts = &mut *guard;
@@ -164,7 +165,7 @@ impl Project {
         guard
     }
 
-    /// Makes the files that can be searched those that can be now, and gives those that are new.
+    /// Updates the set of files that can be searched. Returns the new ones.
     fn choose(&self, texts: &mut Texts, loaded: &BTreeMap<PathBuf, u64>) -> Vec<Arc<Path>> {
         let walk = Arc::clone(&texts.live.walk);
         let mut wanted: BTreeMap<&Path, bool> = BTreeMap::new();
@@ -194,12 +195,12 @@ impl Project {
         new
     }
 
-    /// Works out how the image relates to the file at `path` now; `loaded` is the version that the image holds, if
-    /// any.
+    /// Works out the relation of the image to the file at `path`; `loaded` is the version that the image
+    /// holds, if any.
     fn examine(&self, texts: &mut Texts, path: &Arc<Path>, loaded: Option<u64>) {
         let Some(before) = texts.standings.entries.remove(path) else { return };
         let overlaid = texts.overlays.contains_key(&**path);
-        // Before it is read.
+        // Begin to watch the file before reading it.
         let mut told = !overlaid && texts.live.tells_of(path, true);
         let known = texts.known(path);
         if known.is_none() {
@@ -221,7 +222,7 @@ impl Project {
             };
         if same {
             texts.standings.entries.insert(Arc::clone(path), before);
-            // One that is new and missing has not been put anywhere.
+            // Look at a new file that is missing each time, unless its creation is reported.
             if !entry.told {
                 texts.standings.looked_at.insert(Arc::clone(path));
             }
@@ -231,7 +232,8 @@ impl Project {
         texts.standings.put_in(Arc::clone(path), entry);
     }
 
-    /// How the image relates to a loaded file of which `known` is up to date. None if there is no such file any more.
+    /// Works out the relation of the image to a loaded file with up-to-date `known`. None if the file is
+    /// gone.
     fn standing(
         &self,
         texts: &mut Texts,
@@ -265,7 +267,7 @@ mod tests {
     use crate::ProjectSettings;
     use crate::project::Look;
 
-    /// A project in whose tree some files are taken for loaded, and others were asked for elsewhere.
+    /// Makes a project with some files taken for loaded, and others outside that were asked for.
     fn project(home: &Path) -> Project {
         let root = home.join("root");
         let settings = ProjectSettings::in_folder(&root).cache(home.join("cache"));
@@ -278,7 +280,7 @@ mod tests {
 
     type Found = Vec<(PathBuf, TextState, String)>;
 
-    /// All that questions are answered from.
+    /// Collects all that questions are answered from.
     fn known(project: &Project) -> (Vec<PathBuf>, Vec<(PathBuf, TextState)>, [Found; 3]) {
         let naming = |look, own| {
             let found = project.texts_naming("SOUGHT", look, own).files.into_iter();
@@ -326,7 +328,7 @@ mod tests {
         project.watch();
         known(&project);
         let texts = project.look();
-        // A file that was asked for and is not there.
+        // Expect missing files that were asked for among those that are looked at.
         let looked_at: Vec<_> = texts.standings.looked_at.iter().map(|path| path.to_path_buf()).collect();
         assert_eq!(looked_at, ["x.lisp", "y.lisp"].map(|path| home.join("outside").join(path)));
     }

@@ -1,4 +1,4 @@
-//! The project's systems as its `.asd` files define them: read, never run.
+//! Reads the project's systems from its `.asd` files, without running them.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use steelbank_reader::asd::{SystemDefinition, system_definitions};
 
 use super::is_vendored;
 
-/// The largest `.asd` file that is read, in bytes. Nobody writes a longer one by hand.
+/// The largest `.asd` file that is read, in bytes: hand-written ones are shorter.
 const MAX_DEFINITION_BYTES: u64 = 8 << 20;
 
 /// Folders in which ASDF looks for no systems (`*default-source-registry-exclusions*`).
@@ -23,7 +23,7 @@ pub(crate) struct DefinitionFile {
     pub(crate) systems: Vec<SystemDefinition>,
 }
 
-/// The result of a walk.
+/// The result of a walk for `.asd` files.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DefinitionFiles {
     /// The `.asd` files of the project, by path.
@@ -32,8 +32,8 @@ pub(crate) struct DefinitionFiles {
     pub(crate) vendored: Vec<PathBuf>,
 }
 
-/// Reads the `.asd` files below `root`: no vendored and no git-ignored folders, no links to folders. Nothing of them is
-/// run. None if `is_cancelled` says so meanwhile.
+/// Reads the `.asd` files below `root`: no vendored and no git-ignored folders, no links to folders. Runs
+/// none of their code. None if `is_cancelled` says so meanwhile.
 pub(crate) fn definition_files(root: &Path, is_cancelled: &dyn Fn() -> bool) -> Option<DefinitionFiles> {
     let mut found = DefinitionFiles::default();
     let walk = WalkBuilder::new(root)
@@ -58,7 +58,7 @@ pub(crate) fn definition_files(root: &Path, is_cancelled: &dyn Fn() -> bool) -> 
             }
             continue;
         }
-        // Links to files are followed, as ASDF does; what is no plain file behind them is not opened.
+        // Follow links to files, as ASDF does, but open only plain files.
         let plain =
             || std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= MAX_DEFINITION_BYTES);
         if path.extension().is_some_and(|extension| extension == "asd")
@@ -71,7 +71,7 @@ pub(crate) fn definition_files(root: &Path, is_cancelled: &dyn Fn() -> bool) -> 
     Some(found)
 }
 
-/// The Lisp files of the system `name` as the text of `asd` tells them; none if it does not.
+/// Lists the Lisp files of the system `name` that the text of `asd` defines; empty if it does not define it.
 pub(crate) fn files_of_system(asd: &Path, name: &str) -> Vec<PathBuf> {
     let Ok(text) = std::fs::read(asd) else { return Vec::new() };
     let folder = asd.parent().unwrap_or(asd);

@@ -1,4 +1,5 @@
-//! The text of one Lisp file as a reader without Lisp sees it: which names stand where, and which packages it defines.
+//! The text of a Lisp file as a reader without Lisp sees it: the places of names, and the packages that it
+//! defines.
 
 mod scan;
 
@@ -31,50 +32,51 @@ pub(crate) struct PackageText {
 pub(crate) enum TextContext {
     /// It is a symbol in a form.
     Code,
-    /// It designates a name in the definition of the package: one of its own, or one that it imports from `from`.
+    /// A name in the definition of a package: one of its own, or one that it imports from `from`.
     Package {
         /// The package that is defined.
         package: Arc<str>,
         /// The package that the name is imported from.
         from: Option<Arc<str>>,
     },
-    /// A symbol is looked up by it, in the package that is named beside it.
+    /// The name of a symbol that is looked up, in the package that is named beside it.
     Lookup(Option<Arc<str>>),
-    /// It is a word in a string.
+    /// A word in a string.
     Prose,
-    /// It is a word in a string that is read as code, or that FORMAT takes a function's name from.
+    /// A word in a string that is read as code, or that FORMAT takes a function's name from.
     Read,
-    /// It is a word in a comment.
+    /// A word in a comment.
     Comment,
 }
 
-/// One place where a name stands.
+/// One occurrence of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub(crate) struct TextToken {
     /// All of the token, package prefix included, in bytes of the decoded text.
     pub(crate) span: Range,
-    /// Where the name itself starts.
+    /// The offset of the name itself.
     pub(crate) name_start: u32,
-    /// What stands before the name.
+    /// The package marker before the name.
     pub(crate) marker: Marker,
     /// The package prefix.
     pub(crate) prefix: Option<Arc<str>>,
-    /// The package that is current there, as far as the text tells.
+    /// The package that is current at the token, as far as the text tells.
     pub(crate) package: Option<Arc<str>>,
-    /// What it stands in.
+    /// The kind of text that the token is in.
     pub(crate) context: TextContext,
-    /// False where a feature expression leaves it out.
+    /// False if a feature expression leaves the token out.
     pub(crate) active: bool,
-    /// Whether it is what a form `(def… name)` defines.
+    /// Whether a form `(def… name)` defines the name.
     pub(crate) defines: bool,
-    /// Whether it is the operator of a list, or stands after `#'`.
+    /// Whether the name is the operator of a list, or follows `#'`.
     pub(crate) calls: bool,
-    /// Whether it is quoted by itself, or a class that a method specializes on: no local variable.
+    /// Whether the name is quoted by itself, or a class that a method specializes on: then it is no local
+    /// variable.
     pub(crate) names: bool,
 }
 
-/// Where the names of one text stand.
+/// The names of one text, with their places.
 #[derive(Debug, Default)]
 pub(crate) struct FileTokens {
     names: HashMap<Box<str>, Vec<TextToken>>,
@@ -88,22 +90,22 @@ impl FileTokens {
         scan::scan(text)
     }
 
-    /// Where `name` stands, in order.
+    /// Lists the places of `name`, in order.
     pub(crate) fn named(&self, name: &str) -> &[TextToken] {
         self.names.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The names that stand anywhere.
+    /// Lists all names, with their places.
     pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &[TextToken])> {
         self.names.iter().map(|(name, tokens)| (&**name, tokens.as_slice()))
     }
 
-    /// The packages that the text defines.
+    /// Returns the packages that the text defines.
     pub(crate) fn packages(&self) -> &[PackageText] {
         &self.packages
     }
 
-    /// About how much memory this takes, in bytes.
+    /// Estimates the memory that this takes, in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }

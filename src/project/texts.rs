@@ -1,8 +1,8 @@
-//! Finds the files that the image does not have as they stand on disk, and the names in them.
+//! Finds the files whose text on disk the image does not have, and the names in them.
 //!
-//! Asking costs no more than a look whether something has changed, where the kernel tells of that; else a `stat` for each
-//! file and folder. A file is read when it is new or has changed; of each only the hashes of its names are kept, and of
-//! those that were asked about last, all.
+//! A question looks only for changes where the kernel reports them; else it calls `stat` for each file and
+//! folder. A file is read when it is new or has changed. Only the hashes of its names are kept; the whole
+//! text is kept of the files that were asked about last.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Deref;
@@ -42,12 +42,12 @@ pub enum TextState {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub(crate) struct UnseenText {
-    /// Its path.
+    /// The path.
     pub(crate) path: PathBuf,
-    /// How the image relates to it. Of one that is [`TextState::LeftOut`] only the tokens are unseen of which
-    /// [`TextToken::in_seen_file`] says so.
+    /// The relation of the image to the file. In one that is [`TextState::LeftOut`], only the tokens of which
+    /// [`TextToken::in_seen_file`] says so are unseen.
     pub(crate) standing: TextState,
-    /// The decoded text, and what stands where in it.
+    /// The decoded text and its tokens.
     pub(crate) read: Arc<ReadText>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct ReadText {
     pub(crate) text: String,
     /// Its lines.
     pub(crate) lines: LineIndex,
-    /// Where its names stand.
+    /// The tokens of its names.
     pub(crate) tokens: FileTokens,
 }
 
@@ -77,13 +77,13 @@ impl ReadText {
         Arc::new(Self { text: text.into(), lines, tokens })
     }
 
-    /// About how much memory this takes, in bytes.
+    /// Estimates the memory that this takes, in bytes.
     fn size(&self) -> usize {
         self.tokens.size() + self.text.len() + 4 * self.lines.count()
     }
 }
 
-/// The files that may name something, and what could not be searched.
+/// The files that may have a name, and the ones that could not be searched.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub(crate) struct UnseenTexts {
@@ -97,19 +97,19 @@ pub(crate) struct UnseenTexts {
 
 /// The largest file that is searched, in bytes.
 const LARGEST: u64 = 16 << 20;
-/// How much memory the tokens of files that were asked about may take, in bytes.
+/// The most memory of texts that are kept, in bytes.
 const MOST_BYTES: usize = 64 << 20;
 /// The cached state of the project's texts.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
-    /// Files whose text is not what is on disk, and where it is.
+    /// Overlays: real paths, each with the file that holds its text.
     pub(super) overlays: HashMap<PathBuf, PathBuf>,
     pub(super) live: Live,
     pub(super) standings: Standings,
     pub(super) files: HashMap<PathBuf, Arc<CachedNames>>,
-    /// Files of systems that were asked for, wherever they are.
+    /// Files of systems that were asked to be loaded, also outside of the project.
     pub(super) asked: BTreeSet<PathBuf>,
-    /// The loaded files that are known to stand on disk as the image has them, with the write dates of their versions.
+    /// The loaded files known to be unchanged on disk, each with its stamp and the write date of the version.
     pub(super) seen: HashMap<PathBuf, (FileStamp, u64)>,
     read: HashMap<PathBuf, Read>,
     size: usize,
@@ -119,9 +119,9 @@ pub(super) struct Texts {
 #[derive(Debug)]
 pub(super) struct CachedNames {
     pub(super) stamp: FileStamp,
-    /// Whether a later change shows in the stamp.
+    /// Whether every later change shows in the stamp.
     pub(super) settled: bool,
-    /// The hashes of all names, sorted; empty if it is not Lisp.
+    /// The hashes of all names, sorted; empty for a file that is not Lisp.
     pub(super) names: Vec<u64>,
     /// The hashes of names that the compiler does not see as symbols: [`TextToken::in_seen_file`].
     pub(super) left_out: Vec<u64>,
@@ -137,12 +137,12 @@ struct Read {
 }
 
 impl Texts {
-    /// Where the text of the file at `path` is.
+    /// Returns the path to read the text of the file at `path` from.
     fn text_of(&self, path: &Path) -> PathBuf {
         self.overlays.get(path).cloned().unwrap_or_else(|| path.to_owned())
     }
 
-    /// Brings what is known of the file at `path` up to date. None if there is no such file.
+    /// Brings the cached names of the file at `path` up to date. None if there is no such file.
     pub(super) fn known(&mut self, path: &Path) -> Option<Arc<CachedNames>> {
         let Some(stamp) = FileStamp::of_path(&self.text_of(path)) else {
             self.distrust(path);
@@ -160,7 +160,7 @@ impl Texts {
         Some(known)
     }
 
-    /// Invalidates the file at `path`, whatever its stamp says.
+    /// Drops what is cached of the file at `path`, whatever its stamp says.
     pub(super) fn distrust(&mut self, path: &Path) {
         self.files.remove(path);
         self.seen.remove(path);
@@ -223,7 +223,7 @@ impl Texts {
         }
     }
 
-    /// The text of a file of which what is known is up to date.
+    /// Returns the text of the file at `path`, whose cached names with `stamp` are up to date.
     fn read(&mut self, path: &Path, stamp: FileStamp) -> Option<Arc<ReadText>> {
         self.clock += 1;
         let clock = self.clock;
@@ -242,7 +242,8 @@ impl Texts {
 }
 
 impl TextToken {
-    /// What a file that is loaded as it stands has in this token that the compiler did not see as a symbol, if anything.
+    /// Returns the state of a token that the compiler did not see as a symbol, though its file is loaded as
+    /// it stands; else none.
     pub(crate) fn in_seen_file(&self) -> Option<TextState> {
         match self.context {
             TextContext::Comment | TextContext::Prose => None,
@@ -256,37 +257,38 @@ impl TextToken {
 /// The part of a file's text to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// What the image does not have.
+    /// Text that the image does not have.
     Unseen,
-    /// All of it.
+    /// All text.
     All,
 }
 
 impl Project {
-    /// Watches the project's tree from now on, so that a question need not look at every file to know what changed. Where it
-    /// cannot be watched, questions do look. Worth it for who asks often: the kernel takes some 10 ms to end a watch.
+    /// Watches the project's tree from now on, so that a question need not look at every file for changes. If
+    /// that fails, questions do look. For programs that ask often: the kernel takes some 10 ms to end a
+    /// watch.
     pub(crate) fn watch(&self) {
         self.texts.lock().live.watch();
     }
 
-    /// Why the tree is not watched, though [`Project::watch`] was asked for: since the last question, or as long as there was none,
-    /// none. Then each question looks at every file.
+    /// Returns the reason for which the tree is not watched, as of the last question, though
+    /// [`Project::watch`] was called: then each question looks at every file.
     pub(crate) fn unwatched(&self) -> Option<WatchRefusal> {
         *self.unwatched.lock()
     }
 
-    /// Takes note of what has changed in the tree.
+    /// Applies the changes in the tree since the last look.
     pub(super) fn look_at_tree(&self, texts: &mut Texts) {
         texts.live.look(self.root());
         *self.unwatched.lock() = texts.live.refusal;
     }
 
-    /// Whether the file at `path` is the project's own: below the root, and no dependency that was put there.
+    /// Whether the file at `path` is the project's own: below the root, and no vendored dependency.
     pub(crate) fn contains(&self, path: &Path) -> bool {
         self.own().contains(path)
     }
 
-    /// Takes the project's own files as they are now.
+    /// Returns the set of the project's own files as it is now.
     pub(crate) fn own(&self) -> Own {
         let mut texts = self.texts.lock();
         self.look_at_tree(&mut texts);
@@ -296,27 +298,28 @@ impl Project {
         Own { walk: Arc::clone(&texts.live.walk) }
     }
 
-    /// The project after a look at what has changed.
+    /// Looks at what has changed.
     pub(crate) fn now(&self) -> Now {
         Now(Own { walk: Arc::clone(&self.look().live.walk) })
     }
 
-    /// The project's own files that may be Lisp, sorted.
+    /// Lists the project's own files that may be Lisp, sorted.
     pub(crate) fn own_files(&self) -> Vec<PathBuf> {
         self.own().walk.files.clone()
     }
 
-    /// Remembers files of systems that were asked for: those that did not come to be loaded are searched too.
+    /// Remembers files of systems that were asked to be loaded, to search the ones that were not loaded.
     pub(crate) fn note_asked(&self, files: impl IntoIterator<Item = PathBuf>) {
         self.texts.lock().asked.extend(files);
     }
 
-    /// The files with text that names `name`, in the project or, unless `own_only`, in systems that were asked for.
+    /// Finds the files with text that has `name`, in the project or, unless `own_only`, in systems that were
+    /// asked for.
     pub(crate) fn texts_naming(&self, name: &str, look: Look, own_only: bool) -> UnseenTexts {
         self.texts_naming_at(&self.now(), name, look, own_only)
     }
 
-    /// The same, as of the look that `_now` is of, or a later one.
+    /// Like [`Project::texts_naming`], as of the look of `_now` or a later one.
     pub(crate) fn texts_naming_at(&self, _now: &Now, name: &str, look: Look, own_only: bool) -> UnseenTexts {
         let wanted = hash(name);
         let mut guard = self.texts.lock();
@@ -329,7 +332,7 @@ impl Project {
         };
         let unreadable = standings.unreadable.iter().filter_map(of_interest);
         let mut found = UnseenTexts {
-            // A folder that was to be loaded as a file has no text.
+            // Leave out folders: one that was to be loaded as a file has no text.
             unreadable: unreadable
                 .map(|(path, ..)| path.to_path_buf())
                 .filter(|path| !path.is_dir())
@@ -355,17 +358,18 @@ impl Project {
         found
     }
 
-    /// The packages that files define whose text the image does not have as it stands.
+    /// Returns the packages defined in files whose text the image does not have as it stands.
     pub(crate) fn unseen_packages(&self) -> Arc<[PackageText]> {
         self.look().standings.packages()
     }
 
-    /// The same, as of the look that `_now` is of, or a later one.
+    /// Like [`Project::unseen_packages`], as of the look of `_now` or a later one.
     pub(crate) fn unseen_packages_at(&self, _now: &Now) -> Arc<[PackageText]> {
         self.texts.lock().standings.packages()
     }
 
-    /// The project's own files that are not loaded, or changed since, with how the image relates to them.
+    /// Lists the project's own files that are not loaded, or changed since, with the relation of the image to
+    /// each.
     pub(crate) fn unseen_files(&self) -> Vec<(PathBuf, TextState)> {
         let texts = self.look();
         let unseen = texts.standings.entries.iter().filter_map(|(path, entry)| {
@@ -376,7 +380,7 @@ impl Project {
     }
 }
 
-/// Proof that a look at what changed was taken: with it, a question need not look again.
+/// Proof that a look at what has changed was taken, so that a question need not look again.
 #[derive(Debug, Clone)]
 pub(crate) struct Now(Own);
 
@@ -388,14 +392,14 @@ impl Deref for Now {
     }
 }
 
-/// Which files are the project's own, at a moment.
+/// The set of the project's own files at a moment.
 #[derive(Debug, Clone)]
 pub(crate) struct Own {
     walk: Arc<ProjectWalk>,
 }
 
 impl Own {
-    /// Whether the file at `path` is.
+    /// Whether the file at `path` is in the set.
     pub(crate) fn contains(&self, path: &Path) -> bool {
         path.parent().is_some_and(|folder| self.walk.owns(folder))
     }

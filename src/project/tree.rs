@@ -1,4 +1,4 @@
-//! The project's own files, and what below its root is somebody else's.
+//! The project's own files, told from vendored and ignored ones below its root.
 
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
@@ -11,15 +11,15 @@ use steelbank_watch::{Watch, Watched};
 
 use super::stamp::{COARSE, FileStamp};
 
-/// What says in a folder what Git ignores.
+/// The file in a folder that tells Git what to ignore.
 const IGNORE_FILE: &str = ".gitignore";
 const GIT: &str = ".git";
-/// What decides about a project from above its root.
+/// The files above a project's root that decide about it.
 pub(super) const OF_NOTE: [&str; 2] = [IGNORE_FILE, GIT];
-/// The most files that are searched. A folder with more is no project.
+/// The most files that are searched: a folder with more is taken for no project.
 const MOST_FILES: usize = 200_000;
-/// Whether the folder `relative`, below `root`, is where ocicl, qlot, Quicklisp or another tool puts other people's
-/// systems.
+/// Whether ocicl, qlot, Quicklisp or another tool puts other people's systems into the folder `relative`,
+/// below `root`.
 pub(crate) fn is_vendored(root: &Path, relative: &Path) -> bool {
     let mut at = root.to_owned();
     relative.components().any(|component| {
@@ -51,7 +51,7 @@ fn has_versions(folder: &Path) -> bool {
     })
 }
 
-/// What a walk through the project found.
+/// The result of a walk through the project.
 #[derive(Debug, Default)]
 pub(super) struct ProjectWalk {
     /// The folders that are the project's own, the root among them.
@@ -60,15 +60,16 @@ pub(super) struct ProjectWalk {
     pub(super) files: Vec<PathBuf>,
     /// Whether there were more files than are searched.
     pub(super) cut: bool,
-    /// Other folders in which something decides about the project's own.
+    /// Other folders with files that decide about the project's own.
     deciding: HashSet<PathBuf>,
-    /// What is to be looked at each time: while it is the same, a walk would find the same.
+    /// The files and folders to look at each time: while their stamps are the same, so is the result of a
+    /// walk.
     looked_at: Vec<(PathBuf, Option<FileStamp>)>,
-    /// Whether the stamps tell of every later change.
+    /// Whether every later change shows in the stamps.
     settled: bool,
-    /// Whether something came to be watched, so that it may have changed before it was.
+    /// Whether the walk began to watch a folder, which may have changed before.
     pub(super) is_new: bool,
-    /// Whether of every folder everything is told.
+    /// Whether the watch reports all changes in every folder.
     pub(super) is_told: bool,
 }
 
@@ -79,12 +80,13 @@ pub(super) fn decides(path: &Path) -> bool {
 }
 
 impl ProjectWalk {
-    /// Walks through the project at `root`, a canonical path. Links are not followed.
+    /// Walks through the project at `root`, a canonical path. Follows no links.
     pub(super) fn new(root: &Path) -> ProjectWalk {
         ProjectWalk::with(root, None)
     }
 
-    /// The same, watching every folder. What is not told of is looked at each time.
+    /// Walks like [`ProjectWalk::new`], and watches every folder. What cannot be watched is looked at each
+    /// time.
     pub(super) fn watched(root: &Path, watch: &mut Watch) -> ProjectWalk {
         ProjectWalk::with(root, Some(watch))
     }
@@ -130,7 +132,7 @@ impl ProjectWalk {
             }
         }
         for folder in std::mem::take(&mut *skipped.lock()) {
-            // What makes of other folders somebody else's are their names alone.
+            // Watch these: other vendored folders are told by their names alone.
             if folder.ends_with("systems") || folder.ends_with("quicklisp") {
                 walk.watch_deciding(&folder, &mut watch);
             }
@@ -146,7 +148,7 @@ impl ProjectWalk {
         match watch.as_mut().map(|watch| watch.folder(&folder)) {
             Some(Watched::Already) => {}
             Some(Watched::New) => self.is_new = true,
-            // One that nobody can list has no files; that it can be listed later is told.
+            // Accept a folder that cannot be listed: it has no files, and a change of its mode is looked at.
             Some(Watched::No) if std::fs::read_dir(&folder).is_err() => self.look_at(folder.clone()),
             Some(Watched::No) => self.is_told = false,
             None => self.look_at(folder.clone()),
@@ -168,7 +170,7 @@ impl ProjectWalk {
         self.folders.insert(folder);
     }
 
-    /// Watches a folder that is not the project's own. False if not all that happens in it is told.
+    /// Watches a folder that is not the project's own. False if some changes in it are not reported.
     fn watch_deciding(&mut self, folder: &Path, watch: &mut Option<&mut Watch>) -> bool {
         let watched = watch.as_mut().map_or(Watched::No, |watch| watch.folder(folder));
         self.is_new |= watched == Watched::New;
@@ -185,7 +187,7 @@ impl ProjectWalk {
         self.looked_at.push((path, stamp));
     }
 
-    /// Whether another walk would find the same, as far as that is not told.
+    /// Whether another walk would have the same result, as far as changes are not reported.
     pub(super) fn is_current(&self) -> bool {
         self.settled && self.looked_at.iter().all(|(path, stamp)| FileStamp::of_path(path) == *stamp)
     }
@@ -200,12 +202,12 @@ impl ProjectWalk {
         self.files.binary_search_by(|file| file.as_path().cmp(path)).is_ok()
     }
 
-    /// Whether what is in `folder` decides about the project's own, though it is none of it.
+    /// Whether files in `folder` decide about the project's own, though the folder is not.
     pub(super) fn decides_in(&self, folder: Option<&Path>) -> bool {
         folder.is_some_and(|folder| self.deciding.contains(folder))
     }
 
-    /// Notes what decides from above the root.
+    /// Looks at the files above the root that decide about it.
     fn look_above(&mut self, root: &Path, watch: &mut Option<&mut Watch>) {
         let told = watch.as_mut().is_some_and(|watch| watch.above(root));
         for above in root.ancestors().skip(1) {
@@ -220,7 +222,7 @@ impl ProjectWalk {
     }
 }
 
-/// Endings of files that hold no Lisp that anybody reads.
+/// File name extensions of files that hold no Lisp code.
 const NOT_LISP: [&str; 48] = [
     "md", "markdown", "org", "rst", "texi", "texinfo", "tex", "info", "adoc", "html", "htm", "xml", "xhtml",
     "xsl", "css", "scss", "js", "mjs", "ts", "tsx", "jsx", "json", "yml", "yaml", "toml", "csv", "tsv", "c",
@@ -228,12 +230,12 @@ const NOT_LISP: [&str; 48] = [
     "log", "fasl", "lock", "po",
 ];
 
-/// Whether a file may hold Lisp, by its name. Its beginning decides, where the ending does not.
+/// Whether a file may hold Lisp, by its name. Its first bytes decide where the extension does not.
 pub(super) fn may_be_lisp(path: &Path) -> bool {
     path.extension().is_none_or(|ending| !NOT_LISP.iter().any(|other| ending.eq_ignore_ascii_case(other)))
 }
 
-/// Whether the ending alone says that it is Lisp.
+/// Whether the extension alone says that it is Lisp.
 fn is_lisp_by_name(path: &Path) -> bool {
     path.extension().is_some_and(|ending| {
         ["lisp", "lsp", "cl", "l", "asd", "ros", "sexp"]
@@ -323,7 +325,7 @@ mod tests {
         let home = home.path().canonicalize().unwrap();
         let root = home.join("project/src");
         fs::create_dir_all(&root).unwrap();
-        // As those have it who keep their home under Git.
+        // Ignore everything, as people do who keep their home under Git.
         fs::write(home.join(".gitignore"), "*\n").unwrap();
         fs::write(home.join("project/.gitignore"), "/src/made.lisp\n").unwrap();
         for file in ["a.lisp", "made.lisp"] {

@@ -1,7 +1,7 @@
-//! The texts that files had before they were edited, kept in the cache so that they can be put back.
+//! The texts of files from before edits, kept in the cache for undoing them.
 //!
-//! `undo/PROJECT/ID/` has a manifest, and each old text under the number of its file in the manifest. PROJECT names the
-//! project's root by its hash.
+//! `undo/PROJECT/ID/` has a manifest, and each old text under the number of its file in the manifest. PROJECT
+//! is the hash of the project's root.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::write::Replacement;
 use crate::source::tap::sidecar::fnv_1a;
 
-/// How many edits of a project are kept.
+/// The most edits of a project that are kept.
 const MOST: usize = 20;
-/// How much the old texts of a project take at most, in bytes. The newest edit is kept however long it is.
+/// The most bytes of a project's old texts. The newest edit is kept whatever its size.
 const MOST_BYTES: u64 = 64 << 20;
 const MANIFEST: &str = "undo-1.json";
 
@@ -33,7 +33,7 @@ struct KeptFile {
     new: Version,
 }
 
-/// What tells a text from another.
+/// The size and hash by which a text is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Version {
     size: u64,
@@ -52,28 +52,28 @@ pub(crate) struct Undo {
     root: PathBuf,
 }
 
-/// All that undoing an edit takes.
+/// A kept edit with the replacements that undo it.
 #[derive(Debug)]
 pub(crate) struct KeptEdit {
-    /// Its name.
+    /// The name of the edit.
     pub(crate) id: String,
-    /// What was done.
+    /// The sentence that describes the edit.
     pub(crate) what: String,
-    /// What is to be done. Files that have their old text already are left out.
+    /// The replacements that undo it. Files that have their old text already are left out.
     pub(crate) files: Vec<Replacement>,
 }
 
 impl Undo {
-    /// The edits of the project in `root`, kept in `cache`.
+    /// Opens the edits of the project in `root`, kept in `cache`.
     pub(crate) fn new(cache: &Path, root: &Path) -> Self {
         let name = format!("{:016x}", fnv_1a(root.as_os_str().as_bytes()));
         Self { folder: cache.join("undo").join(name), root: root.to_owned() }
     }
 
-    /// Keeps what `files` hold, before they are edited. The name under which it can be found.
+    /// Keeps the texts of `files` before they are edited. Returns the edit's name.
     ///
     /// # Errors
-    /// It cannot be written: a sentence.
+    /// They cannot be written: a sentence.
     pub(crate) fn keep(&self, what: &str, files: &[Replacement]) -> Result<String, String> {
         let failed = |error: std::io::Error| {
             format!(
@@ -114,21 +114,21 @@ impl Undo {
         Ok(id)
     }
 
-    /// Makes the folder of the next edit: its name is a number, which grows.
+    /// Makes the folder of the next edit; its name is a number, one higher than the last.
     fn reserve(&self) -> std::io::Result<String> {
         fs::create_dir_all(&self.folder)?;
         let mut number = self.numbers().last().copied().unwrap_or(0);
         loop {
             number += 1;
             match fs::create_dir(self.folder.join(number.to_string())) {
-                // Another process was first.
+                // Try the next number: another process was first.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 made => return made.map(|()| number.to_string()),
             }
         }
     }
 
-    /// The names of what is kept, the oldest first.
+    /// Lists the numbers of the kept edits, oldest first.
     fn numbers(&self) -> Vec<u64> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let mut numbers: Vec<u64> =
@@ -137,7 +137,7 @@ impl Undo {
         numbers
     }
 
-    /// Removes the oldest edits beyond the bounds, but not `newest`.
+    /// Removes the oldest edits beyond the limits, but not `newest`.
     fn sweep(&self, newest: &str) {
         let (mut count, mut bytes) = (0, 0);
         for number in self.numbers().into_iter().rev() {
@@ -151,10 +151,10 @@ impl Undo {
         }
     }
 
-    /// What takes back the edit called `id`, or the last one.
+    /// Finds the replacements that undo the edit called `id`, or the last one.
     ///
     /// # Errors
-    /// There is none, or a file has not the text that the edit gave it: a sentence.
+    /// There is none, or a file does not have the text that the edit gave it: a sentence.
     pub(crate) fn find(&self, id: &str) -> Result<KeptEdit, String> {
         let numbers = self.numbers();
         let known = || match numbers.as_slice() {
@@ -201,9 +201,9 @@ impl Undo {
         Ok(KeptEdit { id, what: manifest.what, files })
     }
 
-    /// Removes what is kept of an edit.
+    /// Removes a kept edit.
     pub(crate) fn forget(&self, id: &str) {
-        // What stays costs room until it is the oldest.
+        // Ignore errors: the folder is removed once it is the oldest.
         let _ = fs::remove_dir_all(self.folder.join(id));
     }
 }
@@ -226,7 +226,7 @@ mod tests {
         assert!(undo.find("last").unwrap_err().contains("Nothing is kept"));
         let files = [edit(root.path(), "(old)", "(new)")];
         let id = undo.keep("a rename", &files).unwrap();
-        // Nothing was written yet: there is nothing to put back.
+        // Find nothing to restore: the edit was not written yet.
         assert_eq!(undo.find(&id).unwrap().files, []);
         replace_all(&files).unwrap();
         let kept = undo.find("last").unwrap();
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(fs::read(&files[0].path).unwrap(), b"(old)");
         undo.forget(&id);
         assert!(undo.find(&id).is_err());
-        // Of another project.
+        // Find no edits of another project.
         let other = Undo::new(cache.path(), cache.path());
         assert!(other.find("1").unwrap_err().contains("no edit"));
     }

@@ -1,4 +1,5 @@
-//! Writing files of the project: inside of it, whole or not at all, and only if they still are what was read.
+//! Writes files of the project: only inside of it, whole or not at all, and only if they are unchanged since
+//! they were read.
 
 use std::fs;
 use std::io::{ErrorKind, Write as _};
@@ -7,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::tree::is_vendored;
 
-/// Why a file of the project is not to be had.
+/// The errors of finding a file of the project.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FileError {
-    /// Nothing is there. It is told as it was given.
+    /// There is no such file. The path is shown as it was given.
     #[error("Path {0} not found")]
     Missing(String),
     /// It cannot be read, or is not the project's own: a sentence.
@@ -19,7 +20,7 @@ pub(crate) enum FileError {
 }
 
 impl FileError {
-    /// What the system said of the file shown as `path`.
+    /// Makes the error for a failure of the system on the file shown as `path`.
     pub(crate) fn new(path: &str, why: &std::io::Error) -> Self {
         match is_nothing(why) {
             true => Self::Missing(path.to_owned()),
@@ -34,15 +35,15 @@ impl From<FileError> for String {
     }
 }
 
-/// Whether the system says that nothing is there.
+/// Whether the system's error says that there is no file.
 pub(crate) fn is_nothing(why: &std::io::Error) -> bool {
     matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// The existing file that `given`, relative to `root` or absolute, names, with no link left in it.
+/// Finds the existing file that `given`, relative to `root` or absolute, names. Resolves its links.
 ///
 /// # Errors
-/// It is not there, no plain file, or not the project's own.
+/// There is none, it is no plain file, or not the project's own.
 pub(crate) fn own_file(root: &Path, given: &Path) -> Result<PathBuf, FileError> {
     let shown = given.display();
     let refused = |why: String| Err(FileError::Refused(why));
@@ -64,14 +65,14 @@ pub(crate) fn own_file(root: &Path, given: &Path) -> Result<PathBuf, FileError> 
     Ok(path)
 }
 
-/// A file whose text gives way to another.
+/// The replacement of a file's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Replacement {
     /// The file, as [`own_file`] has found it.
     pub(crate) path: PathBuf,
-    /// What it must hold.
+    /// The text that it must have.
     pub(crate) old: Vec<u8>,
-    /// What it will hold.
+    /// The text that it will have.
     pub(crate) new: Vec<u8>,
 }
 
@@ -94,11 +95,11 @@ impl Replacement {
     }
 }
 
-/// A text that waits beside the file that it is for.
+/// A temporary file with the new text, beside the file that it will replace.
 struct Staged(PathBuf);
 
 impl Staged {
-    /// Writes `text` beside `path`, with that file's mode.
+    /// Writes `text` to a temporary file beside `path`, with that file's mode.
     fn new(path: &Path, text: &[u8]) -> Result<Self, String> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let failed = |error: std::io::Error| format!("{} cannot be written: {error}.", path.display());
@@ -118,11 +119,11 @@ impl Staged {
         Ok(staged)
     }
 
-    /// Makes it the file at `path`.
+    /// Renames the temporary file to `path`.
     fn put(self, path: &Path) -> Result<(), String> {
         fs::rename(&self.0, path)
             .map_err(|error| format!("{} cannot be written: {error}.", path.display()))?;
-        // The new name is kept if the machine stops just now; where folders cannot be synced, the system does it later.
+        // Sync the folder, so that the new name survives a crash. Ignore errors: some file systems cannot.
         if let Some(folder) = path.parent().and_then(|folder| fs::File::open(folder).ok()) {
             let _ = folder.sync_all();
         }
@@ -132,13 +133,13 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        // It is gone if it was put in place.
+        // Ignore the error: the file is gone if it was renamed.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// Puts `new` into the file at `path`, which must still hold `old`. The file keeps its mode; a reader sees the old text or
-/// the new one.
+/// Replaces the text `old` of the file at `path` by `new`, atomically: a reader sees one or the other. The
+/// file keeps its mode.
 ///
 /// # Errors
 /// The file is not what it was, or cannot be written: a sentence.
@@ -146,11 +147,11 @@ pub(crate) fn replace(path: &Path, old: &[u8], new: &[u8]) -> Result<(), String>
     replace_all(&[Replacement { path: path.to_owned(), old: old.to_vec(), new: new.to_vec() }])
 }
 
-/// Puts their new texts into all `files`, which must still hold the old ones, or into none of them.
+/// Replaces the texts of all `files`, which must still hold the old ones, or of none.
 ///
 /// # Errors
-/// One of them is not what it was, or cannot be written: a sentence. All of them hold what they held, unless it names
-/// those that could not be put back.
+/// One of them has changed, or cannot be written: a sentence. All of them keep their old texts, except for
+/// those that the sentence names because they could not be restored.
 pub(crate) fn replace_all(files: &[Replacement]) -> Result<(), String> {
     let nothing = |why: String| format!("{why} Nothing was changed; try again.");
     let staged: Vec<Staged> = files
@@ -178,10 +179,10 @@ pub(crate) fn replace_all(files: &[Replacement]) -> Result<(), String> {
     Ok(())
 }
 
-/// `text` in the encoding of the file that holds `bytes`: UTF-8, or Latin-1 if the file says so.
+/// Encodes `text` as the file that holds `bytes` is encoded: UTF-8, or Latin-1 if the file says so.
 ///
 /// # Errors
-/// The encoding is another one, and `text` is not ASCII; or it has no form for `text`: a sentence.
+/// The file has another encoding, and `text` is not ASCII; or `text` cannot be encoded: a sentence.
 pub(crate) fn encoded(text: &str, bytes: &[u8]) -> Result<Vec<u8>, String> {
     if text.is_ascii() {
         return Ok(text.as_bytes().to_vec());
@@ -203,7 +204,7 @@ pub(crate) fn encoded(text: &str, bytes: &[u8]) -> Result<Vec<u8>, String> {
     }
 }
 
-/// What `-*- coding: … -*-` on the first two lines says, in lower case.
+/// Returns the encoding that `-*- coding: … -*-` on the first two lines names, in lower case.
 fn declared_encoding(bytes: &[u8]) -> Option<String> {
     let head: Vec<&[u8]> = bytes.splitn(3, |&byte| byte == b'\n').take(2).collect();
     let head = String::from_utf8_lossy(&head.join(&b'\n')).to_lowercase();
@@ -253,7 +254,7 @@ mod tests {
         assert_eq!(held(folder.path()), expected(|of| of.2));
         assert_eq!(fs::metadata(&all[1].path).unwrap().permissions().mode() & 0o777, 0o640);
 
-        // One that was changed, one that is gone, one that nobody may write: the others stay what they are.
+        // Try a changed file, a deleted one, and one that is read-only: the others keep their texts.
         for wrong in 0..given.len() {
             let all = files(&given, folder.path());
             fs::write(&all[wrong].path, "other").unwrap();
@@ -274,7 +275,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let given = [("a", "1", "2"), ("b", "3", "4")];
         let mut all = files(&given, folder.path());
-        // A file that is named twice is another when its second turn comes: as if somebody had changed it just then.
+        // Name a file twice: at its second turn it counts as changed by somebody else.
         all.push(Replacement { new: b"7".to_vec(), ..all[0].clone() });
         let why = replace_all(&all).unwrap_err();
         assert!(why.contains("changed meanwhile") && why.contains("Nothing was changed"), "{why}");

@@ -1,4 +1,4 @@
-//! The scan of one text for names and package definitions.
+//! Scans a text for names and package definitions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use steelbank_reader::{
 
 use super::{FileTokens, PackageText, TextContext, TextToken};
 
-/// The names and package definitions of `text`, the decoded text of a file.
+/// Scans `text`, the decoded text of a file.
 pub(super) fn scan(text: &[u8]) -> FileTokens {
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let mut scan = Scan { text, lisp: &lisp, known: HashMap::new(), tokens: FileTokens::default() };
@@ -22,17 +22,17 @@ pub(super) fn scan(text: &[u8]) -> FileTokens {
 struct Scan<'a> {
     text: &'a [u8],
     lisp: &'a LispText,
-    /// One string for each package's name.
+    /// The names of packages, each shared by its tokens.
     known: HashMap<String, Arc<str>>,
     tokens: FileTokens,
 }
 
-/// The operators that define packages.
+/// Whether `operator` defines a package.
 fn defines_package(operator: &str) -> bool {
     matches!(operator, "DEFPACKAGE" | "DEFINE-PACKAGE" | "DEFPACKAGE-PLUS-1" | "DEFPACKAGE*" | "DEFPACKAGE+")
 }
 
-/// The operators whose constant arguments name symbols.
+/// Whether constant arguments of `operator` name symbols.
 fn looks_up(operator: &str) -> bool {
     matches!(
         operator,
@@ -52,7 +52,7 @@ fn looks_up(operator: &str) -> bool {
     )
 }
 
-/// What in an operator's constant strings names symbols.
+/// Returns the words in constant strings of `operator` that name symbols.
 fn reads(operator: &str) -> Option<InString> {
     match operator {
         "READ-FROM-STRING" | "SAFE-READ-FROM-STRING" | "EVAL-INPUT" | "EVAL-STRING" => Some(InString::All),
@@ -64,11 +64,11 @@ fn reads(operator: &str) -> Option<InString> {
 /// The words of a string that name symbols.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InString {
-    /// All: it is code.
+    /// All words: the string is code.
     All,
-    /// Those of `~/name/`.
+    /// The words in `~/name/`.
     Directives,
-    /// Those of `${name}` and `@{name}`.
+    /// The words in `${name}` and `@{name}`.
     Interpolated,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Scan<'a> {
         shared
     }
 
-    /// The name of the operator of the form `id`.
+    /// Returns the name of the operator of the form `id`.
     fn operator(&self, id: FormId) -> Option<String> {
         let head = self.lisp.head(self.lisp.form(id)?)?;
         (head.kind == TokenKind::Symbol).then(|| head.symbol(self.text).name.into_owned())
@@ -91,7 +91,7 @@ impl<'a> Scan<'a> {
     fn designated(&self, datum: Datum) -> Option<String> {
         match datum {
             Datum::Token(index) => self.lisp.tokens().get(index)?.designated(self.text),
-            // A quoted name.
+            // Unwrap a quoted name.
             Datum::Form(id) => match self.lisp.elements(id).next()? {
                 inner @ Datum::Token(_) => self.designated(inner),
                 Datum::Form(_) => None,
@@ -99,7 +99,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Reads all forms that define packages, wherever they stand.
+    /// Reads all forms that define packages, at any depth.
     fn packages(&mut self) {
         for index in 0..self.lisp.forms().len() {
             let id = FormId::new(index);
@@ -206,7 +206,7 @@ impl<'a> Scan<'a> {
         form.is_some_and(|form| form.kind == FormKind::Quote)
     }
 
-    /// Whether `token` stands as in `(defmethod name ((parameter token)))`.
+    /// Whether `token` is a specializer, as in `(defmethod name ((parameter token)))`.
     fn is_specializer(&self, token: &Token) -> bool {
         let Some(id) = token.form else { return false };
         let span = |datum| self.lisp.span(datum);
@@ -223,7 +223,7 @@ impl<'a> Scan<'a> {
             })
     }
 
-    /// Whether `token` is what a form `(def… name)` or `(def… (setf name))` defines.
+    /// Whether a form `(def… token)` or `(def… (setf token))` defines `token`.
     fn is_defined(&self, token: &Token) -> bool {
         let by = |id: FormId, span: Range| {
             self.operator(id).is_some_and(|operator| operator.starts_with("DEF"))
@@ -235,7 +235,7 @@ impl<'a> Scan<'a> {
                 form.parent.is_some_and(|parent| by(parent, form.span))
                     && self.operator(id).is_some_and(|operator| operator == "SETF")
             })
-            // (defstruct (name …) …)
+            // Accept a name with options, as in `(defstruct (name …) …)`.
             || self.lisp.form(id).is_some_and(|form| {
                 form.parent.is_some_and(|parent| by(parent, form.span))
                     && self.lisp.head(form).is_some_and(|head| head.span == token.span)
@@ -271,7 +271,7 @@ impl<'a> Scan<'a> {
         self.words(token, &TextContext::Prose, read);
     }
 
-    /// Whether a string holds a symbol with its package and nothing else: whoever writes that has it read.
+    /// Whether a string is a symbol with its package and nothing else: such a string is meant to be read.
     fn is_qualified_name(&self, token: &Token) -> bool {
         let inside = self.text.get(token.span.indices()).and_then(|text| text.strip_prefix(b"\""));
         let Some(inside) = inside.and_then(|text| text.strip_suffix(b"\"")) else { return false };
@@ -282,14 +282,14 @@ impl<'a> Scan<'a> {
         !prefix.is_empty() && colons(rest) <= 2 && !name.is_empty() && prefix.iter().chain(name).all(is_part)
     }
 
-    /// Which words of a string the operator around it reads.
+    /// Returns the words of a string that the operator around it reads.
     fn read_by(&self, token: &Token) -> Option<InString> {
         let inner = token.form?;
         let around = [Some(inner), self.lisp.form(inner)?.parent];
         around.into_iter().flatten().find_map(|id| reads(&self.operator(id)?))
     }
 
-    /// What a keyword, uninterned symbol or string designates, where the forms around it say so.
+    /// Returns what a keyword, uninterned symbol or string designates, if the forms around it tell.
     fn designator(&mut self, token: &Token) -> Option<TextContext> {
         let lisp = self.lisp;
         let inner = token.form?;
@@ -337,7 +337,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The package that an argument beside `token` names: the one before it for SYMBOL-CALL, else the one after.
+    /// Returns the package that an argument beside `token` names: the one before it for SYMBOL-CALL, else the
+    /// one after.
     fn package_beside(&mut self, form: FormId, token: &Token) -> Option<Arc<str>> {
         let arguments: Vec<Datum> = self.lisp.elements(form).skip(1).collect();
         let at = arguments.iter().position(|&datum| self.lisp.span(datum).contains(token.span.start))?;
@@ -369,13 +370,13 @@ impl<'a> Scan<'a> {
             };
             let context = if is_read { &TextContext::Read } else { context };
             self.word(text, start + word.start, token, context, package.as_ref());
-            // ~/name/, and a/b in prose.
+            // Split at slashes: `~/name/`, and a/b in prose.
             if text.contains(&b'/') {
                 let mut from = 0;
                 for piece in text.split(|&byte| byte == b'/') {
                     let directive = read == Some(InString::Directives) && is_directive(&text[..from]);
                     let context = if directive { &TextContext::Read } else { context };
-                    // The name in ~/name/ is looked up in CL-USER, whatever is current.
+                    // Use CL-USER for the name in `~/name/`, which FORMAT looks up there.
                     let package =
                         if directive { Some(self.shared("COMMON-LISP-USER")) } else { package.clone() };
                     self.word(piece, start + word.start + from, token, context, package.as_ref());
@@ -393,7 +394,7 @@ impl<'a> Scan<'a> {
         context: &TextContext,
         package: Option<&Arc<str>>,
     ) {
-        // Punctuation of prose around a name.
+        // Strip the punctuation of prose around a name.
         let front = word.iter().take_while(|&&byte| b"~@".contains(&byte)).count();
         let back = word.iter().rev().take_while(|&&byte| b".:?!,".contains(&byte)).count();
         if front + back >= word.len() {
@@ -445,19 +446,19 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Whether a word may have `byte` in it.
+/// Whether a word may contain `byte`.
 fn is_part_of_name(byte: u8) -> bool {
     byte >= 0x80 || byte.is_ascii_alphanumeric() || b"!$%&*+-./:<=>?@^_~[]".contains(&byte)
 }
 
-/// Whether what stands before is `…${` or `…@{` with no closing brace.
+/// Whether `before` ends in an open `${` or `@{`.
 fn is_interpolated(before: &[u8]) -> bool {
     let Some(open) = before.iter().rposition(|&byte| byte == b'{') else { return false };
     let opens = open > 0 && matches!(before[open - 1], b'$' | b'@');
     opens && !before[open..].contains(&b'}')
 }
 
-/// Whether what stands before a name is `…~/`, with what FORMAT allows between.
+/// Whether `before` ends in `~/`, with the parameters that FORMAT allows between.
 fn is_directive(before: &[u8]) -> bool {
     let Some(before) = before.strip_suffix(b"/") else { return false };
     let modifiers = before.iter().rev().take_while(|&&byte| b":@0123456789,".contains(&byte)).count();

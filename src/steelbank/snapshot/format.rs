@@ -3,9 +3,9 @@
 //! * `core`: SBCL's own format, saved with the heap size that the program starts with.
 //! * `index`: the core's cross references, baked as the base core's are.
 //! * `names`: the names in each loaded file, and what is known of the project's texts
-//! (`src/project/baked.rs`).
+//!   (`src/project/baked.rs`).
 //! * `manifest`: a line `steelbank snapshot 1`, a line with the CRC-32 of the rest in hexadecimal digits, then a JSON object,
-//!   [`Manifest`].
+//!   [`SnapshotManifest`].
 //!
 //! A snapshot is made in a folder of another name, synced to the disk, tried by one start, and then renamed,
 //! so that half a snapshot is never found. Before it is used, the manifest is compared with its checksum in
