@@ -1,4 +1,4 @@
-//! The engine: what crossing into Lisp costs, and the questions against asking sb-introspect.
+//! Benches the engine: the cost of a crossing into Lisp, and of questions beside sb-introspect's.
 //!
 //! `cargo bench --bench engine`. Read the figures as ratios: a crossing beside a Rust call through a pointer, a job beside
 //! a round trip to a Rust thread, the index beside sb-introspect in the same image.
@@ -41,7 +41,7 @@ mod crossing {
         bencher.bench_local(|| function(black_box(1)));
     }
 
-    /// One job makes a thousand crossings: divide by a thousand.
+    /// Makes a thousand crossings in one job: divide by a thousand.
     #[divan::bench(args = [1000])]
     fn entry_point_calls(bencher: Bencher<'_, '_>, count: i64) {
         let lisp = bank().lisp();
@@ -50,7 +50,7 @@ mod crossing {
         });
     }
 
-    /// One job runs a hundred operations: divide by a hundred.
+    /// Runs a hundred operations in one job: divide by a hundred.
     #[divan::bench(args = [100])]
     fn operations(bencher: Bencher<'_, '_>, count: usize) {
         let lisp = bank().lisp();

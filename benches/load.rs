@@ -1,11 +1,11 @@
-//! What loading a system through us costs beside the same load in plain SBCL, everything compiled anew. Run with
+//! Benches loads through steelbank beside the same loads in plain SBCL, everything compiled anew. Run with
 //! `cargo bench --bench load`; `-- PAIRS SYSTEM…` says how often, and names other systems.
 //!
-//! Ours are with all that we do besides: positions and uses recorded, diagnostics kept, the index brought up to date.
-//! Both have the same SBCL, the same heap and empty caches, a process each, and run at the same time: a machine whose
-//! speed changes from minute to minute changes it for both. The figure to read is the ratio of processor time.
+//! Our loads also record positions and uses, keep diagnostics and refresh the index. Both have the same SBCL,
+//! the same heap and empty caches, a process each, and run at the same time, so that a machine whose speed
+//! changes from minute to minute changes it for both. Read the ratio of processor time.
 
-// Clippy takes only functions marked #[test] for tests.
+// Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, clippy::panic, missing_docs)]
 
 use std::path::Path;
@@ -23,13 +23,13 @@ mod common;
 #[path = "../tests/it/fixtures.rs"]
 mod fixtures;
 
-/// The system that the process is to load through us, and the folder for its cache.
+/// The environment variable that names the system for the child to load, and the folder for its cache.
 const CHILD: &str = "STEELBANK_BENCH_LOAD";
 
 const SYSTEMS: [&str; 7] =
     ["cl-ppcre", "local-time", "cl-unicode", "iterate", "cl-interpol", "cffi", "ironclad"];
 
-/// What a load took.
+/// The cost of a load.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
     wall: f64,
@@ -68,7 +68,7 @@ fn main() {
     row("all", &[[sum(0), sum(1)]]);
 }
 
-/// The pair with the median ratio of processor time.
+/// Returns the pair with the median ratio of processor time.
 fn median(costs: &[[Cost; 2]]) -> [Cost; 2] {
     let mut costs = costs.to_vec();
     let ratio = |pair: &[Cost; 2]| pair[1].processor / pair[0].processor;
@@ -131,7 +131,7 @@ fn plain_load(cache: &Path, system: &str) -> Command {
     common::plain_sbcl(cache, &[&load])
 }
 
-/// In the child: loads `system`, and prints what it took, all threads of the process together.
+/// Loads `system` in the child, and prints the cost, of all threads of the process together.
 fn load_through_us(cache: &Path, system: &str) {
     let settings = ProjectSettings::in_folder(cache).cache(cache.join("cache"));
     let bank = Steelbank::builder().project(settings).start().unwrap();

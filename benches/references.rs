@@ -1,11 +1,12 @@
-//! Questions about a user's project: every use of a name with its line, column and evidence, over libraries that are
-//! loaded through us. Run with `cargo bench --bench references`.
+//! Benches questions about a user's project: every use of a name with its line, column and evidence, over
+//! libraries that are loaded through steelbank. Run with `cargo bench --bench references`.
 //!
-//! Beside `code_find_references` stand what the same question costs without us: sb-introspect's five questions in the
-//! same image (which answer neither lines nor columns), and ripgrep over the same files (which answers text). The
-//! rarely used names show that the size of what is loaded does not matter; the cost is that of the files in the answer.
+//! Compares `code_find_references` with two other ways to the same question: sb-introspect's five questions
+//! in the same image (which give neither lines nor columns), and ripgrep over the same files (which finds
+//! text). The rarely used names show that the cost grows with the files in the answer, not with what is
+//! loaded.
 
-// Clippy takes only functions marked #[test] for tests.
+// Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
 
 use std::process::Command;
@@ -74,7 +75,7 @@ fn code_find_references(bencher: Bencher<'_, '_>, name: &str) {
     bencher.bench_local(|| bank().code_find_references(&request(name)).unwrap());
 }
 
-/// The family's question with its lines and columns.
+/// Asks the who-calls family with lines and columns.
 #[divan::bench(args = NAMES)]
 fn who_calls_or_macroexpands(bencher: Bencher<'_, '_>, name: &str) {
     bencher.bench_local(|| {
@@ -84,7 +85,7 @@ fn who_calls_or_macroexpands(bencher: Bencher<'_, '_>, name: &str) {
     });
 }
 
-/// The family's question from the index alone.
+/// Asks the who-calls family from the index alone.
 #[divan::bench(args = NAMES)]
 fn who_calls_or_macroexpands_without_lines(bencher: Bencher<'_, '_>, name: &str) {
     bencher.bench_local(|| {

@@ -1,9 +1,10 @@
-//! Renames all names of the libraries in a folder, one project a library, and prints what became of them:
-//! `cargo bench --bench rename -- FOLDER [LIBRARY...]`. Each library finds the others, unrenamed, beside it, and what
-//! CL_SOURCE_REGISTRY names. What was renamed is loaded again, and must be said the same of. tests/held-out.sh fetches
-//! the libraries of README's table. With STEELBANK_RENAME_SHOW it prints each name that is not renamed at exact places;
-//! with STEELBANK_RENAME_VERIFY, a steelbank program, that verifies some of the renames of each library that warn of something.
-// A bench is a program: it prints, and stops at what it does not expect.
+//! Renames all names of the libraries in a folder, one project a library, and prints the outcomes: `cargo
+//! bench --bench rename -- FOLDER [LIBRARY...]`. Each library finds the others, unrenamed, beside it, and
+//! those that CL_SOURCE_REGISTRY names. Each renamed library is loaded again, and must have the same
+//! diagnostics. tests/held-out.sh fetches the libraries of README's table. With STEELBANK_RENAME_SHOW it
+//! prints each name that is not renamed at exact places; with STEELBANK_RENAME_VERIFY, a steelbank program,
+//! that program verifies some of the renames of each library that warn of something.
+// Allow what a program does: a bench prints, and panics at what it does not expect.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 #[path = "../tests/renames/mod.rs"]
@@ -88,7 +89,7 @@ fn main() {
         }
         let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
         let (first, second) = (lines(&first), lines(&second));
-        // What is said of dependencies depends on who compiled them: only what is new counts.
+        // Count only new diagnostics: those of dependencies depend on who compiled them.
         for new in second.iter().filter(|line| !first.contains(line)) {
             println!("  + {new}");
             differences.push(format!("{name}: + {new}"));

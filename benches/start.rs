@@ -1,13 +1,14 @@
-//! Process start to first right answer, and Lisp's death to the next one: from a snapshot of a project of many systems, beside the same question about an empty
-//! image, in the same run. Run with `cargo bench --bench start`; `-- SYSTEMS RUNS` says how many systems and how often.
+//! Benches process start to first right answer, and Lisp's death to the next one: from a snapshot of a
+//! project of many systems, beside the same question about an empty image, in the same run. Run with `cargo
+//! bench --bench start`; `-- SYSTEMS RUNS` says how many systems and how often.
 //!
-//! The project is generated: each system has three files and depends on three others; the last one on all, and on the libraries
-//! that the tests use, if they are there. The figures are medians of whole processes, `steelbank who-calls …`, from start to end.
-//! *An edit* changes one function in the last file of the last system; it is compiled in each of these processes. Compiling and
-//! loading that file alone is measured in an image that has nothing else; what an edit costs beyond that and the start is the
-//! plan's, the index's and the answer's.
+//! The project is generated: each system has three files and depends on three others; the last one on all,
+//! and on the libraries that the tests use, if they are there. The figures are medians of whole processes,
+//! `steelbank who-calls …`, from start to end. *An edit* changes one function in the last file of the last
+//! system; it is compiled in each of these processes. Compiling and loading that file alone is measured in an
+//! image that has nothing else; the rest of an edit's cost is that of ASDF's plan, the index and the answer.
 
-// Clippy takes only functions marked #[test] for tests.
+// Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::panic, missing_docs)]
 
 use std::fs;
@@ -75,7 +76,7 @@ fn main() {
     let (success, making, errors) = make();
     assert!(success, "{errors}");
 
-    // One of each in turn: a machine whose speed changes changes it for both.
+    // Measure one of each in turn: a machine whose speed changes changes it for both.
     let mut pairs: Vec<(Duration, Duration)> = (0..runs)
         .map(|_| (ask(&[], "cl:mapcar", "SB-"), ask(&["--system", &last], &question, "USER")))
         .collect();
@@ -96,7 +97,7 @@ fn main() {
     let edit = |number: usize| {
         fs::write(&edited, format!("{text}(defun edited-{number} (x) (c-of-{last} x))\n")).unwrap();
     };
-    // The background makes another after each; the next edit waits for it.
+    // Wait for the background process, which makes another snapshot after each edit.
     let settle = || {
         while !make().0 {
             std::thread::sleep(Duration::from_millis(100));
@@ -154,7 +155,8 @@ fn main() {
     );
 }
 
-/// From the news of Lisp's death to the next answer about `question`, which Lisp gives, for `times` deaths of a server.
+/// Measures the time from the news of Lisp's death to the next answer about `question`, which Lisp gives, for
+/// `times` deaths of a server.
 fn returns(mut server: Command, deadly: &Path, question: &str, times: usize) -> Vec<Duration> {
     let lose = "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"\")";
     fs::write(deadly, lose).unwrap();
@@ -173,7 +175,7 @@ fn returns(mut server: Command, deadly: &Path, question: &str, times: usize) -> 
         let begun = Instant::now();
         while !answered(&mut client) {}
         let took = begun.elapsed();
-        // Deaths do not count any more.
+        // Restart Lisp, so that the deaths do not count any more.
         client.call("restart-lisp", json!({}));
         while !answered(&mut client) {}
         took
@@ -184,7 +186,8 @@ fn returns(mut server: Command, deadly: &Path, question: &str, times: usize) -> 
     took
 }
 
-/// How long SBCL takes to compile and load the last file of the system in `folder`, in an image that has its package.
+/// Measures how long SBCL takes to compile and load the last file of the system in `folder`, in an image that
+/// has its package.
 fn compile_alone(folder: &Path, fasl: &Path) -> Duration {
     let bank = Steelbank::builder().start().unwrap();
     let allowed = Duration::from_secs(60);
@@ -195,7 +198,8 @@ fn compile_alone(folder: &Path, fasl: &Path) -> Duration {
     };
     evaluate(&format!("(load {:?})", folder.join("a.lisp")));
     let form = format!("(load (compile-file {:?} :output-file {fasl:?}))", folder.join("c.lisp"));
-    // The first one finds out how the compiler's generic functions are called.
+    // Evaluate once before measuring: the first time, the compiler's generic functions compute their
+    // dispatch.
     evaluate(&form);
     median((0..7).map(|_| evaluate(&form)))
 }
@@ -214,7 +218,7 @@ fn median(durations: impl Iterator<Item = Duration>) -> Duration {
     durations[durations.len() / 2]
 }
 
-/// Systems s0, s1, …; each depends on up to three before it, and the last one on all.
+/// Writes systems s0, s1, …; each depends on up to three before it, and the last one on all.
 fn write_project(root: &Path, systems: usize) {
     for number in 0..systems {
         let name = format!("s{number}");

@@ -1,7 +1,8 @@
-//! `steelbank serve` as its client sees it: process start to first answer, and each tool's round trip, beside what the
-//! pipes cost without it (a process that only repeats the answer). Run with `cargo bench --bench stdio`.
+//! Benches `steelbank serve` as its client sees it: process start to first answer, and each tool's round
+//! trip, beside the cost of the pipes alone (a process that only repeats the answer). Run with `cargo bench
+//! --bench stdio`.
 
-// Clippy takes only functions marked #[test] for tests.
+// Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use std::io::{BufRead, BufReader, Write};
@@ -24,7 +25,7 @@ fn main() {
     divan::main();
 }
 
-/// The process that the pipes are measured with: it answers each line with the first one.
+/// Answers each line with the first one: the process that the pipes are measured with.
 fn repeat_first_line() {
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
     let (mut first, mut line) = (String::new(), String::new());
@@ -56,14 +57,15 @@ impl Lines {
         Self { child, input, output, line: String::new() }
     }
 
-    /// A server without a project: where the bench runs, one would be found.
+    /// Starts a server without a project. It runs in an empty folder, as one would be found here.
     fn server() -> Self {
         let empty = std::env::temp_dir().join(format!("steelbank-bench-empty-{}", std::process::id()));
         std::fs::create_dir_all(&empty).unwrap();
         Self::served(Command::new(env!("CARGO_BIN_EXE_steelbank")).arg("serve").current_dir(empty))
     }
 
-    /// A server over a project in which `bench::callee` is used in three lines, and of so many more folders with ten files each.
+    /// Starts a server over a project in which three lines use `bench::callee`, and that has `folders` more
+    /// folders with ten files each.
     fn server_of_project(folders: usize) -> Self {
         let folder = std::env::temp_dir().join(format!("steelbank-bench-{}-{folders}", std::process::id()));
         let project = folder.join("project");
@@ -130,7 +132,7 @@ fn call(tool: &str, arguments: &Value) -> String {
     format!("{request}\n")
 }
 
-/// Process start to the answer of a first call.
+/// Measures process start to the answer of a first call.
 #[divan::bench(sample_count = 20, args = ["describe-symbol", "who-calls"])]
 fn start_to_first_answer(bencher: Bencher<'_, '_>, tool: &str) {
     let request = call(tool, &json!({ "name": "cl:mapcar" }));
@@ -141,7 +143,7 @@ fn start_to_first_answer(bencher: Bencher<'_, '_>, tool: &str) {
     });
 }
 
-/// Process start to end of the command line's answer.
+/// Measures the command line from process start to end.
 #[divan::bench(sample_count = 20)]
 fn command_line(bencher: Bencher<'_, '_>) {
     bencher.bench(|| {
@@ -163,7 +165,7 @@ fn arguments(name: &str) -> Value {
     if name.is_empty() { json!({}) } else { json!({ "name": name }) }
 }
 
-/// A call of a tool and its answer.
+/// Measures a call of a tool and its answer.
 #[divan::bench(args = QUESTIONS.map(|(tool, name)| format!("{tool} {name}")))]
 fn round_trip(bencher: Bencher<'_, '_>, question: &str) {
     let (tool, name) = question.split_once(' ').unwrap();
@@ -174,7 +176,7 @@ fn round_trip(bencher: Bencher<'_, '_>, question: &str) {
     server.end();
 }
 
-/// What the pipes and two processes cost alone: the answer comes from a program that only repeats it.
+/// Measures the pipes and two processes alone: the answer comes from a program that only repeats it.
 #[divan::bench(args = QUESTIONS.map(|(tool, name)| format!("{tool} {name}")))]
 fn echo(bencher: Bencher<'_, '_>, question: &str) {
     let (tool, name) = question.split_once(' ').unwrap();
@@ -188,14 +190,14 @@ fn echo(bencher: Bencher<'_, '_>, question: &str) {
     echo.end();
 }
 
-/// How many folders there are beside the code.
+/// The numbers of folders beside the code.
 const FOLDERS: [usize; 2] = [0, 300];
 
 fn references() -> String {
     call("code-find-references", &json!({ "symbol": "bench::callee" }))
 }
 
-/// code-find-references of a symbol that is used in three lines.
+/// Measures code-find-references of a symbol that three lines use.
 #[divan::bench(args = FOLDERS)]
 fn references_of_three_lines(bencher: Bencher<'_, '_>, folders: usize) {
     let mut server = Lines::server_of_project(folders);
@@ -205,7 +207,7 @@ fn references_of_three_lines(bencher: Bencher<'_, '_>, folders: usize) {
     server.end();
 }
 
-/// who-references in a project of so many folders.
+/// Measures who-references in a project with so many folders.
 #[divan::bench(args = FOLDERS)]
 fn who_references_in_a_project(bencher: Bencher<'_, '_>, folders: usize) {
     let mut server = Lines::server_of_project(folders);
@@ -215,7 +217,7 @@ fn who_references_in_a_project(bencher: Bencher<'_, '_>, folders: usize) {
     server.end();
 }
 
-/// The same bytes from a program that only repeats them.
+/// Measures the same bytes from a program that only repeats them.
 #[divan::bench]
 fn echo_of_three_lines(bencher: Bencher<'_, '_>) {
     let mut server = Lines::server_of_project(0);
@@ -230,7 +232,7 @@ fn echo_of_three_lines(bencher: Bencher<'_, '_>) {
 
 const TOGETHER: usize = 32;
 
-/// 32 questions in flight: one that nothing is found for, one without a subject, and one with eight places.
+/// Measures 32 questions in flight: one without an answer, one without a subject, and one with eight places.
 #[divan::bench(args = ["who-calls cl:*print-base*", "status ", "who-references cl:*print-base*"])]
 fn in_flight(bencher: Bencher<'_, '_>, question: &str) {
     let (tool, name) = question.split_once(' ').unwrap();
@@ -242,7 +244,8 @@ fn in_flight(bencher: Bencher<'_, '_>, question: &str) {
     server.end();
 }
 
-/// 32 times who-references of a variable that five files with 500 lines each name, of which none is loaded.
+/// Measures 32 times who-references of a variable that five files with 500 lines each name, none of them
+/// loaded.
 #[divan::bench]
 fn in_flight_with_text_that_is_not_loaded(bencher: Bencher<'_, '_>) {
     let project = std::env::temp_dir().join(format!("steelbank-bench-text-{}", std::process::id()));
@@ -267,7 +270,7 @@ fn in_flight_with_text_that_is_not_loaded(bencher: Bencher<'_, '_>) {
     server.end();
 }
 
-/// Variables of which not two have the same uses.
+/// Variables of which no two have the same uses.
 const VARIABLES: [&str; 8] = [
     "*print-base*",
     "*print-pretty*",
@@ -279,7 +282,7 @@ const VARIABLES: [&str; 8] = [
     "*print-escape*",
 ];
 
-/// 32 different questions in flight, so that no answer serves another.
+/// Measures 32 different questions in flight, so that no answer serves another.
 #[divan::bench]
 fn different_in_flight(bencher: Bencher<'_, '_>) {
     let mut server = Lines::server();
@@ -292,8 +295,8 @@ fn different_in_flight(bencher: Bencher<'_, '_>) {
     server.end();
 }
 
-/// What one who-references costs on its way: `ping`, the server's line in and out; the question alone, in this process; and the
-/// tool, which checks arguments and writes text and JSON beside it.
+/// Measures who-references in stages: `ping`, the server's line in and out; the question alone, in this
+/// process; and the tool, which checks arguments and writes text and JSON beside it.
 #[divan::bench(args = ["ping", "question", "tool"])]
 fn stages(bencher: Bencher<'_, '_>, stage: &str) {
     if stage == "ping" {
@@ -302,7 +305,7 @@ fn stages(bencher: Bencher<'_, '_>, stage: &str) {
         bencher.bench_local(|| server.ask(&ping).len());
         return server.end();
     }
-    // A process has one SBCL.
+    // Share the SBCL: a process has one.
     static BANK: OnceLock<Steelbank> = OnceLock::new();
     let bank = BANK.get_or_init(|| Steelbank::builder().start().unwrap());
     bank.lisp().wait_until_ready().unwrap();
@@ -317,7 +320,7 @@ fn stages(bencher: Bencher<'_, '_>, stage: &str) {
     }
 }
 
-/// 32 times code-find-references of three lines in flight, in a project of so many folders.
+/// Measures 32 times code-find-references of three lines in flight, in a project with so many folders.
 #[divan::bench(args = FOLDERS)]
 fn references_in_flight(bencher: Bencher<'_, '_>, folders: usize) {
     let mut server = Lines::server_of_project(folders);
@@ -329,7 +332,7 @@ fn references_in_flight(bencher: Bencher<'_, '_>, folders: usize) {
     server.end();
 }
 
-/// The same through a program that only repeats the answer.
+/// Measures the same through a program that only repeats the answer.
 #[divan::bench]
 fn echo_in_flight(bencher: Bencher<'_, '_>) {
     let mut server = Lines::server();

@@ -1,4 +1,4 @@
-//! find_references beside ripgrep and Reflex, in one run:
+//! Benches find_references beside ripgrep and Reflex, in one run:
 //!
 //!     cargo bench --bench text -- FOLDER...
 //!
@@ -6,7 +6,7 @@
 //! tests/fixtures.sh are taken. `rg` must be there; `rfx` (cargo install reflex-search) is compared with if it is.
 //! Figures are medians, in milliseconds; read them as ratios.
 
-// Clippy takes only functions marked #[test] for tests.
+// Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr)]
 
 use std::collections::HashMap;
@@ -116,7 +116,7 @@ fn bench(folder: &Path) {
         warm.watch();
         let request = FindReferencesRequest { force: true, ..FindReferencesRequest::new(&name) };
         let ask = || find_references(&warm, &request, None, &IndexControl::none()).unwrap();
-        // The first two questions read the index and find out what to watch.
+        // Warm up: the first two questions read the index and set up the watch.
         (0..3).for_each(|_| drop(ask()));
         let ours = median(101, || drop(ask()));
         let served = reflex.then(|| {
@@ -156,7 +156,7 @@ fn bench(folder: &Path) {
     println!("{tree:<28} {:<22} {:>12} {:>12} {theirs:>12}", "index / text", share(built.index_bytes), "-");
 }
 
-/// A name that occurs a few times in the tree, and one that occurs about a hundred times as often.
+/// Chooses a name that occurs a few times in the tree, and one that occurs about a hundred times as often.
 fn names(root: &Path) -> [String; 2] {
     let output = Command::new("rg")
         .args(["--no-config", "--no-filename", "-o", "-w", "[a-z_]{5,20}"])
@@ -192,7 +192,7 @@ fn size(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 
-/// Reflex's MCP server.
+/// The MCP server of Reflex.
 struct Server {
     process: Child,
     input: ChildStdin,
@@ -233,7 +233,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // Ignore errors: it may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

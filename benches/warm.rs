@@ -1,10 +1,11 @@
-//! What a project of many systems costs whose files are compiled already, beside plain SBCL: the load, the first question after it,
-//! and the memory that the process then holds. Run with `cargo bench --bench warm`; `-- PAIRS` says how often.
+//! Benches a project of many systems whose files are compiled already, beside plain SBCL: the load, the first
+//! question after it, and the memory that the process then has. Run with `cargo bench --bench warm`; `--
+//! PAIRS` says how often.
 //!
-//! Each side is a process of its own with the same SBCL and heap; both are started at the same time, and have loaded the project
-//! once before into their caches. No snapshot is made or used. The figures are medians.
+//! Each side is a process of its own with the same SBCL and heap; both start at the same time, and have
+//! loaded the project once before into their caches. No snapshot is made or used. The figures are medians.
 
-// Clippy takes only functions marked #[test] for tests.
+// Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::panic, missing_docs)]
 
 use std::fs;
@@ -25,13 +26,13 @@ mod fixtures;
 
 use common::LIBRARIES;
 
-/// The folder of the project, for the process that is to load it through us.
+/// The environment variable that names the project's folder, for the process that loads it through steelbank.
 const CHILD: &str = "STEELBANK_BENCH_WARM";
 
-/// The largest among the fixtures, and what it needs besides.
+/// The largest library of the fixtures, and its dependency.
 const MORE: [&str; 2] = ["ironclad", "trivial-features"];
 
-/// What one process took: in the order that [`FIGURES`] names.
+/// The cost of one process, in the order of [`FIGURES`].
 type Cost = [f64; 5];
 
 const FIGURES: [&str; 5] =
@@ -82,7 +83,7 @@ fn run(mut command: Command) -> Cost {
     figures.try_into().unwrap()
 }
 
-/// Plain SBCL's load; its question is sb-introspect's.
+/// Makes the command that loads the project in plain SBCL; it asks sb-introspect.
 fn plain_load(root: &Path) -> Command {
     let load = format!(
         "(let ((wall (get-internal-real-time)) (processor (get-internal-run-time)))
@@ -110,7 +111,7 @@ fn ours(root: &Path) -> Command {
     command
 }
 
-/// In the child: loads the project, asks twice, and prints what that took.
+/// Loads the project in the child, asks twice, and prints the cost.
 fn through_us(root: &Path) {
     let settings = ProjectSettings::in_folder(root).cache(root.join("ours"));
     let bank = Steelbank::builder().project(settings).start().unwrap();
@@ -130,7 +131,8 @@ fn through_us(root: &Path) {
     println!("cost {wall} {processor} {first} {second} {}", resident());
 }
 
-/// The processor time of this process, of all its threads, in milliseconds; the kernel counts it in hundredths of a second.
+/// Reads the processor time of all threads of this process, in milliseconds; the kernel counts it in
+/// hundredths of a second.
 fn processor() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let after_name = stat.rsplit(") ").next().unwrap();
@@ -138,7 +140,7 @@ fn processor() -> f64 {
     (ticks(11) + ticks(12)) * 10.0
 }
 
-/// The memory of this process that is in the machine's, in MiB.
+/// Reads the resident memory of this process, in MiB.
 fn resident() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

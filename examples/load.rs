@@ -1,4 +1,4 @@
-//! Loads a project's system, shows what is compiled, and calls a second load off: `cargo run --example load`.
+//! Loads a project's system, shows what is compiled, and cancels a second load: `cargo run --example load`.
 
 #![allow(clippy::print_stdout)]
 
@@ -28,14 +28,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for diagnostic in &answer.diagnostics {
         println!("{}", diagnostic.message);
     }
-    // What was loaded can be asked about.
+    // Ask about the loaded code.
     let callers = bank.who_calls("mapcar", "CL")?;
     println!(
         "TWICE calls MAPCAR: {}",
         callers.users.iter().any(|user| user.name == "COMMON-LISP-USER::TWICE")
     );
 
-    // Loads are called off from any other thread.
+    // Cancel a load from any other thread.
     let control = minutes(15);
     let cancellation = control.cancellation();
     thread::spawn(move || {

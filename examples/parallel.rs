@@ -1,4 +1,4 @@
-//! Questions from many threads at once: `cargo run --example parallel`.
+//! Asks questions from many threads at once: `cargo run --example parallel`.
 
 #![allow(clippy::print_stdout)]
 
@@ -10,7 +10,7 @@ fn main() -> Result<(), Error> {
     let bank = Steelbank::builder().start()?;
     let names = ["mapcar", "funcall", "gethash", "make-instance", "when", "loop", "format", "error"];
     let answers = thread::scope(|scope| {
-        // A clone of the handle is the same SBCL; a reference does as well.
+        // Share the handle by reference; a clone is the same SBCL too.
         let asking: Vec<_> =
             names.iter().map(|name| (name, scope.spawn(|| bank.who_calls(name, "CL")))).collect();
         asking.into_iter().filter_map(|(name, asking)| Some((name, asking.join().ok()?))).collect::<Vec<_>>()

@@ -17,13 +17,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Requests in flight.
+/// The number of requests in flight.
 const IN_FLIGHT: usize = 8;
-/// A request without an answer for this long is lost.
+/// The time without an answer after which a request counts as lost.
 const LOST: Duration = Duration::from_secs(120);
-/// Between two looks at the process.
+/// The time between two measurements of the process.
 const LOOK: Duration = Duration::from_secs(10);
-/// What the process may grow by after the first half, in KiB of resident memory: Lisp's heap moves within its limit.
+/// The growth in KiB of resident memory that is allowed after the first half: Lisp's heap moves within its
+/// limit.
 const GROWTH: u64 = 400 * 1024;
 
 /// Code that misbehaves, each loaded as a file with a second to do so.
@@ -55,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let program = match program {
         Some(program) => program,
-        // Cargo builds examples in a folder beside the program.
+        // Find the program in the folder above the examples, where cargo puts it.
         None => std::env::current_exe()?.ancestors().nth(2).ok_or("no folder")?.join("steelbank"),
     };
     let project = Project::new()?;
@@ -65,7 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     soak.finish()
 }
 
-/// The folder that the server looks at.
+/// The folder of the server's project.
 struct Project(PathBuf);
 
 impl Project {
@@ -106,7 +107,7 @@ impl Drop for Project {
     }
 }
 
-/// What a request is about, which says what its answer must look like.
+/// The kind of a request, which says what its answer must look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Describe,
@@ -125,7 +126,7 @@ struct Asked {
     cancelled: bool,
 }
 
-/// A look at the process.
+/// A measurement of the process.
 #[derive(Debug, Clone, Copy)]
 struct Look {
     resident: u64,
@@ -303,7 +304,8 @@ impl<'a> Soak<'a> {
         Ok(())
     }
 
-    /// Reads one message, and gives up those that were called off and are silent, as the protocol wants.
+    /// Reads one message, and stops waiting for cancelled requests, which stay unanswered, as the protocol
+    /// wants.
     fn hear(&mut self) -> Result<(), Box<dyn Error>> {
         match self.output.recv_timeout(Duration::from_millis(500)) {
             Ok(line) => self.take(&line),
@@ -325,7 +327,8 @@ impl<'a> Soak<'a> {
         };
         let Some(id) = message["id"].as_u64() else { return };
         let Some(asked) = self.waiting.remove(&id) else {
-            // One that was called off may have been answered before the server heard of it.
+            // Accept the answer to a cancelled request: it may have come before the server heard of the
+            // cancellation.
             if id >= self.next || !message["error"].is_null() {
                 self.wrong.push(format!("an answer that nobody waits for: {line:.200}"));
             }
@@ -365,7 +368,7 @@ impl<'a> Soak<'a> {
         })
     }
 
-    /// A number below `below` (xorshift).
+    /// Returns a pseudo-random number below `below` (xorshift).
     fn roll(&mut self, below: u64) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;

@@ -1,7 +1,7 @@
-//! Under an async runtime: `cargo run --example tokio`.
+//! Asks questions under an async runtime: `cargo run --example tokio`.
 //!
-//! Questions to the index take microseconds and can be asked anywhere. What Lisp works on goes to a blocking thread, or is a
-//! job of one's own, which can be awaited as it is.
+//! Questions to the index take microseconds and can be asked anywhere. Lisp's work goes to a blocking thread,
+//! or is a job of one's own, which can be awaited as it is.
 
 #![allow(clippy::print_stdout)]
 
@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let callers = bank.who_calls("mapcar", "CL")?;
     println!("MAPCAR has hundreds of callers: {}", callers.count > 300);
 
-    // On a blocking thread. When this task goes away, the guard calls the work off; else the work would go on.
+    // Ask on a blocking thread. When this task is dropped, the guard cancels the work; else it would go on.
     let control = Control::new(Duration::from_secs(60));
     let guard = control.cancel_on_drop();
     let asking = bank.clone();
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     drop(guard);
     println!("squares: {squares:?}");
 
-    // A job of one's own: no thread waits for it.
+    // Submit a job of one's own: no thread waits for it.
     let ticket = bank.lisp().submit(Lane::Query, Duration::from_secs(10), None, |on_lisp| {
         on_lisp.call(Operation::DescribeSymbol, &["CAR", "COMMON-LISP"])
     });

@@ -33,8 +33,9 @@
 //!
 //! # What it runs
 //!
-//! Nobody's code, unless told to: only [`Steelbank::evaluate`] and the loading of systems run code, and
-//! describe-symbol runs print-object methods to print a variable's value. A question never interns a symbol.
+//! No code of the project, unless a call is there for it: loading, evaluating, inspecting an expression,
+//! running tests, and expanding macros, which compiler notes do too. Only describe-symbol runs print-object
+//! methods besides, to print a variable's value. A question never interns a symbol.
 //!
 //! # Features
 //!
@@ -61,7 +62,7 @@ pub mod fuzzing;
 mod project;
 pub mod query;
 pub mod render;
-// The tests and the fuzzing read sidecars and the table of operators.
+// Public for the tests and the fuzzing, which read sidecars and the table of operators.
 #[doc(hidden)]
 pub mod source;
 mod steelbank;

@@ -1,11 +1,11 @@
-//! What several benches measure with: libraries of the fixtures, and SBCL without us.
+//! Shared by several benches: the fixtures' libraries, and plain SBCL.
 
 use std::path::Path;
 use std::process::Command;
 
 use steelbank::engine::DEFAULT_HEAP_MEGABYTES;
 
-/// Systems of the fixtures that load everywhere.
+/// Systems of the fixtures that load on every machine.
 pub(crate) const LIBRARIES: [&str; 25] = [
     "alexandria",
     "anaphora",
@@ -34,7 +34,8 @@ pub(crate) const LIBRARIES: [&str; 25] = [
     "yason",
 ];
 
-/// The SBCL that bootstrap built, as its users run it, with our heap, ASDF, and fasls in `cache`. It is to evaluate `forms`.
+/// Makes the command that runs the SBCL that bootstrap built, with our heap, ASDF, and fasls in `cache`, and
+/// evaluates `forms`.
 pub(crate) fn plain_sbcl(cache: &Path, forms: &[&str]) -> Command {
     let tree = Path::new(steelbank_image::SBCL);
     let mut command = Command::new(tree.join("src/runtime/sbcl"));

@@ -1,11 +1,11 @@
-//! check's answer as text.
+//! Renders the answer of check.
 
 use std::fmt::Write as _;
 
 use crate::query::check::CheckAnswer;
 use crate::query::load_system::{Diagnostic, Severity};
 
-/// Whether it loads, what stopped it, and what was said.
+/// Renders whether the system or files load, the failures, and the diagnostics.
 pub fn check(answer: &CheckAnswer) -> String {
     let what = match answer.systems.as_slice() {
         [] => "What was asked about".to_owned(),

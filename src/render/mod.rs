@@ -1,4 +1,4 @@
-//! Answers for readers: the contracts' texts, and what people see at a terminal.
+//! Renders answers as text: the contracts' texts, and what a terminal shows.
 
 pub mod check;
 pub mod project;

@@ -1,4 +1,4 @@
-//! The project's answers as text: references, definitions, loads, systems.
+//! Renders answers about the project: references, definitions, loads, systems.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::query::load_system::{LoadAnswer, LoadStatus, Severity};
 use crate::query::text::TextState;
 use steelbank_watch::WatchRefusal;
 
-/// That the project's tree is not watched, why, and what to do.
+/// Renders the reason for which the project's tree is not watched, with a remedy.
 pub(crate) fn unwatched(refusal: WatchRefusal) -> String {
     format!(
         "The project's tree is not watched, as {refusal}: each question looks at every file. To have it watched, {}, and \
@@ -20,7 +20,7 @@ pub(crate) fn unwatched(refusal: WatchRefusal) -> String {
     )
 }
 
-/// code-find-references: one line a place, then what to beware of.
+/// Renders code-find-references: a line for each place, then the cautions.
 pub fn references(answer: &code_find_references::CodeFindReferencesAnswer) -> String {
     let unseen = match answer.text_total {
         0 => String::new(),
@@ -116,7 +116,7 @@ fn use_name(use_type: UseType) -> &'static str {
     }
 }
 
-/// find-definition: one line a definition.
+/// Renders find-definition: a line for each definition.
 pub fn definitions(answer: &find_definition::FindDefinitionAnswer) -> String {
     if answer.definitions.is_empty() {
         return format!("No definition with a known source found for {}", answer.symbol);
@@ -154,7 +154,7 @@ pub fn definitions(answer: &find_definition::FindDefinitionAnswer) -> String {
     text
 }
 
-/// load-system and load-file: how it ended, what stopped it, and what was said.
+/// Renders load-system and load-file: the outcome, the failure, and the diagnostics.
 pub fn load(answer: &LoadAnswer) -> String {
     let what = answer
         .system
@@ -223,7 +223,7 @@ pub fn load(answer: &LoadAnswer) -> String {
     text
 }
 
-/// list-systems: one line a system.
+/// Renders list-systems: a line for each system.
 pub fn systems(answer: &SystemsAnswer) -> String {
     if answer.systems.is_empty() {
         return format!("No .asd file found below {}", answer.root);

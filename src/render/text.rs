@@ -1,4 +1,4 @@
-//! Answers as the contracts' texts. The command line and the MCP server show the same.
+//! Renders answers as the contracts' texts, the same for the command line and the MCP server.
 
 use crate::query::counted;
 use crate::query::describe_symbol::{
@@ -9,12 +9,12 @@ use crate::query::who::{Elsewhere, WhoAnswer};
 use std::fmt::Write as _;
 use steelbank_xref::Kind;
 
-/// The who-calls family: a heading, an empty line, and one function a line; or a sentence.
+/// Renders the who-calls family: a heading, an empty line, and a line for each function; or a sentence.
 pub fn who(answer: &WhoAnswer) -> String {
     who_page(answer, 0, usize::MAX)
 }
 
-/// The same for the first `most` functions of an answer before which `offset` were left out.
+/// Renders a page of such an answer: the first `most` functions of an answer without its first `offset`.
 pub fn who_page(answer: &WhoAnswer, offset: usize, most: usize) -> String {
     let Some(symbol) = &answer.symbol else {
         return format!("{}{}", missing(&answer.asked, answer.status), unseen(answer));
@@ -61,7 +61,7 @@ pub fn who_page(answer: &WhoAnswer, offset: usize, most: usize) -> String {
     text + &unseen(answer)
 }
 
-/// Renders the answer's cautions, below it.
+/// Renders the places in unseen text, with the cautions.
 fn unseen(answer: &WhoAnswer) -> String {
     let mut text = String::new();
     if !answer.unseen.is_empty() {
@@ -73,7 +73,7 @@ fn unseen(answer: &WhoAnswer) -> String {
     text
 }
 
-/// Which tool answers, where the one that was asked has nothing.
+/// Renders the advice to ask another tool, if the name has uses of its kind.
 fn of_another_kind(elsewhere: &Elsewhere) -> String {
     let (one, several, how, tool) = match elsewhere.kind {
         Kind::Calls => ("calls", "call", "", "who-calls"),
@@ -87,7 +87,8 @@ fn of_another_kind(elsewhere: &Elsewhere) -> String {
     format!("But {functions} it{how}: ask {tool}.")
 }
 
-/// describe-symbol: a heading, a line for each thing that the contract names, and below them every facet with its place.
+/// Renders describe-symbol: a heading, a line for each item of the contract, and below them every facet with
+/// its place.
 pub fn describe_symbol(answer: &DescribeSymbolAnswer) -> String {
     let Some(description) = &answer.description else { return missing(&answer.asked, answer.status) };
     if let Some(operator) = &answer.operator {
@@ -100,7 +101,7 @@ pub fn describe_symbol(answer: &DescribeSymbolAnswer) -> String {
     text
 }
 
-/// A name that is a list, such as `(setf car)`: what is known of that name, not of the symbol in it.
+/// Describes a name that is a list, such as `(setf car)`: the function, not the symbol in the list.
 fn describe_operator(operator: &str, description: &Description) -> String {
     let name = format!("({operator} {})", description.symbol);
     let function = description.setf_function.as_ref().filter(|_| operator == "SETF");
@@ -152,10 +153,10 @@ fn contract_lines(
     }
 }
 
-/// Every facet with its place, and what a class or a generic function is made of.
+/// Renders every facet with its place, and the parts of a class or a generic function.
 fn facets(text: &mut String, description: &Description) {
     for (index, (kind, arglist, sources)) in description.definitions().into_iter().enumerate() {
-        // The first one's lambda list is the contract's line above.
+        // Skip the first lambda list: it is in the contract's line above.
         definition(text, &kind, arglist.filter(|_| index > 0), sources);
     }
     if description.setf_expander {
@@ -253,13 +254,13 @@ fn left_out(text: &mut String, count: u64, shown: usize) {
     }
 }
 
-/// The lambda list of the operator, or else of the type that DEFTYPE made.
+/// Returns the lambda list of the operator, or else of the type that DEFTYPE made.
 fn arglist(description: &Description) -> Option<&str> {
     let operator = description.function.as_ref().map(|facet| facet.arglist.as_deref());
     operator.unwrap_or_else(|| description.deftype.as_ref().and_then(|facet| facet.arglist.as_deref()))
 }
 
-/// The sentence that all tools have for a package or symbol that does not exist.
+/// Renders the sentence of all tools for a package or symbol that does not exist.
 pub fn missing(asked: &Asked, status: LookupStatus) -> String {
     match status {
         LookupStatus::NoPackage => format!("Package {} not found", asked.package),
