@@ -1,5 +1,5 @@
-//! The invariants of ARCHITECTURE.md, held against the sources themselves. Needs no Lisp.
-// Clippy takes only functions marked #[test] for tests.
+//! Checks the invariants of ARCHITECTURE.md in the sources themselves. Needs no Lisp.
+// Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +10,8 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every Rust file below `folder`, with its path relative to the repository and its text, without its unit tests: whole
-/// items, so that what follows them is read too.
+/// Reads every Rust file below `folder`: its path relative to the repository, and its text without unit
+/// tests. Those are cut out as items, so that the code after them is read too.
 fn sources(folder: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for path in files(folder, "rs") {
@@ -26,7 +26,7 @@ fn sources(folder: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Every file below `folder` with this extension.
+/// Lists the files below `folder` with this extension.
 fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![root().join(folder)];
@@ -43,7 +43,8 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Leaves out each item behind `#[cfg(test)]`. rustfmt has put its last line at the attribute's own indentation.
+/// Cuts out each item behind `#[cfg(test)]`. rustfmt has put its last line at the attribute's own
+/// indentation.
 fn without_tests(text: &str) -> String {
     let mut kept = String::new();
     let mut lines = text.lines();
@@ -71,7 +72,7 @@ fn only_test_items_are_left_out_of_the_reading() {
     assert_eq!(without_tests(text), "use a;\nfn f() {}\nfn h() {}\n");
 }
 
-/// The code of a text: comments out.
+/// Returns the lines of code of a text, without comments.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     text.lines().map(|line| line.split("//").next().unwrap_or_default())
 }
@@ -106,7 +107,7 @@ fn arrows_point_down_only() {
         for line in code(&text) {
             for used in line.split("crate::").skip(1) {
                 let used: String = used.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-                // What starts with a capital is re-exported by lib.rs.
+                // Count a capitalised path as `steelbank`: lib.rs re-exports it.
                 let used = if used.starts_with(char::is_uppercase) { "steelbank".to_owned() } else { used };
                 let known =
                     used == module || allowed.contains(&used.as_str()) || !allowed_modules().contains(&used);
@@ -122,12 +123,12 @@ fn allowed_modules() -> BTreeSet<String> {
         .into()
 }
 
-/// A door makes no query's request and reads no query's answer: tools do.
+/// Holds that doors name no request or answer of a query: tools do.
 #[test]
 fn doors_know_no_question() {
-    // What all questions share, and names near to one that is not there.
+    // Allow the modules that all questions share.
     let shared = ["Error", "control", "counted", "nearest", "Step"];
-    // Tries the installation with a call and a question of its own.
+    // Allow doctor's own: it tries the installation with a call and a question.
     let tries = ["read_json", "who"];
     for (path, text) in sources("src/doors") {
         for line in code(&text) {
@@ -142,7 +143,7 @@ fn doors_know_no_question() {
     }
 }
 
-/// The crates below the product know nothing of it; the compiler holds that, if their manifests do.
+/// Holds that the crates below the product do not depend on it, by their manifests.
 #[test]
 fn the_crates_below_stand_alone() {
     for (name, allowed) in [
@@ -159,11 +160,12 @@ fn the_crates_below_stand_alone() {
     }
 }
 
-/// Names that several types have on purpose, each with the reason. Where there is none, a type says by its name which it is.
+/// Names that several types have on purpose, each with the reason. All other names are of one type.
 const HOMONYMS: &[(&str, &str)] =
     &[("Arguments", "what a tool takes: private to the tool's file, which is built like every other tool's")];
 
-/// The name of the type that a line of a module defines, or nothing: items inside functions are nobody else's.
+/// Returns the name of the type that a line of a module defines. Skips items inside functions, which nobody
+/// else sees.
 fn defined_type(line: &str) -> Option<&str> {
     let is_public = line.trim_start().starts_with("pub");
     if line.starts_with(' ') && !is_public {
@@ -177,7 +179,7 @@ fn defined_type(line: &str) -> Option<&str> {
         .filter(|name| name.starts_with(char::is_uppercase))
 }
 
-/// A reader who meets a type's name never has to ask which one is meant.
+/// Holds that no two types share a name, so that a reader never has to ask which one is meant.
 #[test]
 fn no_two_types_have_one_name() {
     let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -244,7 +246,8 @@ fn library_code_reads_no_environment_and_prints_nothing() {
             continue;
         }
         for line in code(&text) {
-            // The engine hands the environment on to SBCL, whose own it is; a snapshot depends on what loaded code asked for.
+            // Allow two files: the engine hands the environment on to SBCL, and a snapshot depends on the
+            // variables that loaded code read.
             let may = ["src/engine/start.rs", "src/steelbank/snapshot/inputs.rs"].contains(&path.as_str());
             let environment = line.contains("env::var") && !may;
             assert!(!environment, "{path} reads the environment: {line}");
@@ -329,7 +332,8 @@ fn scripts_name_no_host() {
     }
 }
 
-/// What the pages name can be opened: a path in backquotes that begins with one of the repository's folders.
+/// Holds that each path in backquotes in the pages, if it begins with one of the repository's folders,
+/// exists.
 #[test]
 fn the_pages_name_files_that_are_there() {
     for page in ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs/formats.md"] {

@@ -1,17 +1,17 @@
-//! Runs the body of a test in a process of its own: this test binary again, with that one test.
+//! Runs the body of a test in a child process: this test binary again, with that one test.
 
 use std::ffi::OsStr;
 use std::process::{Command, Output, Stdio};
 
 const MARK: &str = "STEELBANK_TEST_CHILD";
 
-/// Runs `body` in a child process, and fails as it fails. `name` is the test's path in this binary. Shows the lines that
-/// the body prints after "seen: ".
+/// Runs `body` in a child process, and fails if that fails. `name` is the test's path in this binary. Prints
+/// the lines that the body prints after "seen: ".
 pub(crate) fn in_own_process(name: &str, body: impl FnOnce()) {
     in_own_process_with(name, &[], body);
 }
 
-/// [`in_own_process`], with more in the child's environment.
+/// Like [`in_own_process`], with more variables in the child's environment.
 pub(crate) fn in_own_process_with(name: &str, environment: &[(&str, &OsStr)], body: impl FnOnce()) {
     if is_child() {
         return body();
@@ -24,19 +24,19 @@ pub(crate) fn in_own_process_with(name: &str, environment: &[(&str, &OsStr)], bo
     said.lines().filter(|line| line.starts_with("seen: ")).for_each(|line| println!("{line}"));
 }
 
-/// The command that runs the test called `name` in a child process.
+/// Makes the command that runs the test called `name` in a child process.
 pub(crate) fn command(name: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(MARK, "1").stdin(Stdio::null());
     command
 }
 
-/// Whether this is the child.
+/// Whether this process is the child.
 pub(crate) fn is_child() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
-/// Runs it to its end.
+/// Runs the command to its end.
 pub(crate) fn run(command: &mut Command) -> Output {
     command.output().unwrap()
 }

@@ -1,11 +1,11 @@
-//! JSON in which no object has a key twice: of two a client sees one, and nobody says which.
+//! Parses JSON and refuses objects that have a key twice, of which a client would see only one.
 
 use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// Any JSON whose objects have each key once.
+/// Any JSON value whose objects have each key once.
 pub(crate) struct KeysOnce;
 
 impl<'de> Deserialize<'de> for KeysOnce {

@@ -1,5 +1,5 @@
-//! An MCP client for tests. It insists that every line it reads is a JSON-RPC message in which no object has a
-//! key twice.
+//! An MCP client for tests. It asserts that every line is a JSON-RPC message in which no object has a key
+//! twice.
 
 #![allow(dead_code)]
 
@@ -17,7 +17,7 @@ pub(crate) struct Client {
     input: Box<dyn Write + Send>,
     output: BufReader<Box<dyn Read + Send>>,
     next: u64,
-    /// What goes along with every request: the 2026-07-28 protocol has no sessions.
+    /// The `_meta` of every request in protocol 2026-07-28, which has no sessions.
     meta: Option<Value>,
     early: HashMap<u64, Value>,
     /// Notifications and errors without an id, in order of arrival.
@@ -25,7 +25,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A client that has not said anything.
+    /// Makes a client that has sent nothing.
     pub(crate) fn new(input: impl Write + Send + 'static, output: impl Read + Send + 'static) -> Self {
         Self {
             input: Box::new(input),
@@ -37,7 +37,7 @@ impl Client {
         }
     }
 
-    /// Begins as protocol 2025-11-25 does, and returns what the server says of itself.
+    /// Begins a session of protocol 2025-11-25, and returns the server's description of itself.
     pub(crate) fn initialize(&mut self) -> Value {
         let hello = self.request(
             "initialize",
@@ -51,7 +51,7 @@ impl Client {
         hello["result"].clone()
     }
 
-    /// Speaks protocol 2026-07-28 from now on.
+    /// Switches to protocol 2026-07-28.
     pub(crate) fn without_initialize(&mut self) {
         self.meta = Some(json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -60,7 +60,7 @@ impl Client {
         }));
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         self.input.write_all(bytes).unwrap();
         self.input.flush().unwrap();
@@ -82,7 +82,7 @@ impl Client {
         id
     }
 
-    /// Reads up to and with the line that ends in `marker`, which is not the protocol's yet.
+    /// Skips the output before the protocol, up to and with the line that ends in `marker`.
     pub(crate) fn skip_past(&mut self, marker: &str) {
         let mut line = String::new();
         while !line.trim_end().ends_with(marker) {
@@ -91,7 +91,7 @@ impl Client {
         }
     }
 
-    /// Reads the next message, whatever it is; none at the stream's end.
+    /// Reads the next message of any kind; none at the stream's end.
     pub(crate) fn read(&mut self) -> Option<Value> {
         let mut line = String::new();
         if self.output.read_line(&mut line).unwrap() == 0 {
@@ -103,13 +103,13 @@ impl Client {
         Some(message)
     }
 
-    /// Sends nothing more, and reads until the server, and whoever else has its stream, is gone.
+    /// Closes the input, and reads until every process that has the output open is gone.
     pub(crate) fn leave(mut self) {
         self.input = Box::new(std::io::sink());
         while self.read().is_some() {}
     }
 
-    /// Waits for the response to a request. Others that come first are kept.
+    /// Waits for the response to a request. Keeps other responses that come first.
     pub(crate) fn response(&mut self, id: u64) -> Value {
         loop {
             if let Some(response) = self.early.remove(&id) {
@@ -123,32 +123,32 @@ impl Client {
         }
     }
 
-    /// Whether a response to `id` was read already.
+    /// Whether a response to `id` has been read already.
     pub(crate) fn has_response(&self, id: u64) -> bool {
         self.early.contains_key(&id)
     }
 
-    /// A request and its response.
+    /// Sends a request, and returns its response.
     pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
         let id = self.begin(method, params);
         self.response(id)
     }
 
-    /// Calls a tool; returns its result.
+    /// Calls a tool, and returns its result.
     pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let response = self.request("tools/call", json!({ "name": tool, "arguments": arguments }));
         assert!(response["error"].is_null(), "{response}");
         response["result"].clone()
     }
 
-    /// Calls a tool; returns the text of an answer that is no error.
+    /// Calls a tool, and returns the text of its answer, which must be no error.
     pub(crate) fn text(&mut self, tool: &str, arguments: Value) -> String {
         let result = self.call(tool, arguments);
         assert_eq!(result["isError"], false, "{result}");
         result["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
-    /// Calls a tool; returns the text of an answer that is an error.
+    /// Calls a tool, and returns the text of its answer, which must be an error.
     pub(crate) fn error(&mut self, tool: &str, arguments: Value) -> String {
         let result = self.call(tool, arguments);
         assert_eq!(result["isError"], true, "{result}");

@@ -1,4 +1,4 @@
-//! describe-symbol, field by field, for symbols of every sort.
+//! describe-symbol, field by field, for symbols of every kind.
 
 use steelbank::query::describe_symbol::Description;
 use steelbank::query::lookup::LookupStatus;
@@ -195,7 +195,7 @@ fn nothing_of_the_builder_is_in_the_core() {
     assert!(sorted.len() > 300);
 }
 
-/// The text that the tool shows.
+/// Returns the text that the tool shows.
 fn shown(name: &str, package: &str) -> String {
     text::describe_symbol(&bank().describe_symbol(name, package).unwrap())
 }

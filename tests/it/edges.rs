@@ -1,5 +1,6 @@
-//! What a careful stranger tries first: files with other encodings, line ends, modes and names; arguments that are empty or of
-//! the wrong kind; cursors that lead nowhere; answers that are longer than any page; files that Git knows and the tree has not.
+//! Unusual inputs: files with other encodings, line ends, modes and names; arguments that are empty or of the
+//! wrong kind; cursors that lead nowhere; answers longer than a page; files that Git knows and the tree does
+//! not have.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -64,7 +65,7 @@ fn edges_of_files_and_arguments_are_held() {
     });
 }
 
-/// Each tool, each of its arguments: the wrong kind of value is refused by the argument's name.
+/// Passes a value of the wrong kind for each argument of each tool: the error must name the argument.
 fn arguments_are_told_by_name(world: &World) {
     for tool in Tools::all().list() {
         let call = |arguments: Value| {
@@ -99,7 +100,7 @@ fn arguments_are_told_by_name(world: &World) {
             assert!(why.contains(&format!("\"{name}\" of {}", tool.name())), "{}: {why}", tool.name());
         }
     }
-    // What is empty is left out, or told.
+    // Leave out an empty optional argument; refuse an empty name in a list.
     assert_eq!(world.ask("describe-symbol", json!({ "name": "edges:target", "package": "" }))["found"], true);
     assert!(world.error("impact", json!({ "names": [""] })).contains("not empty"));
     assert!(world.error("load-file", json!({ "path": "" })).contains("\"path\" of load-file is empty"));
@@ -133,7 +134,7 @@ fn cursors_lead_somewhere(world: &World) {
 }
 
 fn no_answer_is_longer_than_its_budget(world: &World) {
-    // World::answer counts.
+    // World::answer checks the length.
     let deep = |count: usize| format!("{}2{}", "(1+ ".repeat(count), ")".repeat(count));
     world.ask("macroexpand", json!({ "form": deep(5_000) }));
     world.ask("evaluate", json!({ "code": "(make-string 1000000 :initial-element #\\a)" }));
@@ -213,7 +214,7 @@ fn what_is_gone_is_followed(world: &World) {
     git(&world.root, &["mv", "moved é.lisp", "gone.lisp"]);
 }
 
-/// rename and edit-definition change what they are asked to, octet for octet.
+/// Checks that rename and edit-definition change only the bytes that they are asked to.
 fn octets_stay_where_they_are(world: &World) {
     let held = |name: &str| std::fs::read(world.root.join(name)).unwrap();
     let answer =

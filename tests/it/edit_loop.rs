@@ -1,4 +1,4 @@
-//! The loop of whoever edits: change files, load again, ask. What a first load never meets.
+//! The edit loop, after the first load: change files, load again, ask.
 
 use std::fs;
 use std::path::Path;
@@ -112,7 +112,7 @@ fn redefines() {
     assert!(cautions[0].contains("constant COMMON-LISP-USER::+LIMIT+ has another value"), "{cautions:?}");
     assert!(cautions[1].contains("structure COMMON-LISP-USER::POINT has other slots"), "{cautions:?}");
     assert_eq!(evaluate(&bank, "(cl-user::limit-of)"), "(20 1)");
-    // What plain SBCL refuses at the first load is not hidden.
+    // Report what plain SBCL refuses at the first load.
     let answer = load(&bank, "fresh");
     assert_eq!(answer.status, LoadStatus::Failed, "{answer:?}");
     fs::remove_dir_all(&root).unwrap();
@@ -181,12 +181,12 @@ fn joins() {
         "each hears of each of the four steps, and nothing is done twice"
     );
 
-    // What was said of a file is said again when it is not compiled again.
+    // Repeat a file's diagnostics when the file is not compiled again.
     let again = load(&bank, "slow");
     let kept: Vec<_> = again.diagnostics.iter().map(|said| (said.kept, said.severity, said.line)).collect();
     assert_eq!(kept, [(true, Severity::StyleWarning, Some(3))], "{again:?}");
 
-    // A change while a load is under way is not lost on those who join it.
+    // Keep a change during a load for the callers that join it.
     write(
         &root,
         "a.lisp",
@@ -241,14 +241,14 @@ fn half_way() {
     assert_eq!(answer.status, LoadStatus::Failed);
     let undefined = answer.diagnostics.iter().find(|said| said.message.contains("NO-SUCH-FUNCTION")).unwrap();
     assert_eq!((undefined.severity, undefined.line), (Severity::StyleWarning, Some(3)), "{answer:?}");
-    // Paths are the project's, wherever the process stands.
+    // Resolve paths in the project, whatever the current folder.
     let answer = bank.load_file("src/a.lisp", &Control::default(), None).unwrap();
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");
     let failure = bank.load_file("a.lisp", &Control::default(), None).unwrap().failure.unwrap();
     assert_eq!(failure.kind, FailureKind::File);
     assert_eq!(failure.remedies[0], "Did you mean src/a.lisp?", "{failure:?}");
     assert!(failure.remedies[1].contains("relative to the project"), "{failure:?}");
-    // An index that cannot follow costs no load its answer.
+    // Answer a load although the index cannot be refreshed.
     let broken =
         "(sb-int:encapsulate 'steelbank::xref-export 'broken (lambda (&rest all) (error \"broken ~a\" all)))";
     assert!(bank.evaluate(broken, Duration::from_secs(60)).is_err(), "the index cannot follow");

@@ -1,4 +1,4 @@
-//! Changing files through the tools, and bringing the image up to them.
+//! Edits files through the tools, and brings the image up to date with them.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -44,7 +44,7 @@ fn edits() {
         bank.edit_definition(&EditRequest::new("ed.lisp", definition, operation, text))
     };
 
-    // What nobody has loaded cannot be checked, and is said.
+    // Warn that a file whose package is not loaded cannot be checked.
     let answer = edit("area", EditOperation::Replace, "(defun area (x)\n  (list x))").unwrap();
     assert!(answer.cautions[0].contains("Package ED is not loaded"), "{answer:?}");
     assert_eq!(
@@ -72,7 +72,7 @@ fn edits() {
     refused("(", "(a)", "names no definition");
     edit("(defmethod m :around (integer))", EditOperation::Delete, "").unwrap();
     assert!(!read(&path).contains(":around"));
-    // The text before it may be another by now.
+    // Refuse an edit of a version that is not the current one.
     let mut request = EditRequest::new("ed.lisp", "area", EditOperation::Delete, "");
     request.version = Some("0".to_owned());
     assert!(bank.edit_definition(&request).unwrap_err().to_string().contains("changed meanwhile"));
@@ -90,7 +90,7 @@ fn edits() {
     assert_eq!(read(&outside.join("out.lisp")), "(defun out ())");
     assert_eq!(fs::read_dir(&root).unwrap().count(), 5, "nothing is left behind");
 
-    // Only who is allowed to edits.
+    // Refuse edits without permission.
     let arguments = json!({ "path": "ed.lisp", "definition": "area", "operation": "insert-after", "text": "(defun b ())" });
     let session = Session::new(bank.clone());
     let Err(Failure::Engine(why)) = call(&session, "edit-definition", arguments.clone()) else { panic!() };
@@ -105,7 +105,8 @@ fn edits() {
     }
 }
 
-/// The diff that an edit answers makes the new text of the old one by git's reading, and has no more lines than git's.
+/// Compares the diff of an edit with git: it must give the new text when applied, and have no more lines than
+/// git's.
 #[test]
 fn diffs_of_edits_are_right_and_as_short_as_gits() {
     in_own_process("edits::diffs_of_edits_are_right_and_as_short_as_gits", diffs);
@@ -233,7 +234,7 @@ fn reload() {
     assert_eq!(answer.structured["left"], Value::Null, "{}", answer.text);
     assert_eq!(evaluate(&bank, "(list (re::uses) cl-user::*single*)"), "((1 1 1) 2)");
 
-    // What the file does not have any more is listed, and stays until it is to be removed.
+    // List definitions that the file does not have any more, and keep them until they are to be removed.
     write("defs.lisp", &format!("(in-package :re)\n{SHRUNK}"), 20);
     let answer = reload(json!({ "paths": ["defs.lisp"] }));
     let named = |answer: &ToolAnswer| -> Vec<String> {
@@ -276,7 +277,7 @@ fn reload() {
     let gone = "(list (fboundp 're::gone) (fboundp '(setf re::gone)) (macro-function 're::gone-macro) (fboundp 're::make-gone-struct))";
     assert_eq!(evaluate(&bank, gone), "(NIL NIL NIL NIL)");
     assert_eq!(named(&reload(json!({}))), [""; 0]);
-    // What does not compile is told as load-system tells it.
+    // Report compile errors as load-system does.
     write("uses.lisp", "(in-package :re)\n(defun uses (\n", 30);
     let answer = reload(json!({}));
     assert_eq!((answer.outcome, &answer.structured["status"]), (CallOutcome::Failed, &json!("failed")));

@@ -1,4 +1,4 @@
-//! The fault matrix: whatever Lisp code does, it is answered, and the next question is answered right.
+//! The fault matrix: whatever Lisp code does, it is answered, and so is the next question.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use steelbank::query::evaluate::EvaluateRequest;
 
 use crate::image::{bank, evaluate, fault, fault_on};
 
-/// What must hold after every row: Lisp itself computes, on both of its threads, describes and prints.
+/// Checks what must hold after every row: Lisp computes on both of its threads, describes and prints.
 fn sound() {
     computes(Lane::Work);
     answers();
 }
 
-/// The lane's thread computes.
+/// Checks that the lane's thread computes.
 fn computes(lane: Lane) {
     let control = Control::new(Duration::from_secs(60));
     let sum = EvaluateRequest::new("(+ 40 2)").run(bank().lisp(), lane, &control).unwrap();
     assert_eq!(sum.values, ["42"]);
 }
 
-/// Questions are answered.
+/// Checks that questions are answered.
 fn answers() {
     computes(Lane::Query);
     let answer = bank().describe_symbol("*print-base*", "CL").unwrap();
@@ -37,7 +37,7 @@ fn fails(source: &str, kind: FaultKind) -> String {
     fault.message
 }
 
-/// Gives `source` half a second, on each of Lisp's threads. Whether it could be stopped.
+/// Runs `source` with a time limit of half a second on each of Lisp's threads. True if it could be stopped.
 fn runs_out_of_time(source: &str) -> bool {
     let [query, work] = [Lane::Query, Lane::Work].map(|lane| {
         let control = Control::new(Duration::from_millis(500));
@@ -53,7 +53,8 @@ fn runs_out_of_time(source: &str) -> bool {
     query
 }
 
-/// The value of the variable as describe-symbol prints it, its error, and whether it was cut.
+/// Returns the variable's value as describe-symbol prints it, the error of printing it, and whether it was
+/// cut.
 fn value(name: &str) -> (String, Option<String>, bool) {
     let variable = bank().describe_symbol(name, "CL-USER").unwrap().description.unwrap().variable.unwrap();
     sound();
@@ -174,7 +175,7 @@ fn interrupts_from_other_threads() {
                nil))))",
     );
     std::thread::sleep(Duration::from_millis(600));
-    // It reaches whatever call runs next on that thread, and no further.
+    // Spend the throw: it reaches the next call on that thread, and no later one.
     let _ = bank().evaluate("t", Duration::from_secs(5));
     sound();
 }
@@ -398,7 +399,8 @@ fn timers_reach_lisp() {
 
 #[test]
 fn child_processes_are_waited_for() {
-    // SBCL looks for ended children every ten seconds if it is not told: then the deadline passes.
+    // Fail by the deadline if SBCL is not told of ended children: by itself it looks for them every ten
+    // seconds.
     let answer = bank()
         .evaluate(
             "(dotimes (i 5) (sb-ext:run-program \"/bin/sh\" '(\"-c\" \"echo heard; sleep 0.1\") :output *standard-output*))",
@@ -498,7 +500,8 @@ fn all_the_time_there_is() {
 
 #[test]
 fn every_thread_is_told_to_end() {
-    // As test suites do it. The thread that carries out the host's orders is not among those that obey.
+    // Interrupt all threads, as test suites do. The thread that carries out the host's orders is not among
+    // them.
     for lane in [Lane::Query, Lane::Work] {
         let control = Control::new(Duration::from_secs(60));
         EvaluateRequest::new(
@@ -515,7 +518,8 @@ fn every_thread_is_told_to_end() {
 
 #[test]
 fn foreign_code_is_not_left_with_its_locks() {
-    // Interrupted in malloc and unwound, the arena's lock would stay taken, and the next malloc wait for it.
+    // Never interrupt malloc: unwound there, the arena's lock would stay taken, and the next malloc wait for
+    // it.
     for _ in 0..40 {
         let control = Control::new(Duration::from_millis(30));
         let error = EvaluateRequest::new(
@@ -537,7 +541,7 @@ fn foreign_code_is_not_left_with_its_locks() {
 
 #[test]
 fn interrupts_during_collections() {
-    // They do not pile up: eight would be Lisp's end.
+    // Repeat it: abandoned threads must not pile up, as eight would be Lisp's end.
     for allowed in [100, 300, 500] {
         let control = Control::new(Duration::from_millis(allowed));
         let _ = EvaluateRequest::new(

@@ -1,10 +1,11 @@
-//! Code that nobody here wrote, and ripgrep: tests/fixtures.sh fetches what is not there.
+//! The fixtures: libraries of other authors, source trees, and ripgrep. tests/fixtures.sh fetches missing
+//! ones.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The folder of the trees.
+/// Returns the folder of the fixtures, fetched if necessary.
 pub(crate) fn fixtures() -> &'static Path {
     static FIXTURES: OnceLock<PathBuf> = OnceLock::new();
     FIXTURES.get_or_init(|| {
@@ -20,12 +21,12 @@ pub(crate) fn fixtures() -> &'static Path {
     })
 }
 
-/// The folder of Debian's Lisp libraries, one folder a library.
+/// Returns the folder of Debian's Lisp libraries, one folder a library.
 pub(crate) fn lisp_libraries() -> PathBuf {
     fixtures().join("lisp")
 }
 
-/// The program to compare with.
+/// Returns ripgrep, the program to compare with.
 pub(crate) fn rg() -> PathBuf {
     let fetched = fixtures().join("bin/rg");
     if fetched.exists() { fetched } else { PathBuf::from("rg") }

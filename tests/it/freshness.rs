@@ -1,4 +1,4 @@
-//! The index says what is true of the image now: what was replaced, unbound, removed or collected is gone from it.
+//! Freshness of the index: code that was replaced, unbound, removed or collected is gone from it.
 
 use crate::image::{bank, evaluate};
 

@@ -1,4 +1,4 @@
-//! The core and its index are made from SBCL's own tree and lisp/, and from nothing else.
+//! Hermetic builds: the core and its index are made from SBCL's own tree and lisp/ alone.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use steelbank_xref::{FunctionKind, Kind, NameRole};
 
 use crate::image::{bank, evaluate};
 
-/// Makes core and export in `out`, with `variables` in the builder's environment. Returns the export.
+/// Builds core and export in `out`, with `variables` in the builder's environment. Returns the export.
 fn build(out: &Path, variables: &[(&str, &Path)]) -> Vec<u8> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("lisp/build-core.sh");
     let output = Command::new("sh")
@@ -27,7 +27,8 @@ fn build(out: &Path, variables: &[(&str, &Path)]) -> Vec<u8> {
     fs::read(out.join("xref.export")).unwrap()
 }
 
-/// A newer ASDF that says so when it is compiled or loaded, in a registry as Debian's cl-asdf has it.
+/// Writes a newer ASDF that reports when it is compiled or loaded, into a registry as Debian's cl-asdf has
+/// it.
 fn newer_asdf(registry: &Path) {
     let folder = registry.join("cl-asdf");
     fs::create_dir_all(&folder).unwrap();
@@ -50,7 +51,7 @@ fn a_build_in_a_polluted_environment_gives_the_same_index() {
         fs::write(&path, text).unwrap();
         path
     };
-    // The builder's home is the output folder: where ASDF looks by itself, there is a newer one.
+    // Put a newer ASDF where ASDF looks by itself: the output folder is the builder's home.
     newer_asdf(&polluted.join("common-lisp"));
     newer_asdf(&polluted.join(".local/share/common-lisp/source"));
     let init = file(".sbclrc", "(defun cl-user::from-the-init-file (x) (mapcar #'car x))\n");
@@ -117,7 +118,8 @@ fn what_is_ours_is_in_nobodys_answers() {
     assert_eq!(evaluate("(not (null (find-package :steelbank)))"), ["T"]);
 }
 
-/// What Lisp writes by position, Rust reads by position: `lisp/index` and `crates/xref` must say the same.
+/// Compares `lisp/index` and `crates/xref`: Lisp writes the tables' columns by position, and Rust reads them
+/// so.
 #[test]
 fn lisp_and_rust_agree_on_the_tables() {
     let widths = evaluate(

@@ -9,7 +9,7 @@ use steelbank::query::Error;
 use steelbank::query::control::Control;
 use steelbank::query::evaluate::EvaluateRequest;
 
-/// The image. Tests run side by side in it: each defines what it needs in a package of its own.
+/// Returns the image. Tests run side by side in it: each defines its code in a package of its own.
 pub(crate) fn bank() -> &'static Steelbank {
     static BANK: OnceLock<Steelbank> = OnceLock::new();
     BANK.get_or_init(|| Steelbank::builder().start().unwrap())
@@ -23,14 +23,14 @@ pub(crate) fn evaluate(source: &str) -> Vec<String> {
         .values
 }
 
-/// The fault that `source` ends in, on the main thread of Lisp and on another: it is the same.
+/// Returns the fault that `source` ends in, which must be the same on Lisp's main thread and on another.
 pub(crate) fn fault(source: &str) -> Fault {
     let [query, work] = [Lane::Query, Lane::Work].map(|lane| fault_on(lane, source));
     assert_eq!((&query.kind, &query.output), (&work.kind, &work.output), "{query:?} {work:?}");
     query
 }
 
-/// The fault that `source` ends in on one lane.
+/// Returns the fault that `source` ends in on one lane.
 pub(crate) fn fault_on(lane: Lane, source: &str) -> Fault {
     let control = Control::new(Duration::from_secs(60));
     match EvaluateRequest::new(source).run(bank().lisp(), lane, &control) {

@@ -1,4 +1,4 @@
-//! Answers for models: how much of a context they take, and that nothing is lost by it.
+//! The size of answers for models: how many tokens they take, and that they lose nothing.
 
 use serde_json::{Value, json};
 use steelbank::doors::mcp::listing;
@@ -6,7 +6,7 @@ use steelbank::tools::{Call, CallOutcome, Session, ToolAnswer, Tools};
 
 use crate::image::{bank, evaluate};
 
-/// Characters that make a token, as a rule of thumb.
+/// The characters of a token, as a rule of thumb.
 const TOKEN: usize = 4;
 
 fn ask(tool: &str, arguments: Value) -> ToolAnswer {
@@ -94,7 +94,7 @@ fn what_is_not_there_is_told_in_one_way() {
         assert_eq!(ask("lean-one:lean-twise").structured["suggestions"][0], "lean-twice");
         assert_eq!(ask("lean-on:lean-nothing-at-all").structured["suggestions"][0], "LEAN-ONE", "{tool}");
     }
-    // One package of the user's has it: it is meant.
+    // Find the name in the one package of the user's that has it.
     let single = ask("who-calls", json!({ "name": "lean-single" }));
     assert_eq!(
         (&single.structured["found"], &single.structured["symbol"]),

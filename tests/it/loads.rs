@@ -1,6 +1,6 @@
-//! Loading when something is in the way: damaged caches, slow or failing init files, code that does not end.
+//! Loads under difficulties: damaged caches, slow or failing init files, code that does not end.
 //!
-//! In processes of their own, for a process has one project.
+//! Each test has a process of its own, as a process has one project.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,7 +21,7 @@ fn write(path: PathBuf, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A system `name` of the files `files`, each with its text.
+/// Writes a system `name` of the files `files`, each with its text.
 fn define(root: &Path, name: &str, files: &[(&str, &str)]) {
     let components: String = files.iter().map(|(file, _)| format!("(:file {file:?})")).collect();
     write(
@@ -49,14 +49,14 @@ fn evaluate(bank: &Steelbank, source: &str) -> String {
     bank.evaluate(source, Duration::from_secs(60)).unwrap().values.join(" ")
 }
 
-/// The error lines of `file`.
+/// Returns severities and lines of the diagnostics of `file`.
 fn lines(answer: &LoadAnswer, file: &str) -> Vec<(Severity, Option<u32>)> {
     let of =
         answer.diagnostics.iter().filter(|said| said.path.as_ref().is_some_and(|path| path.ends_with(file)));
     of.map(|said| (said.severity, said.line)).collect()
 }
 
-/// Every file below `folder` whose name ends in `end`.
+/// Lists the files below `folder` whose names end in `end`.
 fn below(folder: &Path, end: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

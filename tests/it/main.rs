@@ -1,5 +1,6 @@
-//! Integration tests that share one running image. What kills or configures a process is in tests/process.
-// Clippy takes only functions marked #[test] for tests.
+//! Integration tests that share one running image. Tests that kill or configure a process are in
+//! tests/process.
+// Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 #[path = "../child/mod.rs"]

@@ -1,4 +1,4 @@
-//! The MCP server, in this process, on pipes and socket pairs: the protocol, and the contracts' texts.
+//! The MCP server in this process, on pipes and socket pairs: the protocol, and the contracts' texts.
 
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
@@ -10,7 +10,7 @@ use steelbank::tools::{Call, Failure, Session, Tools};
 use crate::client::Client;
 use crate::image::{bank, evaluate};
 
-/// A client of a new server on a socket pair.
+/// Connects a client to a new server on a socket pair.
 fn connect() -> Client {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let input = theirs.try_clone().unwrap();
@@ -18,7 +18,7 @@ fn connect() -> Client {
     Client::new(ours.try_clone().unwrap(), ours)
 }
 
-/// The same, after `initialize`.
+/// Connects a client, and begins a session.
 fn client() -> Client {
     let mut client = connect();
     client.initialize();
@@ -259,7 +259,7 @@ fn bytes_that_are_no_messages_are_refused_and_the_server_goes_on() {
     assert_eq!(client.others, [Value::Null; 0]);
 }
 
-/// Makes the value of `NAME::V` one that takes for ever to print.
+/// Defines a variable `NAME::V` whose value takes for ever to print.
 fn endless_value(package: &str) -> Value {
     evaluate(&format!(
         "(progn (defpackage \"{package}\" (:use \"CL\"))
@@ -305,7 +305,7 @@ fn requests_are_served_side_by_side() {
     let arguments = endless_value("MCP-BESIDE");
     let mut client = client();
     let slow = client.begin("tools/call", json!({ "name": "describe-symbol", "arguments": arguments }));
-    // These do not need Lisp, and so do not wait for it.
+    // Answer these without waiting for Lisp, which they do not need.
     client.request("tools/list", json!({}));
     client.text("who-calls", json!({ "name": "cl:mapcar" }));
     client.text("status", json!({}));

@@ -1,4 +1,4 @@
-//! What is not there: every tool that can be asked about a name, package or system tells it in one way.
+//! Missing names: every tool that takes a name, package or system reports a missing one in the same way.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ const MAIN: &str = "(defpackage :gone-package (:use :cl) (:export #:gone-present
 (defun gone-present () 1)
 ";
 
-/// It needs a scratch image, and is asked in tests/process/cli.rs.
+/// The tool that needs a scratch image; tests/process/cli.rs tests it.
 const OTHER: &str = "check";
 
 #[test]
@@ -93,7 +93,7 @@ fn every_tool_tells_in_one_way_what_is_not_there() {
     });
 }
 
-/// The tools that are asked about a symbol.
+/// Lists the tools that take a symbol.
 fn of_names() -> Vec<&'static str> {
     let all = Tools::all().list().iter().map(|tool| tool.name());
     let others = [
@@ -109,7 +109,7 @@ fn of_names() -> Vec<&'static str> {
     all.filter(|name| name.starts_with("who-") || others.contains(name)).collect()
 }
 
-/// A path that is not there is told in the same way, with the nearest of the project.
+/// Checks that a missing path is reported in the same way, with the nearest path of the project.
 fn paths(world: &World) {
     std::fs::create_dir_all(world.root.join("parts")).unwrap();
     std::fs::write(world.root.join("parts/later.lisp"), "(in-package :gone-package)\n").unwrap();

@@ -1,5 +1,5 @@
-//! An answer about uses is complete, or says what it does not cover: projects that were never loaded, are half loaded,
-//! edited, broken and deleted.
+//! Completeness: an answer about uses has all of them, or says what it does not cover, in projects that were
+//! never loaded, or are half loaded, edited, broken and deleted.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -41,7 +41,7 @@ fn who(bank: &Steelbank, kind: Kind, symbol: &str) -> WhoAnswer {
     bank.who(&WhoRequest::new(kind, symbol).places(PlaceDetail::Lines)).unwrap()
 }
 
-/// Path and line of each entry, exact or not, and of each line of text.
+/// Collects path and line of each entry, exact or not, and of each line of text.
 fn lines(answer: &CodeFindReferencesAnswer) -> BTreeSet<(String, Option<u32>)> {
     let text = answer.text.iter().map(|found| (found.path.clone(), Some(found.line)));
     answer.refs.iter().map(|found| (found.path.clone(), found.line)).chain(text).collect()
@@ -216,7 +216,7 @@ fn no_use_is_denied_in_any_state_of_a_project() {
 
 const NAMES: [&str; 5] = ["f0", "f1", "f2", "f3", "f4"];
 
-/// Numbers that are the same in every run.
+/// A generator of pseudo-random numbers, the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -226,7 +226,8 @@ impl Random {
     }
 }
 
-/// A file that uses some of the names, in functions, at top level, and in what is left out; `broken` in one of three ways.
+/// Writes a file that uses some of the names: in functions, at top level, and in code that is left out;
+/// `broken` in one of three ways.
 fn random_text(random: &mut Random, file: &str, broken: bool) -> String {
     let mut text = match (file, random.below(2)) {
         ("t.lisp", 0) => "(defpackage :pt (:use :cl :pa))\n(in-package :pt)\n".to_owned(),
@@ -250,7 +251,7 @@ fn random_text(random: &mut Random, file: &str, broken: bool) -> String {
     text
 }
 
-/// Where a plain scan of the tokens finds `name`: by file, the lines, definitions and comments left out.
+/// Finds `name` by a plain scan of the tokens: the lines in each file, without definitions and comments.
 fn scan(root: &Path, name: &str) -> BTreeSet<(String, Option<u32>)> {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(root).unwrap().flatten() {
@@ -332,7 +333,8 @@ fn random_states() {
     fs::remove_dir_all(&root).unwrap();
 }
 
-/// Every tool that is asked who uses something counts what stands in files that are not loaded, and what strings name that are read.
+/// Checks that every tool that lists uses counts those in files that are not loaded, and in strings that are
+/// read.
 #[test]
 fn what_is_not_loaded_is_not_silent_in_any_tool() {
     in_own_process("nofalse::what_is_not_loaded_is_not_silent_in_any_tool", || {

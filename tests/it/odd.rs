@@ -1,5 +1,5 @@
-//! Answers about code that is written as few write it: names between bars, definitions inside of other forms, setf functions
-//! and expanders, packages that are asked for as symbols, and text that is longer than any answer.
+//! Unusual code: names between bars, definitions inside of other forms, setf functions and expanders,
+//! packages that are asked for as symbols, and text that is longer than any answer.
 
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ fn odd_names_and_places_are_answered() {
 }
 
 fn names_are_found(world: &World) {
-    // One way to print a name, whoever tells it.
+    // Print a name in one way in all tools.
     let graph = world.ask("call-graph", json!({ "name": "odd.core::|lower name|" }));
     assert_eq!(nodes(&graph), ["ODD.CORE::|lower name|", "ODD.CORE::|lower-exported|"], "{graph}");
     let impact = world.ask("impact", json!({ "names": ["odd.core::|lower name|"] }));
@@ -114,7 +114,7 @@ fn callers_are_found(world: &World) {
     }
 }
 
-/// What names nothing, or nothing that can be looked at, is told as what it is.
+/// Checks the errors for names of nothing, and of things without the facet that is asked for.
 fn failures_are_told(world: &World) {
     assert_eq!(world.ask("outline", json!({ "system": "odd/empty" }))["total"], 0);
     assert_eq!(
@@ -123,13 +123,14 @@ fn failures_are_told(world: &World) {
     );
     let git = world.error("impact", json!({ "diff": true }));
     assert!(git.contains("ot a git repository") && git.lines().count() == 1, "{git}");
-    // What SBCL expands and compiles when a macro's function runs for the first time is no step of the form's.
+    // Count only the form's own steps: when a macro's function first runs, SBCL expands and compiles other
+    // code.
     let answer = world.ask("macroexpand", json!({ "form": "(odd.core::incf-by (car x) 2)" }));
     assert_eq!(answer["step_count"], 1, "{answer}");
 }
 
 fn long_answers_are_cut(world: &World) {
-    // World::ask holds every page to the budget.
+    // World::ask checks the length of every page.
     let (mut lines, mut cursor) = (Vec::new(), Value::Null);
     for _ in 0..100 {
         let page =

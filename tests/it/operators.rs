@@ -1,6 +1,6 @@
-//! The table of operators, held to what SBCL does: every macro and special operator of the standard is in it, and a form
-//! made by each operator's shape is walked by SBCL's own code walker, which must evaluate what the table calls a form, and
-//! nothing that it calls a name or datum.
+//! Compares the table of operators with SBCL: it must have every macro and special operator of the standard,
+//! and SBCL's own code walker, on a form made by each operator's shape, must evaluate what the table calls a
+//! form, and nothing that it calls a name or datum.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,13 +9,14 @@ use steelbank::source::tap::operators::{FormPart, Operator, OperatorKind, Shape,
 
 use crate::image::bank;
 
-/// What `source` writes.
+/// Returns what `source` writes.
 fn written(source: &str) -> String {
     let answer = bank().evaluate(source, Duration::from_secs(60));
     answer.unwrap_or_else(|error| panic!("{source}: {error}")).output
 }
 
-/// What these do with their names is in the marked sources of tests/torture: a form by their shape alone means nothing.
+/// Operators that define, for which a form made by shape means nothing: tests/torture has marked sources for
+/// them.
 const DEFINITIONS: [&str; 16] = [
     "DEFCLASS",
     "DEFINE-CONDITION",
@@ -27,7 +28,7 @@ const DEFINITIONS: [&str; 16] = [
     "LOOP",
     "DECLARE",
     "DECLAIM",
-    // Legal only within what another one makes.
+    // Skip these: they are legal only inside forms that another operator makes.
     "CALL-METHOD",
     "LOOP-FINISH",
     "PPRINT-POP",
@@ -74,12 +75,13 @@ fn every_operator_of_the_standard_is_known() {
     }
 }
 
-/// A form made by a shape. What must be evaluated is written `(steelbank-oracle::ev 1)`, what must not `qu1`.
+/// A form made by a shape. A part that must be evaluated is `(steelbank-oracle::ev 1)`, one that must not
+/// `qu1`.
 struct Form {
     text: String,
     count: usize,
     evaluated: Vec<usize>,
-    /// Where an element is an atom or a list, the list.
+    /// Whether elements that may be an atom or a list are lists.
     lists: bool,
 }
 
@@ -93,7 +95,7 @@ impl Form {
             "ALLOW-WITH-INTERRUPTS" | "WITH-LOCAL-INTERRUPTS" => {
                 form.text = format!("(sb-sys:without-interrupts {})", form.text);
             }
-            // The short form has no more elements.
+            // Leave the rest out: the short form has no more elements.
             "DEFSETF" if !lists => {
                 return Form { text: format!("({head} na1 car)"), evaluated: Vec::new(), ..form };
             }
@@ -124,9 +126,9 @@ impl Form {
     fn part(&mut self, name: &str, part: &'static FormPart) {
         let number = self.next();
         let text = match part {
-            // A form would be no variable.
+            // Write a variable: SETQ takes no form here.
             FormPart::Place if name.ends_with("SETQ") => format!("va{number}"),
-            // What it stands for is evaluated where it stands.
+            // Write a constant: the expansion is evaluated where the symbol macro is used.
             FormPart::Form if name == "DEFINE-SYMBOL-MACRO" => "1".to_owned(),
             FormPart::LambdaList if name == "HANDLER-CASE" => format!("(x{number})"),
             FormPart::Place => format!("(car {})", self.evaluated()),
@@ -165,7 +167,7 @@ impl Form {
     }
 }
 
-/// A datum that is legal in a form of `operator`.
+/// Returns a datum that is legal in a form of `operator`.
 fn datum(operator: &str, number: usize) -> String {
     let keyword = match operator {
         "EVAL-WHEN" => ":execute",
@@ -189,7 +191,8 @@ fn datum(operator: &str, number: usize) -> String {
     keyword.to_owned()
 }
 
-/// Walks FORM with SBCL's walker and says which markers it evaluates: numbers of EV, and names that begin with QU.
+/// Walks FORM with SBCL's walker and lists the markers that it evaluates: numbers of EV, and names that begin
+/// with QU.
 const ORACLE: [&str; 3] = [
     "(defpackage :steelbank-oracle (:use :cl) (:export #:walked))",
     "(defun steelbank-oracle::ev (n) n)",

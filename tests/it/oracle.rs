@@ -1,7 +1,7 @@
-//! The oracle: what the index answers is what sb-introspect and FIND-SYMBOL answer, for everything in the image.
+//! The oracle: compares the index with sb-introspect and FIND-SYMBOL, for everything in the image.
 //!
-//! In a process of its own, for nothing else may define code meanwhile: [`the_index_equals_sb_introspect`] starts this
-//! test binary again with [`in_a_process_of_its_own`] alone.
+//! No other test may define code meanwhile: [`the_index_equals_sb_introspect`] starts this test binary again
+//! with [`in_a_process_of_its_own`] alone.
 
 mod compare;
 
@@ -45,7 +45,7 @@ fn in_a_process_of_its_own() {
         let system = library.file_stem().unwrap().to_str().unwrap();
         run(&bank, &format!("(asdf:load-system {system:?})"));
     }
-    // Each form is an export of its own, and each changes what earlier ones said.
+    // Evaluate each form as an export of its own; each changes what earlier ones defined.
     for form in fs::read_to_string(here.join("scenario.lisp")).unwrap().split("\n\n") {
         run(&bank, form);
     }
@@ -54,9 +54,10 @@ fn in_a_process_of_its_own() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Compares everything; returns the number of uses compared.
+/// Compares everything. Returns the number of uses compared.
 fn check(bank: &Steelbank, when: &str, folder: &Path) -> usize {
-    // CLOS compiles constructors the first times that EVALUATE itself needs them; that code is not to come in between.
+    // Warm up: CLOS compiles constructors the first times that EVALUATE needs them, and that code must not
+    // come in between.
     for _ in 0..3 {
         run(bank, ":warm");
     }
@@ -82,7 +83,7 @@ fn load(bank: &Steelbank, source: &Path, folder: &Path) {
     run(bank, &format!("(load (compile-file {source:?} :output-file {fasl:?}))"));
 }
 
-/// System definitions of some of Debian's Lisp libraries.
+/// Lists system definitions of some of Debian's Lisp libraries.
 fn libraries() -> Vec<PathBuf> {
     ["alexandria/alexandria.asd", "cl-ppcre/cl-ppcre.asd", "closer-mop/closer-mop.asd"]
         .iter()

@@ -1,4 +1,5 @@
-//! Positions: the torture project against its goldens, and two independent roads to the same place.
+//! Positions: the torture project against its goldens, and the tap's positions against the structural
+//! reader's.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,7 +18,7 @@ use crate::child::{in_own_process, in_own_process_with};
 use crate::fixtures::lisp_libraries;
 use crate::project::{folder, load, project};
 
-/// What is asked about the torture project.
+/// The symbols of the torture project that are asked about.
 const SYMBOLS: [&str; 35] = [
     "torture::exported",
     "torture.namesake::exported",
@@ -109,7 +110,7 @@ fn the_tap_and_the_structural_reader_agree() {
     in_own_process_with("positions::the_tap_and_the_structural_reader_agree", &environment, two_roads);
 }
 
-/// Libraries whose every numbered form is compared.
+/// The libraries whose numbered forms are all compared.
 const LIBRARIES: [&str; 12] = [
     "alexandria",
     "cl-ppcre",
@@ -134,7 +135,8 @@ fn two_roads() {
     for library in LIBRARIES {
         loaded += usize::from(load(&bank, library).status == LoadStatus::Loaded);
     }
-    // Libraries push features of their own; which of them were there when a file was read, nobody recorded.
+    // Take today's features: libraries push their own, and which were there when a file was read is not
+    // recorded.
     let features = bank.evaluate("(format nil \"~{~A~^ ~}\" *features*)", Duration::from_secs(5)).unwrap();
     let features = Features::new(features.values[0].trim_matches('"').split(' '));
     let mut tally = Tally::default();
@@ -156,7 +158,7 @@ fn two_roads() {
         println!("seen: {difference}");
     }
     assert!(tally.same > 300);
-    // The one known cause: brackets that the file itself makes a reader macro of.
+    // Accept the one known cause: brackets that the file itself makes a reader macro of.
     let explained = |difference: &&String| difference.contains("reading.lisp form 10 ");
     let unexplained: Vec<_> = tally.differences.iter().filter(|found| !explained(found)).collect();
     assert!(unexplained.len() * 1000 <= tally.same, "{unexplained:#?}");
@@ -169,7 +171,7 @@ struct Tally {
     tops: usize,
     aside: usize,
     aside_forms: usize,
-    /// Of those set aside, how many contain `#.`; the others contain reader macros.
+    /// Of the forms set aside, those that contain `#.`; the others contain reader macros.
     read_time: usize,
     differences: Vec<String>,
 }

@@ -1,6 +1,6 @@
-//! Projects: loading them, what goes wrong with them, and that questions are answered meanwhile.
+//! Projects: loads, their failures, and questions during loads.
 //!
-//! In processes of their own, for a process has one project.
+//! Each test has a process of its own, as a process has one project.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use steelbank::{Error, LoadRequest, ProjectSettings, Steelbank};
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// Runs the ignored test `name` of this binary alone, and shows the lines that it prints after "seen: ".
+/// Runs the ignored test `name` of this binary alone, and prints the lines that it prints after "seen: ".
 pub(crate) fn in_a_process_of_its_own(name: &str, environment: &[(&str, &Path)]) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--ignored", "--nocapture"]);
@@ -35,7 +35,7 @@ pub(crate) fn in_a_process_of_its_own(name: &str, environment: &[(&str, &Path)])
     }
 }
 
-/// A new folder for a test's files.
+/// Makes a new folder for a test's files.
 pub(crate) fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("steelbank-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
@@ -43,7 +43,7 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     folder.canonicalize().unwrap()
 }
 
-/// An image with the project at `root`.
+/// Starts an image with the project at `root`.
 pub(crate) fn project(root: &Path, cache: &Path) -> Steelbank {
     let settings = ProjectSettings::in_folder(root).cache(cache);
     Steelbank::builder().project(settings).start().unwrap()
@@ -234,7 +234,7 @@ fn stale(bank: &Steelbank, root: &Path) {
     assert_eq!(definition.definitions[0].column, Some(8));
 }
 
-/// Agents edit fast, and ASDF compares dates in seconds.
+/// Edits files within a second, as agents do, though ASDF compares dates in seconds.
 fn changed_within_a_second(bank: &Steelbank, root: &Path) {
     let text = fs::read_to_string(root.join("b.lisp")).unwrap();
     let date = std::time::SystemTime::now();
@@ -296,12 +296,12 @@ fn questions_beside_a_load(bank: &Steelbank) {
     assert!(found.loading && !found.refs.is_empty(), "answered, and it says that the image is moving");
     assert!(bank.describe_symbol("shop::price", "CL-USER").unwrap().description.is_some());
     control.cancellation().cancel();
-    // Either its asker hears at once that it was called off, or Lisp was faster to say so.
+    // Accept two outcomes: the caller hears at once of the cancellation, or Lisp reports it first.
     match loading.join().unwrap() {
         Err(error) => assert!(error.to_string().contains("cancel"), "{error}"),
         Ok(answer) => assert_eq!(answer.status, LoadStatus::Cancelled),
     }
-    // Lisp ends the load, and the index follows, after its asker has been answered.
+    // Wait: Lisp ends the load, and the index is refreshed, after the caller was answered.
     let patience = std::time::Instant::now();
     while bank.is_loading() {
         assert!(patience.elapsed() < LONG, "the load never ends");

@@ -1,4 +1,4 @@
-//! Files that are loaded again, change, move and vanish: what the answers then say of them.
+//! Answers after files were loaded again, changed, moved or deleted.
 
 use std::fs;
 use std::path::Path;

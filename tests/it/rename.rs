@@ -1,6 +1,6 @@
-//! The rename test: every global name of the installed libraries (or one in STEELBANK_RENAME_ONE_IN) is planned to be
-//! renamed, all plans that warn of nothing are carried out at once, and what results must load and test in a fresh
-//! process as before. What becomes of the names is counted, and no name is left out before it is counted.
+//! The rename test: plans the rename of every global name of the installed libraries (or of one in
+//! STEELBANK_RENAME_ONE_IN), carries out all plans that warn of nothing at once, and checks that the result
+//! loads and tests in a fresh process as before. The outcomes are counted for all names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::fixtures::lisp_libraries;
 use crate::project::{folder, in_a_process_of_its_own, load, project};
 use crate::renames::{self, Class, copy};
 
-/// Systems that are renamed.
+/// The systems that are renamed.
 const SYSTEMS: [&str; 20] = [
     "alexandria",
     "cl-ppcre",
@@ -37,8 +37,8 @@ const SYSTEMS: [&str; 20] = [
     "cl-interpol",
 ];
 
-/// Systems that test them. Those that cannot be loaded where this runs are left out of both runs. cl-ppcre's are not
-/// among them: they read a file of forms as data, in which nobody can see code.
+/// The systems that test them. Those that this machine cannot load are left out of both runs. cl-ppcre's are
+/// not among them: they read a file of forms as data, which does not look like code.
 const TESTS: [&str; 5] =
     ["split-sequence/tests", "parse-number/tests", "anaphora/test", "iterate/tests", "nibbles/tests"];
 
@@ -56,7 +56,7 @@ fn renamed_libraries_load_and_test_as_before() {
     fs::remove_dir_all(&work).unwrap();
 }
 
-/// Asserts that two reports are the same, and shows where they differ: whole, they fill a log.
+/// Asserts that two reports are the same. Shows only the differences: whole reports would fill a log.
 fn assert_same(before: &str, after: &str) {
     let mut different = before.lines().zip(after.lines()).filter(|(before, after)| before != after);
     if let Some((before, after)) = different.next() {
@@ -92,7 +92,7 @@ fn rename() {
     let exact = table.count(Class::Narrow);
     let symbol = exact + table.count(Class::Symbol);
     let cautioned = symbol + table.count(Class::Cautioned);
-    // An answer that is unsure of everything would pass as well.
+    // Require a share of exact plans: an answer that is unsure of everything would pass as well.
     let at_least = |count: usize, percent: usize| assert!(count * 100 >= names.len() * percent, "{table}");
     at_least(exact, 73);
     at_least(symbol, 77);
@@ -108,7 +108,7 @@ fn load_renamed() {
     fs::write(work.join("after.txt"), report(&bank, &work)).unwrap();
 }
 
-/// What loading and testing says, without what a rename changes: the new names, times and numbers.
+/// Reports loading and testing, without the new names, times and numbers, which a rename changes.
 fn report(bank: &Steelbank, work: &Path) -> String {
     let folders = [work.join("before"), work.join("after")];
     let folders = [folders[0].as_path(), folders[1].as_path()];

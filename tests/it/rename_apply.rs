@@ -1,4 +1,4 @@
-//! rename as a tool: it plans, writes all files or none, and takes back what it wrote.
+//! rename as a tool: plans, writes all files or none, and undoes what it wrote.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -25,7 +25,7 @@ fn rename(session: &Session, arguments: Value) -> Result<ToolAnswer, Failure> {
     Tools::all().get("rename").unwrap().call(session, arguments, &Call::default())
 }
 
-/// All files below `root`, with their contents.
+/// Reads all files below `root`.
 fn files(root: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found: Vec<_> = fs::read_dir(root)
         .unwrap()
@@ -148,7 +148,7 @@ fn refusals(session: &Session, root: &Path) {
     assert_eq!(files(root), before);
 }
 
-/// A file that became a link out of the project is not written through it.
+/// Checks that a file that became a link out of the project is not written through it.
 fn links(session: &Session, root: &Path) {
     let outside = folder("rename-apply-outside");
     fs::rename(root.join("uses.lisp"), outside.join("uses.lisp")).unwrap();

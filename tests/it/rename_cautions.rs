@@ -1,4 +1,4 @@
-//! Shapes found in libraries, of which a rename breaks what its edits do not show: each is told beforehand.
+//! Code in which a rename breaks more than its edits show, as found in libraries: the plan must warn of it.
 
 use std::fs;
 

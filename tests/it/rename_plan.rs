@@ -1,4 +1,4 @@
-//! Plans of renames: which places they take, what they warn of, and what they refuse.
+//! Plans of renames: their places, cautions and refusals.
 
 use std::fs;
 use std::path::Path;
@@ -92,7 +92,7 @@ fn plan(bank: &Steelbank, name: &str, new: &str) -> RenamePlan {
     bank.rename_plan(&RenameRequest::new(name, new), &Control::default()).unwrap()
 }
 
-/// The file at `path` with the plan's edits.
+/// Returns the file at `path` with the plan's edits.
 fn edited(root: &Path, plan: &RenamePlan, path: &str) -> String {
     let mut text = fs::read_to_string(root.join(path)).unwrap();
     let file = plan.files.iter().find(|file| file.path == path).unwrap();
@@ -204,7 +204,7 @@ fn made_names(bank: &Steelbank, root: &Path) {
     refused_as_made(bank, "rn::big-thing", "big-zz", "from BIG: rename that; it cannot become BIG-ZZ by it.");
 }
 
-/// What a structure makes: the structure is made to make the new name.
+/// Renames what a structure makes: the structure is edited to make the new name.
 fn parts_of_structures(bank: &Steelbank, root: &Path) {
     let accessor = plan(bank, "rn::point-x", "point-abscissa");
     let main = edited(root, &accessor, "main.lisp");
@@ -251,7 +251,8 @@ fn refused_as_made(bank: &Steelbank, name: &str, new: &str, message: &str) {
     assert!(made.conflicts[0].message.ends_with(message), "{made:?}");
 }
 
-/// Names that only the structure makes; slots that several structures, constructors' lambda lists and classes have.
+/// Renames names that only the structure makes, and slots of several structures, constructors' lambda lists
+/// and classes.
 fn slots_of_structures(bank: &Steelbank, root: &Path) {
     let check = |name: &str, new: &str, expected: &[&str]| {
         let plan = plan(bank, name, new);
@@ -298,7 +299,7 @@ fn line(root: &Path, start: &str) -> usize {
     1 + main.lines().position(|line| line.starts_with(start)).unwrap()
 }
 
-/// A macro whose forms are written as DEFSTRUCT's, and make what that makes.
+/// Renames names from a macro whose forms look like DEFSTRUCT's, and make the same names.
 fn structures_of_macros(bank: &Steelbank, root: &Path) {
     let watt = plan(bank, "rn::lamp-watt", "lamp-power");
     let main = edited(root, &watt, "main.lisp");

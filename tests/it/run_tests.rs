@@ -1,4 +1,4 @@
-//! run-tests: each test of a framework by itself.
+//! run-tests: runs each test of a framework by itself.
 
 use std::process::Command;
 
@@ -204,7 +204,7 @@ fn tested() {
     assert_eq!(world.ask("evaluate", json!({ "code": "(+ 1 2)" }))["values"], json!([{ "text": "3" }]));
 }
 
-/// Libraries of Debian with tests in FiveAM, RT and ptester: all pass, as upstream says.
+/// Runs the tests of Debian libraries in FiveAM, RT and ptester: all pass, as upstream says.
 #[test]
 fn tests_of_libraries_pass() {
     with_libraries("run_tests::tests_of_libraries_pass", || {

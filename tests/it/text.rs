@@ -12,7 +12,7 @@ use steelbank::query::index_project::{self, index_project};
 use steelbank_text::{Freshness, IndexControl, TextIndex, TextRole};
 use tempfile::TempDir;
 
-/// A project and a cache, both gone after the test.
+/// A project and a cache, both removed after the test.
 pub(crate) struct World {
     pub(crate) folder: TempDir,
     pub(crate) index: TextIndex,
@@ -43,7 +43,7 @@ impl World {
         fs::write(path, text).unwrap();
     }
 
-    /// The same project and cache, as another process would open them.
+    /// Opens the same project and cache as another process would.
     pub(crate) fn reopened(&self, freshness: Freshness) -> TextIndex {
         TextIndex::open(self.index.root(), &self.folder.path().join("cache"), freshness).unwrap()
     }
@@ -56,7 +56,7 @@ impl World {
         self.ask(&FindReferencesRequest { force: true, ..FindReferencesRequest::new(pattern) }).unwrap()
     }
 
-    /// Path, line and column of every reference.
+    /// Lists path, line and column of every reference.
     pub(crate) fn places(&self, pattern: &str) -> Vec<String> {
         let found = self.find(pattern);
         found.references.iter().map(|each| format!("{}:{}:{}", each.path, each.line, each.column)).collect()

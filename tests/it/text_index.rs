@@ -1,4 +1,4 @@
-//! The text index: how it is built, shared and called off, and what becomes of damage.
+//! The text index: building, sharing and cancellation, and recovery from damage.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -1,5 +1,5 @@
-//! find_references against ripgrep, on trees from the package registries: the lines are the same, but for those that a
-//! language's rule for identifiers explains, one by one.
+//! Compares find_references with ripgrep on trees from the package registries: the lines are the same, but
+//! for those that a language's rule for identifiers explains, one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use steelbank_text::{Freshness, Globs, IndexControl, Language, Pattern, Rule, Te
 
 type Lines = BTreeSet<(String, u64)>;
 
-/// What `rg` finds: path and line, with the line.
+/// Finds `pattern` with `rg`: path and line number, with the line.
 fn ripgrep(root: &Path, flags: &[&str], pattern: &str) -> BTreeMap<(String, u64), String> {
     let output = Command::new(rg())
         .args([
@@ -55,7 +55,7 @@ fn ours(index: &TextIndex, pattern: &str) -> Lines {
     }
 }
 
-/// Whether a language's rule keeps `name` from being an identifier by itself wherever it stands in `line`.
+/// Whether a language's rule explains that no occurrence of `name` in `line` is an identifier by itself.
 fn explained(language: Language, line: &str, name: &str) -> bool {
     let word = |each: char| each.is_alphanumeric() || each == '_';
     let mut from = 0;
@@ -94,8 +94,8 @@ fn explained(language: Language, line: &str, name: &str) -> bool {
     true
 }
 
-/// Compares on one tree: names that are identifiers, and texts that are none. Says how many lines agreed and how many
-/// were explained.
+/// Compares on one tree: names that are identifiers, and texts that are none. Prints how many lines agreed
+/// and how many were explained.
 fn compare(tree: &str, texts: &[&str]) {
     let root = fixtures().join(tree);
     let cache = tempfile::tempdir().unwrap();
@@ -127,7 +127,7 @@ fn compare(tree: &str, texts: &[&str]) {
         let more: Vec<_> = ours.iter().filter(|place| !theirs.contains_key(*place)).collect();
         let folded = if more.is_empty() { BTreeMap::new() } else { ripgrep(&root, &["--ignore-case"], name) };
         for place in more {
-            // Beside bytes that are not UTF-8, ripgrep sees no word end.
+            // Count these by rule: ripgrep sees no word end beside bytes that are not UTF-8.
             if std::str::from_utf8(&std::fs::read(root.join(&place.0)).unwrap()).is_err() {
                 by_rule += 1;
                 continue;
@@ -151,7 +151,7 @@ fn compare(tree: &str, texts: &[&str]) {
     );
 }
 
-/// Names that occur in the tree, of every frequency: from files in order, every so many words.
+/// Picks names of every frequency in the tree: from files in order, every so many words.
 fn names_in(root: &Path) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let files = Command::new(rg())
@@ -197,7 +197,7 @@ fn common_lisp_libraries() {
     compare("lisp", &["(defun (setf ", "#+sbcl (", "&key (", "; FIXME", ",@body)"]);
 }
 
-/// Names of Lisp with all their punctuation: `rg` finds them as text, and we as symbols.
+/// Compares names of Lisp with all their punctuation: `rg` finds them as text, and we as symbols.
 #[test]
 fn common_lisp_names() {
     let root = fixtures().join("lisp");
@@ -227,7 +227,7 @@ fn common_lisp_names() {
     assert!(agreed > 50, "{agreed}");
 }
 
-/// A page's occurrences are all of the pattern: the column leads to it.
+/// Checks that the column of each occurrence on a page leads to the pattern.
 #[test]
 fn columns_lead_to_the_name() {
     let root = fixtures().join("npm");

@@ -1,4 +1,4 @@
-//! Tools on three libraries that nobody here wrote, each against what SBCL itself says about the same image.
+//! Checks tools on three libraries of other authors against SBCL's own answers about the same image.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::tools::{World, with_libraries};
 const LIBRARIES: [&str; 4] = ["alexandria", "cl-interpol", "cl-ppcre", "yason"];
 const PACKAGES: [&str; 3] = ["ALEXANDRIA", "CL-PPCRE", "YASON"];
 
-/// What is compared, and by what.
+/// A check, with its name.
 type Check = (&'static str, fn(&World));
 
 #[test]
@@ -35,7 +35,7 @@ fn tools_agree_with_sbcl_on_three_libraries() {
             ("edits_take_each_other_back", edits_take_each_other_back),
             ("reloads_agree", reloads_agree),
         ];
-        // Each is told, not only the first that fails.
+        // Run them all, also after a failure.
         let failed: Vec<&str> = checks
             .iter()
             .filter(|(_, check)| {
@@ -52,7 +52,8 @@ fn names(value: &Value) -> BTreeSet<String> {
     value.as_array().into_iter().flatten().map(name).collect()
 }
 
-/// The external functions, macros and classes of a package: lines of `form`, with SYMBOL bound, that is not NIL.
+/// Lists the external symbols of a package for which `form`, with SYMBOL bound, is not NIL, each with its
+/// printed value.
 fn of_externals(world: &World, package: &str, form: &str) -> Vec<(String, String)> {
     let lines = world.lines(&format!(
         "(let ((*print-pretty* nil) (*package* (find-package :keyword)) (all '()))
@@ -70,7 +71,7 @@ fn of_externals(world: &World, package: &str, form: &str) -> Vec<(String, String
         .collect()
 }
 
-/// Lambda lists' lengths, kinds, documentation, superclasses and slots are those of the objects.
+/// Compares lambda lists' lengths, kinds, documentation, superclasses and slots with the objects.
 fn descriptions_agree(world: &World) {
     let mut compared = 0;
     for package in PACKAGES {
@@ -119,7 +120,7 @@ fn descriptions_agree(world: &World) {
     assert!(compared > 200, "{compared}");
 }
 
-/// As many definitions, of the same files, as sb-introspect finds; each place is a form that names it.
+/// Compares the definitions with sb-introspect's by number and file; each place must be a form with the name.
 fn definitions_agree(world: &World) {
     let mut compared = 0;
     for package in PACKAGES {
@@ -140,7 +141,7 @@ fn definitions_agree(world: &World) {
             for definition in answer["definitions"].as_array().unwrap() {
                 let at = definition["at"].as_str().unwrap_or_else(|| panic!("{answer:#}"));
                 if let Some(file) = at.strip_prefix("SYS:") {
-                    // SBCL's own, without a line: its sources need not be there.
+                    // Name SBCL's own files without a line: its sources need not be there.
                     files.insert(file.rsplit(';').next().unwrap().to_owned());
                     continue;
                 }
@@ -161,7 +162,7 @@ fn definitions_agree(world: &World) {
     assert!(compared > 250, "{compared}");
 }
 
-/// What SBCL finds in a function's constants to be called, call-graph has.
+/// Checks that call-graph has the functions that SBCL finds in a function's constants.
 fn callees_agree(world: &World) {
     let mut edges = 0;
     for package in PACKAGES {
@@ -189,7 +190,8 @@ fn callees_agree(world: &World) {
         }
     }
     assert!(edges > 30, "{edges}");
-    // By hand: alexandria's macros.lisp and hash-tables.lisp; the template of a long DEFSETF, and of a macro.
+    // Expected by hand from alexandria's macros.lisp and hash-tables.lisp: templates of a long DEFSETF and of
+    // a macro.
     let callers = names(
         &world.ask("call-graph", json!({ "name": "alexandria::generate-switch-body", "depth": 1 }))["nodes"],
     );
@@ -198,7 +200,7 @@ fn callees_agree(world: &World) {
     }
 }
 
-/// Subclasses and methods are those of the classes; the users of a macro are who expands it.
+/// Compares subclasses and methods with the classes; the users of a macro must be its expanders.
 fn impact_agrees(world: &World) {
     for (name, least) in
         [("cl-ppcre::regex", 8), ("cl-ppcre:ppcre-error", 2), ("yason::json-output-stream", 0)]
@@ -229,7 +231,7 @@ fn impact_agrees(world: &World) {
     }
 }
 
-/// The systems of the project are those that ASDF has registered from its files.
+/// Compares the systems of the project with those that ASDF has registered from its files.
 fn systems_agree(world: &World) {
     let answer = world.ask("list-systems", json!({}));
     let said = names(&answer["systems"]);
@@ -249,7 +251,8 @@ fn systems_agree(world: &World) {
     }
 }
 
-/// What SBCL's reader has read to its end is balanced, but for cl-interpol's own syntax; with a parenthesis less it is not.
+/// Checks that text that SBCL's reader reads to its end is balanced, but for cl-interpol's own syntax, and
+/// that it is not with a parenthesis less.
 fn structure_agrees(world: &World) {
     let (mut files, mut broken) = (0, 0);
     for (path, _) in world.bank.loaded_files() {
@@ -262,7 +265,7 @@ fn structure_agrees(world: &World) {
         if answer["own_syntax"].is_object() || !text.contains("\n(defun ") {
             continue;
         }
-        // The definition loses its last parenthesis.
+        // Remove the definition's last parenthesis.
         let start = text.find("\n(defun ").unwrap() + 1;
         let Some(next) = text[start..].find("\n\n(") else { continue };
         let end = start + next;
@@ -280,8 +283,8 @@ fn structure_agrees(world: &World) {
     assert!(files > 30 && broken > 10, "{files} {broken}");
 }
 
-/// The notes of a definition are those that SBCL gives when it compiles that definition's form: severity, text, and the line of the
-/// form that SBCL says it is about, which its own reader has placed.
+/// Compares the notes of a definition with those that SBCL gives when it compiles the definition's form:
+/// severity, text, and the line of the form that they are about, which SBCL's own reader has placed.
 fn notes_agree(world: &World) {
     let mut compared = 0;
     for (name, file) in [
@@ -349,7 +352,8 @@ fn notes_agree(world: &World) {
     assert!(compared > 20, "{compared}");
 }
 
-/// A definition written over by its own text changes nothing; what is inserted and deleted is gone; SBCL reads what is left.
+/// Checks that replacing a definition by its own text changes nothing, that deleting undoes inserting, and
+/// that SBCL reads the result.
 fn edits_take_each_other_back(world: &World) {
     let mut edited = 0;
     for path in ["alexandria/alexandria-1/lists.lisp", "cl-ppcre/util.lisp", "yason/parse.lisp"] {
@@ -397,7 +401,8 @@ fn edits_take_each_other_back(world: &World) {
     assert!(edited > 20, "{edited}");
 }
 
-/// A function written into a file of each library is in the image after reload, and gone when the file is as it was.
+/// Checks that a function written into a file of each library is in the image after reload, and gone when the
+/// file is restored.
 fn reloads_agree(world: &World) {
     for (path, package) in [
         ("alexandria/alexandria-1/lists.lisp", "ALEXANDRIA"),

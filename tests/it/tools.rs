@@ -1,6 +1,7 @@
-//! The tools for understanding and trying code, on libraries that nobody here wrote, against what SBCL itself says.
+//! Checks the tools for understanding and trying code on libraries of other authors, against SBCL's own
+//! answers.
 //!
-//! In processes of their own, for a process has one project.
+//! Each test has a process of its own, as a process has one project.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -22,7 +23,7 @@ use crate::tools_agree::{
 };
 use steelbank::query::load_system::LoadStatus;
 
-/// A session over a copy of a library, as the project.
+/// A session with a copy of a library as the project.
 pub(crate) struct World {
     pub(crate) session: Session,
     pub(crate) bank: Steelbank,
@@ -30,7 +31,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// The sources of `library` are the project; `systems` are loaded.
+    /// Copies the sources of `library` as the project, and loads `systems`.
     pub(crate) fn of(library: &str, systems: &[&str]) -> World {
         let root = folder(&format!("tools-{library}"));
         copy(&lisp_libraries().join(library), &root);
@@ -63,7 +64,7 @@ impl World {
         Ok(answer)
     }
 
-    /// The structured answer.
+    /// Returns the structured answer.
     #[track_caller]
     pub(crate) fn ask(&self, tool: &str, arguments: Value) -> Value {
         self.answer(tool, arguments).unwrap_or_else(|error| panic!("{tool}: {error}")).structured.into_value()
@@ -77,7 +78,7 @@ impl World {
         }
     }
 
-    /// The lines that `(format t …)` in `source` writes.
+    /// Returns the lines that `(format t …)` in `source` writes.
     #[track_caller]
     pub(crate) fn lines(&self, source: &str) -> Vec<String> {
         let answer = self
@@ -89,7 +90,7 @@ impl World {
     }
 }
 
-/// That `value` is as `schema`, a part of `whole`, says: types, required properties, choices.
+/// Checks that `value` conforms to `schema`, a part of `whole`: types, required properties, choices.
 fn conforms(value: &Value, schema: &Value, whole: &Value, at: &str) {
     if let Some(name) = schema["$ref"].as_str().and_then(|name| name.strip_prefix('#')) {
         conforms(value, whole.pointer(name).unwrap(), whole, at);
@@ -189,7 +190,8 @@ fn yason() {
     graphs_agree_with_the_who_tools(&world, &["yason:encode", "yason::skip-whitespace"]);
 }
 
-/// One step towards the callers is what who-calls and who-macroexpands say; and who is a caller has it as a callee.
+/// Checks that one step towards the callers is what who-calls and who-macroexpands say, and that each caller
+/// has the function as a callee.
 fn graphs_agree_with_the_who_tools(world: &World, names: &[&str]) {
     for name in names {
         let graph = world.ask("call-graph", json!({ "name": name, "depth": 1, "limit": 400 }));
@@ -251,7 +253,7 @@ fn graphs_agree_with_the_who_tools(world: &World, names: &[&str]) {
     }
 }
 
-/// The first lines of the top-level forms with templates that name the symbol, as the text has them.
+/// Reads off the text the first line of each top-level form with a template that has the symbol.
 fn names_above_templates(world: &World, name: &str) -> Vec<String> {
     let found = world.ask("code-find-references", json!({ "name": name }));
     let templates = found["refs"].as_array().unwrap().iter().filter(|found| found["type"] == "template");
@@ -263,7 +265,7 @@ fn names_above_templates(world: &World, name: &str) -> Vec<String> {
     lines.collect()
 }
 
-/// A made project in which the answers are known.
+/// Checks the tools on a project made for them, in which the answers are known.
 #[test]
 fn the_tools_on_a_project_made_for_them() {
     in_own_process("tools::the_tools_on_a_project_made_for_them", made);

@@ -1,4 +1,4 @@
-//! The tools' answers on libraries, held against each other, the text and the image.
+//! Compares the tools' answers on libraries with each other, the text and the image.
 
 use std::fs;
 
@@ -7,8 +7,8 @@ use steelbank::tools::CallOutcome;
 
 use crate::tools::{World, strings};
 
-/// Every definition that stands at the beginning of a line is there, and what is said to be unused stands nowhere else
-/// in the text.
+/// Checks that every definition at the beginning of a line is in the outline, and that a name said to be
+/// unused occurs nowhere else in the text.
 pub(crate) fn outlines_agree_with_the_text(world: &World, package: &str) {
     let mut definitions = Vec::new();
     let mut cursor = String::new();
@@ -95,7 +95,7 @@ pub(crate) fn outlines_agree_with_the_text(world: &World, package: &str) {
     }
 }
 
-/// The same symbols as APROPOS-LIST has, of those that name something.
+/// Compares apropos with APROPOS-LIST, for symbols that name something.
 pub(crate) fn apropos_agrees(world: &World) {
     for (pattern, package) in
         [("create", "CL-PPCRE"), ("hash", "ALEXANDRIA"), ("encode", "YASON"), ("with", "CL")]
@@ -182,7 +182,8 @@ pub(crate) fn apropos_is_exact_first(world: &World) {
     assert_eq!(missing.text, "Package NOWHERE not found");
 }
 
-/// A search that finds nothing says what is near, and how many a wider one finds: as many as that one says.
+/// Checks a search without results: it must name similar symbols, and count the results of a wider search as
+/// that one does.
 pub(crate) fn apropos_tells_how_to_widen(world: &World) {
     let ask = |arguments: &Value| {
         let answer = world.answer("apropos", arguments.clone()).unwrap();
@@ -288,7 +289,7 @@ pub(crate) fn packages_agree(world: &World) {
     assert_eq!(missing.text, "Package NOWHERE not found");
 }
 
-/// The same as MACROEXPAND-1, MACROEXPAND; numbers of gensyms apart.
+/// Compares expansions with MACROEXPAND-1 and MACROEXPAND, but for numbers of gensyms.
 pub(crate) fn expansions_agree(world: &World) {
     let plain = |text: &str| {
         let mut plain = String::new();
@@ -346,7 +347,7 @@ pub(crate) fn expansions_agree(world: &World) {
     assert!(world.error("macroexpand", json!({})).contains("Give a form"));
 }
 
-/// describe-symbol's places, relative to the project, at the definition's own line.
+/// Checks that describe-symbol's places are relative to the project, at the definition's own line.
 pub(crate) fn places_are_of_the_project(world: &World) {
     let first_line = |place: &str| {
         let mut parts = place.rsplitn(3, ':');

@@ -1,6 +1,7 @@
-//! Sources with marks: ⟦x⟧ must be called exact, ⟪x⟫ must not be, ⟨x⟩ may be. Nothing else may be called exact.
+//! Checks sources with marks: ⟦x⟧ must be called exact, ⟪x⟫ must not be, ⟨x⟩ may be. No other place may be
+//! called exact.
 //!
-//! The first line of each file of `tests/torture/truth` says which symbols of its package are asked for.
+//! The first line of each file of `tests/torture/truth` names the symbols of its package to ask for.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,12 +21,12 @@ use crate::project::{folder, load, project};
 
 type Places = BTreeSet<(u32, u32)>;
 
-/// A source without its marks, and what was marked.
+/// A source without its marks, and the marked places.
 struct Marked {
     text: String,
     asked: Vec<String>,
     package: String,
-    /// (line, column, name) of what must be exact, must not be, and may be.
+    /// (line, column, name) of the places that must be exact, must not be, and may be.
     marks: [Vec<(u32, u32, String)>; 3],
 }
 
@@ -123,7 +124,7 @@ fn marked() {
     fs::remove_dir_all(&root).unwrap();
 }
 
-/// Definitions and uses that macros make.
+/// Checks definitions and uses that macros make.
 fn made(bank: &Steelbank) {
     let definitions = |name: &str| -> Vec<String> {
         let answer = bank.find_definition(name, "CL-USER", &Control::default()).unwrap();

@@ -1,5 +1,5 @@
-//! The tools that run code: evaluate and inspect, against plain SBCL and SBCL's own inspector, and with code that does
-//! everything that code must not.
+//! Checks evaluate and inspect against plain SBCL and SBCL's own inspector, and with code that misbehaves in
+//! every known way.
 
 use std::process::{Command, Stdio};
 
@@ -11,7 +11,7 @@ use crate::fixtures::lisp_libraries;
 use crate::project::folder;
 use crate::tools::{World, with_libraries};
 
-/// What `forms` write in a plain SBCL, line by line.
+/// Runs `forms` in a plain SBCL, and returns the lines that they write.
 pub(crate) fn plain_sbcl(forms: &str) -> Vec<String> {
     let tree = Installation::built().sources.unwrap();
     let cache = folder("plain-sbcl");
@@ -46,7 +46,7 @@ fn libraries() {
     nothing_runs_without_permission(&world);
 }
 
-/// Forms on three libraries. None has a line break in its values.
+/// Forms on three libraries whose printed values have no line breaks.
 const FORMS: [&str; 16] = [
     "(cl-ppcre:split \",\" \"a,b,,c\")",
     "(cl-ppcre:scan \"(a+)(b*)\" \"xxaabb\")",
@@ -66,7 +66,7 @@ const FORMS: [&str; 16] = [
     "(make-array '(2 2) :initial-contents '((1 2) (3 4)))",
 ];
 
-/// All values, and how they are printed.
+/// Compares all values, and how they are printed, with plain SBCL.
 fn values_agree_with_plain_sbcl(world: &World) {
     let forms: Vec<String> = FORMS
         .iter()
@@ -254,7 +254,7 @@ fn whatever_code_does_is_answered(world: &World) {
     assert_eq!(world.ask("evaluate", json!({ "code": circular }))["values"][0]["text"], "#1=(1 2 . #1#)");
 }
 
-/// Objects of three libraries and of SBCL, whose parts SBCL's own inspector knows.
+/// Objects of three libraries and of SBCL, to compare by SBCL's own inspector.
 const OBJECTS: [&str; 8] = [
     "(cl-ppcre::make-charset)",
     "(cl-ppcre::convert (cl-ppcre:parse-string \"(a|b)*c\"))",
@@ -354,7 +354,7 @@ fn parts_agree_with_the_inspector(world: &World) {
     assert!(world.error("inspect", json!({})).contains("either an expression or a handle"));
 }
 
-/// `text` without the addresses in it: the collector moves objects.
+/// Removes addresses from `text`: the collector moves objects.
 fn address_free(text: &str) -> String {
     let mut kept = String::new();
     let mut rest = text;
@@ -449,7 +449,7 @@ fn machine_code() {
     notes_are_what_the_compiler_says(&world);
 }
 
-/// The notes are those of compiling the file; the definition is not replaced.
+/// Checks that the notes are those of compiling the file, and that the definition is not replaced.
 fn notes_are_what_the_compiler_says(world: &World) {
     let before = world.ask("evaluate", json!({ "code": "(setf (get 'cl-user::before 'x) (list #'cl-ppcre::create-bmh-matcher #'yason::skip-whitespace #'alexandria:shuffle))" }));
     assert_eq!(before["status"], "finished");

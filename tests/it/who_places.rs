@@ -1,4 +1,4 @@
-//! Where in the sources the who-calls family's answers are.
+//! The places in source files of the who-calls family's answers.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -105,7 +105,7 @@ fn sbcls_own_functions_have_the_line_of_their_form() {
 /// A function's name, and the file and form number of each of its places.
 type FunctionPlaces = (String, BTreeSet<(Option<String>, Option<u32>)>);
 
-/// Answers read the index when they are looked at; here its uses are grouped by hand.
+/// Compares answers, which read the index lazily, with its uses grouped by hand.
 #[test]
 fn the_functions_of_an_answer_are_those_of_the_index() {
     let index = bank().index();

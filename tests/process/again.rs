@@ -1,4 +1,4 @@
-//! Lisp's death survived in place: the same process, the same client, every request answered once.
+//! Recovery from Lisp's death in place: the same process, the same client, every request answered once.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -15,7 +15,7 @@ struct Server {
     folder: Folder,
 }
 
-/// A server of a project with a file to load, and one that ends Lisp for each of `ends_of_lisp`.
+/// Starts a server of a project with a file to load, and one that ends Lisp for each of `ends_of_lisp`.
 fn start(name: &str, ends_of_lisp: &[&str]) -> Server {
     let folder = Folder::new(name);
     let write = |name: &str, text: &str| std::fs::write(folder.0.join(name), text).unwrap();
@@ -26,7 +26,7 @@ fn start(name: &str, ends_of_lisp: &[&str]) -> Server {
         write(&format!("end-{number}.lisp"), form);
     }
     let mut command = server_of(&folder);
-    // A small one is full soon.
+    // Use a small heap, which is soon full.
     command.args(["--no-userinit", "--dynamic-space-size", "512"]);
     let (child, mut client) = serve(command, Streams::Pipes);
     client.initialize();
@@ -35,7 +35,7 @@ fn start(name: &str, ends_of_lisp: &[&str]) -> Server {
     Server { child, client, folder }
 }
 
-/// `steelbank serve` in `folder`.
+/// Makes the command `steelbank serve` in `folder`.
 fn server_of(folder: &Folder) -> Command {
     let mut command = server();
     command.current_dir(&folder.0).env("STEELBANK_CACHE", folder.0.join("cache"));
@@ -44,7 +44,8 @@ fn server_of(folder: &Folder) -> Command {
 
 const LOSE: &str = "(sb-alien:alien-funcall (sb-alien:extern-alien \"lose\" (function sb-alien:void sb-alien:c-string)) \"on purpose\")";
 
-/// What describe-symbol says once Lisp is there and has loaded again what it had. Calls restart-lisp where it must.
+/// Waits until Lisp is back and has repeated its loads. Returns describe-symbol's result. Calls restart-lisp
+/// if advised to.
 fn comes_back(client: &mut Client) -> Value {
     let patience = Instant::now();
     loop {
@@ -54,7 +55,7 @@ fn comes_back(client: &mut Client) -> Value {
         assert!(response["error"].is_null(), "a question is asked again: {response}");
         let described = response["result"].clone();
         let text = described["content"][0]["text"].as_str().unwrap();
-        // The index hears of what was loaded when the load ends.
+        // Wait for the load's end: only then has the index what was loaded.
         let mut loading = || client.call("status", json!({}))["structuredContent"]["loading"] == true;
         if text.starts_with("COMMON-LISP-USER::REMEMBERED [FUNCTION]") && !loading() {
             return described;
@@ -66,7 +67,7 @@ fn comes_back(client: &mut Client) -> Value {
     }
 }
 
-/// How often Lisp was started again in this session.
+/// Returns how often Lisp was restarted in this session.
 fn restarts(client: &mut Client) -> u64 {
     let status = client.call("status", json!({}));
     let restarts =
@@ -74,7 +75,7 @@ fn restarts(client: &mut Client) -> u64 {
     restarts.map_or(0, |last| last["number"].as_u64().unwrap())
 }
 
-/// Waits until Lisp was started again more often than `before`.
+/// Waits until Lisp was restarted more often than `before`.
 fn wait_for_restart(client: &mut Client, before: u64) {
     let patience = Instant::now();
     while restarts(client) == before {
@@ -83,7 +84,7 @@ fn wait_for_restart(client: &mut Client, before: u64) {
     }
 }
 
-/// A clean image. Deaths before it do not count any more.
+/// Restarts Lisp on request, so that earlier deaths do not count any more.
 fn restart(client: &mut Client) {
     let before = restarts(client);
     client.text("restart-lisp", json!({}));
@@ -190,16 +191,17 @@ fn a_crash_loop_stops_and_the_index_goes_on() {
     assert_eq!(ends(server.child).code(), Some(0));
 }
 
-/// A way in which code ends Lisp, and whether every question beside it is answered all the same: not where the code spoils
-/// what the questions need before Lisp dies of it. Where one only costs an answer, so much the better.
+/// A way in which code ends Lisp, and whether all questions beside it are still answered: not if the code
+/// first damages what they need. A way that costs only an answer is accepted too.
 #[derive(serde::Deserialize)]
 struct End {
     form: String,
     spared: bool,
 }
 
-/// The ways that `tests/sdk.sh` tries, too: the runtime's ends, in other threads, signals, in the compiler, the reader and C's
-/// heap, stack and heap, while garbage is collected, and what leaves Lisp alive and of no use.
+/// Lists the ways that `tests/sdk.sh` tries, too: ends of the runtime, also in other threads, by signals, in
+/// the compiler, the reader and C's heap, by stack and heap exhaustion, during garbage collection, and by
+/// leaving Lisp alive but useless.
 fn ways_to_end() -> Vec<End> {
     serde_json::from_str(include_str!("../sdk/ends.json")).unwrap()
 }
@@ -231,7 +233,8 @@ fn every_request_has_one_answer_however_lisp_ends() {
             ask(client, &mut asked, "find-definition", json!({ "name": "remembered" }));
         }
         assert_eq!(asked.len(), 8);
-        // What code costs only an answer, a clean image follows; one that is asked for while the other is made, too.
+        // Wait for the restart that follows also where the code costs only an answer; then request another
+        // one.
         let mut ended = restarts(client) != before;
         for (id, tool) in asked {
             let response = client.response(id);
@@ -258,7 +261,7 @@ fn every_request_has_one_answer_however_lisp_ends() {
     assert_eq!(ends(server.child).code(), Some(0));
 }
 
-/// What a process and its cache hold.
+/// The resources that a process and its cache hold.
 #[derive(Debug)]
 struct Held {
     descriptors: Vec<String>,
@@ -292,7 +295,7 @@ impl Held {
         }
     }
 
-    /// Some threads come and go.
+    /// Asserts that no more is held than `before`, but for a few threads, which come and go.
     fn assert_no_more_than(&self, before: &Self) {
         assert!(self.descriptors.len() <= before.descriptors.len() + 1, "{before:?} {self:?}");
         assert!(self.mappings <= before.mappings + 24, "{} then, {} now", before.mappings, self.mappings);
@@ -313,7 +316,7 @@ fn restarts_leak_nothing() {
     assert_eq!(ends(server.child).code(), Some(0));
 }
 
-/// `STEELBANK_DEATHS` says how many.
+/// Repeats deaths as often as `STEELBANK_DEATHS` says.
 #[test]
 fn deaths_in_a_row_leak_nothing() {
     let deaths: u64 = std::env::var("STEELBANK_DEATHS").map_or(15, |deaths| deaths.parse().unwrap());
@@ -335,7 +338,8 @@ fn deaths_in_a_row_leak_nothing() {
     assert_eq!(ends(server.child).code(), Some(0));
 }
 
-/// The request fails, and the next image does not begin it again; a question that waits is asked again.
+/// Checks that a running load fails and is not repeated by the next image, and that a waiting question is
+/// repeated.
 #[test]
 fn a_running_load_is_told_that_lisp_was_started_again() {
     let mut server = start("again-running", &[]);
@@ -398,7 +402,8 @@ fn what_kills_lisp_twice_is_not_loaded_again_by_itself() {
     assert_eq!(ends(server.child).code(), Some(0));
 }
 
-/// It costs that test and those after it, which are not run; what ran before is told, and the session goes on.
+/// Checks that a test that kills Lisp costs only that test and those after it: the earlier results are told,
+/// and the session goes on.
 #[test]
 fn a_test_that_lisp_dies_of_is_told_by_name() {
     let folder = Folder::new("again-tests");

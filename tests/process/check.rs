@@ -1,4 +1,4 @@
-//! check and the scratch images behind it: they tell whether it loads, and leave nothing behind.
+//! check and the scratch images behind it: they find what does not load, and leave nothing behind.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -18,7 +18,7 @@ use crate::program::{Folder, STEELBANK};
 
 const LONG: Duration = Duration::from_secs(300);
 
-/// A project of two files below `folder`, and an image of it.
+/// Writes a project of two files below `folder`, and starts an image of it.
 fn project(folder: &Path) -> Steelbank {
     let root = folder.join("project");
     fs::create_dir_all(&root).unwrap();
@@ -41,7 +41,7 @@ fn edit(path: &str, text: &str) -> Overlay {
     Overlay { path: path.into(), text: Some(text.to_owned()) }
 }
 
-/// The names of all files below `folder`, the scratch images' own folder aside, with their contents.
+/// Reads all files below `folder`, without the scratch images' own folder.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -177,7 +177,8 @@ fn a_scratch_image_ends_with_its_time_and_with_its_client() {
     });
 }
 
-/// The client of the test below: it starts a scratch image that has much to do, tells its process, and waits to be killed.
+/// Starts a scratch image that has much to do, tells its process id, and waits to be killed: the client of
+/// the test below.
 #[test]
 #[ignore = "run by a_killed_client_leaves_no_scratch_image_behind"]
 fn client_to_be_killed() {

@@ -1,4 +1,5 @@
-//! check on three libraries that nobody here wrote, against what load-system says of the same texts on disk in another process.
+//! Compares check on three libraries of other authors with load-system on the same texts on disk in another
+//! process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,11 +19,11 @@ use crate::fixtures::lisp_libraries;
 use crate::program::{Folder, STEELBANK};
 use crate::renames::copy;
 
-/// A library, a file of it, and whether all of it is clean.
+/// A library, a file of it, and whether all of it loads without warnings.
 const LIBRARIES: [(&str, &str); 3] =
     [("alexandria", "alexandria-1/lists.lisp"), ("cl-ppcre", "api.lisp"), ("yason", "parse.lisp")];
 
-/// What is written below the file's text, whether it still loads, and a word of what is said.
+/// Text to append to the file, whether it still loads, and a word of the diagnostic.
 const EDITS: [(&str, bool, &str); 5] = [
     ("(defun steelbank-fine (x)\n  (list x))\n", true, ""),
     (
@@ -60,7 +61,7 @@ fn check_says_of_three_libraries_what_a_load_says() {
     );
 }
 
-/// Severity, file, line, column and words of what was said.
+/// Severity, file, line, column and message of each diagnostic.
 type Said = BTreeSet<(String, Option<String>, Option<u32>, Option<u32>, String)>;
 
 fn compare(bank: &Steelbank, folder: &Path, library: &str, file: &Path) {
@@ -124,7 +125,7 @@ fn said(diagnostics: &[Diagnostic]) -> Said {
     diagnostics.iter().map(parts).collect()
 }
 
-/// What load-system says in a new process, and whether it loads.
+/// Loads in a new process. Returns the diagnostics, and whether it loads.
 fn load_elsewhere(root: &Path, cache: &Path, library: &str) -> (Said, bool) {
     let output = Command::new(STEELBANK)
         .args(["--no-userinit", "--no-snapshot", "load-system", library, "--detail", "--json", "--project"])
@@ -141,7 +142,7 @@ fn load_elsewhere(root: &Path, cache: &Path, library: &str) -> (Said, bool) {
     (said(&diagnostics), answer["status"] == "loaded")
 }
 
-/// All files below `folder`, with their contents.
+/// Reads all files below `folder`.
 fn everything(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];

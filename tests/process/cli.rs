@@ -1,4 +1,4 @@
-//! The command line: answers, exit codes, errors, and readers that leave.
+//! The command line: answers, exit codes, errors, and closed pipes.
 
 use std::process::{Command, Stdio};
 
@@ -314,7 +314,7 @@ fn what_a_person_types_first_comes_by_position() {
     assert_eq!((text.trim_end(), errors.as_str(), code), ("src/a.lisp is balanced.", "", Some(0)));
 }
 
-/// What each command takes by position, for who looks at its help.
+/// Checks that the help of each command names its positional arguments.
 #[test]
 fn every_command_says_what_it_takes_by_position() {
     for (command, positions) in [

@@ -1,4 +1,4 @@
-//! When the runtime itself ends: the process lives, and says so to everybody who asks.
+//! The end of the runtime itself: the process lives, and tells every caller.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use steelbank::query::evaluate::EvaluateRequest;
 
 use crate::child::{command, in_own_process, is_child, run};
 
-/// Kills Lisp with `form` while other jobs run and wait. Everybody gets an error that has `reason` in it.
+/// Kills Lisp with `form` while other jobs run and wait. All of them must fail with `reason`.
 fn dies(form: &str, reason: &str) {
     let bank = Steelbank::builder().start().unwrap();
     let lisp = bank.lisp();
@@ -52,7 +52,8 @@ fn lose_in_the_runtime() {
     });
 }
 
-/// Threads that lose at once, each with a long reason of its own: the reason that is told is one thread's, whole.
+/// Ends Lisp in several threads at once, each with a long reason of its own: the reported reason must be one
+/// thread's, whole.
 #[test]
 fn threads_that_lose_at_once() {
     in_own_process("death::threads_that_lose_at_once", || {
@@ -78,7 +79,8 @@ fn threads_that_lose_at_once() {
     });
 }
 
-/// A job that goes on after Lisp's death does not enter it again: not by a ping either, which asks nobody in Lisp.
+/// Checks that a job that goes on after Lisp's death does not enter it again, not even by a ping, which waits
+/// for no Lisp thread.
 #[test]
 fn a_ping_into_a_dead_runtime_is_refused() {
     in_own_process("death::a_ping_into_a_dead_runtime_is_refused", || {
@@ -109,8 +111,8 @@ fn lose_of_the_runtimes_own() {
     });
 }
 
-/// What runs while a used-up stack is unwound uses it up again. It must not go on below the stack: what lies there is the
-/// stack of one of the process's other threads.
+/// Uses a stack up again while it is unwound. It must not grow past its end: the memory below is the stack of
+/// another thread.
 #[test]
 fn cleanup_forms_that_use_up_the_rest_of_the_stack() {
     in_own_process("death::cleanup_forms_that_use_up_the_rest_of_the_stack", || {
@@ -191,7 +193,8 @@ fn a_small_heap_is_survived() {
     });
 }
 
-/// Not among the other faults: the loops go on, and would take the processor from every test after them.
+/// Kept apart from the other faults: the loops go on, and would take the processor from every test after
+/// them.
 #[test]
 fn loops_without_interrupts() {
     in_own_process("death::loops_without_interrupts", || {
@@ -237,7 +240,8 @@ fn descriptors_that_lisp_closes() {
     std::process::exit(SOUND);
 }
 
-/// Evaluates `form`, whatever comes of it; the process must be left, and either Lisp or a known death.
+/// Evaluates `form`, whatever comes of it. The process must live, and Lisp either work or have died of a
+/// known cause.
 fn costs_lisp_at_worst(form: &str) {
     let bank = Steelbank::builder().start().unwrap();
     for lane in [Lane::Work, Lane::Query] {
@@ -326,7 +330,8 @@ fn a_thread_that_lets_no_collection_begin() {
     });
 }
 
-/// Work that never ends holds what the printer and CLOS wait for: then no question is answered, and that is Lisp's end.
+/// Lets work that never ends hold a lock that the printer and CLOS need: then no question is answered, and
+/// Lisp is ended.
 #[test]
 fn a_lock_that_is_never_let_go() {
     in_own_process("death::a_lock_that_is_never_let_go", || {
@@ -347,7 +352,7 @@ fn a_lock_that_is_never_let_go() {
     });
 }
 
-/// Runs the test called `name` as a child that ends by itself, with the signal `signal`.
+/// Runs the test called `name` as a child, which must end by the signal `signal`.
 fn ends_by(name: &str, signal: i32, body: impl FnOnce()) {
     use std::os::unix::process::ExitStatusExt;
     if is_child() {

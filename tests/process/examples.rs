@@ -1,11 +1,11 @@
-//! The examples are what the documentation says they are.
+//! Runs the examples: they do what the documentation says.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use crate::program::Folder;
 
-/// An example that cargo has built, beside the folder of the tests.
+/// Returns the path of an example that cargo has built, beside the folder of the tests.
 fn example(name: &str) -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     tests.ancestors().nth(2).unwrap().join("examples").join(name)
@@ -50,7 +50,8 @@ fn parallel() {
     assert!(text.lines().all(|line| line.ends_with(" callers")), "{text}");
 }
 
-/// Any program that uses the library becomes one file: copied away, and with an empty environment, it answers.
+/// Checks that a program that uses the library is one file: copied away, and with an empty environment, it
+/// answers.
 #[test]
 fn one_file() {
     let folder = Folder::new("example-one-file");

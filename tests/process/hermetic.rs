@@ -1,4 +1,5 @@
-//! What the machine has installed changes what can be loaded, and nothing of what is in the core.
+//! Independence of the machine: its installed libraries change what can be loaded, but not the core's
+//! contents.
 
 use std::fs;
 use std::time::Duration;
@@ -12,8 +13,8 @@ use crate::program::Folder;
 
 const NAME: &str = "hermetic::a_newer_asdf_in_the_registry_is_left_alone";
 
-/// Debian's cl-asdf is such a one. The index was made of the ASDF in the core: another must not take its place because a
-/// system is loaded.
+/// Loads a system with a newer ASDF in the registry, as Debian's cl-asdf is: it must not replace the ASDF in
+/// the core, which the index was made of.
 #[test]
 fn a_newer_asdf_in_the_registry_is_left_alone() {
     if is_child() {

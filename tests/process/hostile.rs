@@ -1,7 +1,7 @@
 //! Lisp code that writes to the protocol's descriptors, closes them, or ends the runtime under the server.
 //!
-//! The server is this test binary itself, started again with that one test. The test harness writes to standard output
-//! first; the marker shows where the protocol begins.
+//! The server is this test binary, started again with that one test. The test harness writes to standard
+//! output first; the marker shows where the protocol begins.
 
 use std::io::Write;
 use std::process::{Child, Stdio};

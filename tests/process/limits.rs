@@ -1,4 +1,4 @@
-//! Low limits, no user, no home, no project: a sentence that says what is missing, or an answer.
+//! Low resource limits, no user, no home, no project: the program answers, or says what is missing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::program::{Folder, STEELBANK, said};
 
-/// A number that no user has.
+/// A user id that is not in use.
 const NOBODY: u32 = 12_347;
 
 /// Runs the program under `sh`, after `limits`, with `input`.
@@ -25,7 +25,7 @@ fn under(limits: &str, arguments: &str, folder: &Folder, user: Option<u32>, inpu
     command.output().unwrap()
 }
 
-/// The program where every user can run it.
+/// Copies the program to where every user can run it.
 fn copied(folder: &Folder) -> String {
     let path = folder.0.join("steelbank");
     if !path.exists() {
@@ -37,7 +37,8 @@ fn copied(folder: &Folder) -> String {
     path.display().to_string()
 }
 
-/// That the program answered, or that it said in words of its own what is missing, and ended by itself.
+/// Whether the program answered. Asserts that else it says in its own words what is missing, and ends by
+/// itself.
 fn answered_or_said(what: &str, output: &Output) -> bool {
     let (text, errors, code) = said(output);
     assert_eq!(output.status.signal(), None, "{what}: {errors}");
@@ -81,7 +82,7 @@ fn low_limits_give_an_answer_or_a_sentence() {
     }
 }
 
-/// The threads of a user are counted, but for the superuser, whose tests become another's.
+/// Limits the user's threads. The superuser's are not limited, so its test runs as another user.
 #[test]
 fn too_few_threads_give_an_answer_or_a_sentence() {
     let folder = Folder::new("threads");

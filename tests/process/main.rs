@@ -1,5 +1,5 @@
-//! Tests that kill a Lisp, configure a process or look at one from outside: each in a process of its own.
-// Clippy takes only functions marked #[test] for tests.
+//! Tests that kill a Lisp, configure a process or watch one from outside: each in a process of its own.
+// Clippy counts only functions marked #[test] as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod again;

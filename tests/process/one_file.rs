@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use crate::program::{Folder, STEELBANK, said};
 
-/// Runs `program` in its folder with no environment at all.
+/// Runs `program` in its folder with an empty environment.
 fn run_alone(program: &Path, arguments: &[&str]) -> Output {
     let folder = program.parent().unwrap();
     Command::new(program).args(arguments).env_clear().current_dir(folder).output().unwrap()

@@ -1,4 +1,4 @@
-//! Running the program.
+//! Helpers that run the program.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -16,23 +16,23 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
     Command::new(STEELBANK).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// What a run wrote, and its exit code.
+/// Returns the output of a run, and its exit code.
 pub(crate) fn said(output: &Output) -> (String, String, Option<i32>) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-/// How the server is connected.
+/// The kind of the server's streams.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Streams {
     Pipes,
-    /// As hosts on Node do it: one socket pair for each direction.
+    /// One socket pair for each direction, as hosts on Node have.
     SocketPairs,
-    /// The same, when the server's ends do not block.
+    /// Socket pairs whose server ends are non-blocking.
     NonBlocking,
 }
 
-/// Starts a server, and a client of it.
+/// Starts a server, and connects a client.
 pub(crate) fn serve(mut command: Command, streams: Streams) -> (Child, Client) {
     match streams {
         Streams::Pipes => {
@@ -52,21 +52,22 @@ pub(crate) fn serve(mut command: Command, streams: Streams) -> (Child, Client) {
                 .stdout(Stdio::from(OwnedFd::from(their_output)))
                 .spawn()
                 .unwrap();
-            // The command keeps its ends open, and the server's leaving would not be seen.
+            // Close the command's copies of the ends: with them open, the end of the server would not be
+            // seen.
             drop(command);
             (child, Client::new(our_output, our_input))
         }
     }
 }
 
-/// `steelbank serve`.
+/// Makes the command `steelbank serve`.
 pub(crate) fn server() -> Command {
     let mut command = Command::new(STEELBANK);
     command.arg("serve").stderr(Stdio::null());
     command
 }
 
-/// Waits for the process to end. It fails rather than hang if that does not happen.
+/// Waits for the process to end. Fails rather than hang.
 pub(crate) fn ends(mut child: Child) -> ExitStatus {
     let patience = Instant::now() + Duration::from_secs(120);
     loop {
@@ -81,7 +82,7 @@ pub(crate) fn ends(mut child: Child) -> ExitStatus {
     }
 }
 
-/// An empty folder, removed when dropped.
+/// A temporary folder, removed when dropped.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {

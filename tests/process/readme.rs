@@ -1,5 +1,5 @@
-//! README's examples are what the program prints, and its pictures show two of them. They run in a copy of
-//! examples/shop. `STEELBANK_BLESS=1` writes what the program prints into README and the pictures.
+//! Compares README's examples, and the pictures of two of them, with the program's output in a copy of
+//! examples/shop. `STEELBANK_BLESS=1` writes the output into README and the pictures.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use crate::program::STEELBANK;
 use crate::renames::copy;
 
-/// A line that stands for any number of lines in an example's output.
+/// The line that stands for any number of lines in an example's output.
 const CUT: &str = "…";
 
 #[test]
@@ -60,14 +60,14 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The examples' project where nothing beside it can be taken for part of it.
+/// Copies the examples' project to a folder where nothing beside it can be taken for part of it.
 fn copy_of_the_shop(home: &Path) -> PathBuf {
     let project = home.join("shop");
     copy(&root().join("examples/shop"), &project);
     project
 }
 
-/// What `command` prints to a reader that is no terminal.
+/// Returns the lines that `command` prints where standard output is no terminal.
 fn printed(command: &str, project: &Path, home: &Path) -> Vec<String> {
     let folder = Path::new(STEELBANK).parent().unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
@@ -85,7 +85,7 @@ fn printed(command: &str, project: &Path, home: &Path) -> Vec<String> {
     String::from_utf8(output.stdout).unwrap().lines().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// The printed lines, cut where the shown ones are cut and as long as what is shown before and after agrees.
+/// Cuts the printed lines where the shown ones are cut, at the same number of lines before and after.
 fn agreed(shown: &[&str], printed: &[String]) -> Vec<String> {
     let Some(cut) = shown.iter().position(|line| line.trim() == CUT) else { return printed.to_vec() };
     let (before, after) = (&shown[..cut], &shown[cut + 1..]);
@@ -96,12 +96,12 @@ fn agreed(shown: &[&str], printed: &[String]) -> Vec<String> {
     lines
 }
 
-/// The lines of the first example in `text`.
+/// Returns the lines of the first example in `text`.
 fn first_example(text: &str) -> Vec<&str> {
     text.lines().skip_while(|line| *line != "```console").skip(1).take_while(|line| *line != "```").collect()
 }
 
-/// The lines as a terminal shows them.
+/// Draws the lines as a terminal shows them.
 fn draw(lines: &[&str]) -> String {
     const CHARACTER: f32 = 8.43;
     const LINE: usize = 20;

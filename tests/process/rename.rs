@@ -1,4 +1,4 @@
-//! rename with verification: what it applies leaves the program what it was, and what is wrong is caught.
+//! rename with verification: an applied rename leaves the program as it was, and a wrong one is caught.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,7 +68,7 @@ fn verify(bank: &Steelbank, request: &RenameRequest, plan: &Plan, tests: bool) -
     bank.rename_verify(request, plan, tests, &Control::new(LONG), |_| ()).unwrap()
 }
 
-/// What the command prints, with `arguments`, in the project at `root`.
+/// Runs the command with `arguments` in the project at `root`. Returns its output and exit code.
 fn command(root: &Path, cache: &Path, arguments: &[&str]) -> (String, Option<i32>) {
     let output = Command::new(STEELBANK)
         .args(["--system", "rn", "--no-snapshot", "rename"])
@@ -144,7 +144,7 @@ fn renames_are_verified() {
     });
 }
 
-/// What a rename may change without that anything that is loaded shows it, and what it changes in files that are not.
+/// Verifies renames whose effects no loaded code shows, and edits in files that are not loaded.
 #[test]
 fn renames_of_what_other_files_know_are_verified() {
     in_own_process("rename::renames_of_what_other_files_know_are_verified", || {
@@ -218,7 +218,7 @@ fn renames_of_what_other_files_know_are_verified() {
     });
 }
 
-/// A plan with an edit less, or with one more, is not the same program.
+/// Checks that a plan with an edit less, or one more, is found to differ.
 fn wrong(bank: &Steelbank) {
     for (name, new) in [("rn:area", "surface"), ("rn::point", "dot"), ("rn::side", "edge")] {
         let request = RenameRequest { scope: Scope::Symbol, ..RenameRequest::new(name, new) };
@@ -235,7 +235,7 @@ fn wrong(bank: &Steelbank) {
     }
 }
 
-/// A program that looks names up by parts is found out by its tests alone.
+/// Checks that tests find the difference in a program that makes names from parts.
 fn tests_tell(bank: &Steelbank) {
     let root = bank.root().unwrap().to_owned();
     let test = fs::read_to_string(root.join("test.lisp")).unwrap();
@@ -250,7 +250,8 @@ fn tests_tell(bank: &Steelbank) {
     assert!(verified.differences.iter().all(|found| found.kind == DifferenceKind::Test), "{verified:?}");
 }
 
-/// A fasl does not have a macro of `(eval-when (:compile-toplevel) …)`, nor its symbol; and read-time code makes names from parts.
+/// Renames a name in a macro of `(eval-when (:compile-toplevel) …)`, which no fasl has, and one that
+/// read-time code makes from parts.
 #[test]
 fn what_the_image_does_not_have_is_verified_and_what_is_made_is_told() {
     let folder = Folder::new("rename-compiled");

@@ -1,9 +1,9 @@
-//! rename on code that nobody here wrote: at names of libraries that are drawn at random, what is applied has verified, what is
-//! refused says why, and a plan that was made wrong is caught.
+//! rename on libraries of other authors, at names drawn at random: an applied rename has verified, a refused
+//! one says why, and a plan made wrong is caught.
 //!
-//! `STEELBANK_RENAMES=all` takes every library in place of three small ones, `STEELBANK_RENAMES=babel,rt` those;
-//! `STEELBANK_RENAMES_NAMES`, `STEELBANK_RENAMES_WRONG` and `STEELBANK_RENAMES_SEED` say how many names and wrong plans are drawn of
-//! each, and from where.
+//! `STEELBANK_RENAMES=all` takes every library in place of three small ones, `STEELBANK_RENAMES=babel,rt`
+//! those; `STEELBANK_RENAMES_NAMES` and `STEELBANK_RENAMES_WRONG` set the numbers of names and wrong plans
+//! drawn of each, `STEELBANK_RENAMES_SEED` the seed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

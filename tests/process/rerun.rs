@@ -1,5 +1,5 @@
-//! The findings of a hostile user, rerun: each in a server of its own, over a project that is sound. After each the server
-//! must know what it knew: right answers, or Lisp said to be dead, with its reason, and back.
+//! Repeats the findings of a hostile user, each in a server of its own over a sound project. After each the
+//! server must answer as before; or Lisp must be reported dead, with its reason, and come back.
 //!
 //! What comes about by a race is tried as often as the old fault needed to show. `STEELBANK_HOSTILE_TIMES=10` does all that ten times
 //! as often.

@@ -1,4 +1,5 @@
-//! run-tests where a test kills Lisp: it is told which, in the image and in a scratch image, and those before it keep their results.
+//! run-tests with a test that kills Lisp, in the image and in a scratch image: the test is named, and those
+//! before it keep their results.
 
 use std::fs;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Edits that ASDF cannot see, as dates count seconds: across processes, by contents.
+//! Edits within a second, which ASDF cannot see by dates: found by contents, across processes.
 
 use std::fs;
 use std::path::Path;

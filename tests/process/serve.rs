@@ -101,7 +101,7 @@ fn signals_end_the_server() {
     }
 }
 
-/// A server over a project that defines the system `name`, of one file.
+/// Makes the command of a server over a project that defines the system `name`, of one file.
 fn server_over(folder: &Folder, name: &str, code: &str) -> Command {
     let definition = format!("(defsystem {name:?} :components ((:file \"code\")))\n");
     let project = folder.0.join("project");

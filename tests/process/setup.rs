@@ -1,4 +1,4 @@
-//! Bad set-up: a sentence that names the file and the remedy.
+//! Bad set-ups: the error names the file and the remedy.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Snapshots: what is answered from one is what is answered without, whatever was edited; and damage is noticed.
+//! Snapshots: answers are the same with one and without, whatever was edited; and damage is noticed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use crate::program::{Folder, STEELBANK};
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// What the child of the tests below is told.
+/// The environment variable with the task of the tests' child process.
 const CHILD: &str = "STEELBANK_TEST_SNAPSHOT";
 
-/// A bank of the project at `root`, with its own cache.
+/// Starts an image of the project at `root`, with its own cache.
 fn bank(root: &Path, cache: &Path, systems: &[&str], snapshots: bool) -> Steelbank {
     let userinit = root.join("init.lisp");
     let project = ProjectSettings::in_folder(root).cache(cache).userinit(userinit);
@@ -32,7 +32,7 @@ fn bank(root: &Path, cache: &Path, systems: &[&str], snapshots: bool) -> Steelba
         .unwrap()
 }
 
-/// Loads the systems and asks everything. Prints one JSON text.
+/// Loads the systems and asks all questions. Prints the answers as one JSON text.
 #[test]
 #[ignore = "run by the tests below"]
 fn answers() {
@@ -87,7 +87,7 @@ fn answers() {
     );
 }
 
-/// What a child tells of the project with `snapshots` or without.
+/// Runs the child on the project, with `snapshots` or without, and returns its answers.
 fn told(root: &Path, cache: &Path, systems: &[&str], names: &[&str], snapshots: bool) -> Value {
     let told = json!({
         "root": root, "cache": cache, "systems": systems, "names": names, "snapshots": snapshots
@@ -132,7 +132,8 @@ fn maker() {
     }
 }
 
-/// `value` without the addresses of objects that were printed, such as {1001470EA3}: they are other ones in every process.
+/// Removes from `value` the addresses of printed objects, such as {1001470EA3}, which differ between
+/// processes.
 fn without_addresses(value: &Value) -> Value {
     let text = value.to_string();
     let mut parts = text.split('{');
@@ -146,7 +147,7 @@ fn without_addresses(value: &Value) -> Value {
     serde_json::from_str(&kept).unwrap()
 }
 
-/// Compares field by field, and says where two answers differ.
+/// Compares field by field, and shows where two answers differ.
 fn assert_same(plain: &Value, snapshot: &Value, when: &str) {
     let (plain, snapshot) = (plain["said"].as_array().unwrap(), snapshot["said"].as_array().unwrap());
     assert_eq!(plain.len(), snapshot.len(), "{when}");
@@ -175,7 +176,7 @@ fn write(root: &Path, name: &str, text: &str) {
     fs::write(root.join(name), text).unwrap();
 }
 
-/// A project that uses two libraries, and a library of its own.
+/// Writes a project that uses two libraries, and a library of its own.
 fn write_project(root: &Path) {
     fs::create_dir_all(root.join("lib")).unwrap();
     write(root, "init.lisp", "(push :first-init *features*)\n");
@@ -394,7 +395,8 @@ fn what_forbids_saving_is_told_by_name() {
     }
 }
 
-/// Foreign memory that is given back is no obstacle, and who starts from the snapshot has C's own functions.
+/// Checks that freed foreign memory does not prevent a snapshot, and that a process started from one has C's
+/// own functions.
 #[test]
 fn foreign_memory_that_is_given_back_is_no_obstacle() {
     let folder = Folder::new("snapshot-memory");

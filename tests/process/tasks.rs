@@ -1,4 +1,4 @@
-//! The tasks of examples/tasks, done by an MCP client: so many calls, and so many tokens at most.
+//! Does the tasks of examples/tasks as an MCP client, within limits of calls and tokens.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::fixtures::lisp_libraries;
 use crate::program::{Folder, STEELBANK, Streams, ends, serve};
 use crate::renames::copy;
 
-/// Tasks, and how many calls each may take.
+/// The tasks, with the most calls that each may take.
 const CALLS: [(&str, usize); 5] = [
     ("dead-code", 1),
     ("impact-of-a-macro", 1),

@@ -1,4 +1,4 @@
-//! Nobody's code runs untold: every tool that is marked as reading, in a project that is full of traps.
+//! Checks that no tool that is marked as reading runs code, in a project full of traps.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::program::{Folder, STEELBANK, Streams, ends, serve};
 
-/// A form that leaves a file behind when it is evaluated.
+/// Returns a form that leaves a file behind when it is evaluated.
 fn trap(sprung: &Path, name: &str) -> String {
     let path = sprung.join(name);
     format!("(with-open-file (o {:?} :direction :output :if-exists :supersede) (print t o))", path.display())
@@ -21,7 +21,7 @@ fn write(path: PathBuf, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Puts a trap wherever somebody's code could be run from.
+/// Writes traps into every file that code could be run from.
 fn set_traps(project: &Path, home: &Path, sprung: &Path) {
     let trap = |name: &str| trap(sprung, name);
     let read = |name: &str| format!("#.{}", trap(name));
@@ -90,7 +90,8 @@ fn set_traps(project: &Path, home: &Path, sprung: &Path) {
     }
 }
 
-/// Values for an argument, by its schema: what is asked for, and what would spring a trap if it were read by Lisp.
+/// Returns values for an argument, by its schema: normal ones, and ones that would spring a trap if Lisp read
+/// them.
 fn values(name: &str, schema: &Value, sprung: &Path) -> Vec<Value> {
     let read = |what: &str| format!("#.{}", trap(sprung, &format!("argument-{what}-{name}")));
     if let Some(words) = schema["enum"].as_array() {
@@ -118,7 +119,8 @@ fn values(name: &str, schema: &Value, sprung: &Path) -> Vec<Value> {
     }
 }
 
-/// The arguments of the calls of a tool: each argument once with each of its values, beside the first of the others.
+/// Makes the arguments of a tool's calls: each argument once with each of its values, beside the first value
+/// of the others.
 fn calls(tool: &Value, sprung: &Path) -> Vec<Map<String, Value>> {
     let schema = &tool["inputSchema"];
     let properties = schema["properties"].as_object().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Trees that the kernel does not tell of: status and doctor say so, and the answers stay right.
+//! Trees that the kernel cannot watch: status and doctor say so, and the answers stay right.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use crate::client::Client;
 use crate::program::{Folder, STEELBANK, Streams, ends, said, serve};
 
-/// What `status` says of the watch, as text and as structure.
+/// Returns what `status` says of the watch, as text and as JSON.
 fn unwatched(client: &mut Client) -> (String, Value) {
     let status = client.call("status", json!({}));
     let text = status["content"][0]["text"].as_str().unwrap().to_owned();
     (text, status["structuredContent"]["unwatched"].clone())
 }
 
-/// Starts a server with `command` and asks it something; what it says of the watch, before it ends.
+/// Starts a server with `command` and asks it a question. Returns what it says of the watch.
 fn after_a_question(command: Command, ask: impl FnOnce(&mut Client)) -> (String, String) {
     let (child, mut client) = serve(command, Streams::Pipes);
     client.initialize();
@@ -28,7 +28,8 @@ fn after_a_question(command: Command, ask: impl FnOnce(&mut Client)) -> (String,
     (text, sentence.as_str().unwrap_or_default().to_owned())
 }
 
-/// Runs the program over `project` where a user may have `watches` watches. None if this machine does not permit that.
+/// Makes the command that runs the program over `project` as a user with at most `watches` watches. None if
+/// this machine does not permit that.
 fn limited(watches: u32, project: &Path, arguments: &[&str], cache: &Path) -> Option<Command> {
     let unshare = |script: &str| {
         let mut command = Command::new("unshare");

@@ -1,4 +1,4 @@
-//! Renames of all names of a project, counted by what becomes of them. For the test and the bench.
+//! Renames all names of a project, and counts the outcomes. For the test and the bench.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 pub(crate) mod verified;
@@ -21,16 +21,16 @@ use steelbank::query::rename::{
 /// What is appended to every name that is renamed.
 pub(crate) const SUFFIX: &str = "-ZZ";
 
-/// What becomes of a name.
+/// The outcome of a rename.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Class {
     /// Renamed at exact places.
     Narrow,
-    /// Renamed at every token of the symbol, nothing to beware of.
+    /// Renamed at every token of the symbol, without a caution.
     Symbol,
-    /// The same, and the plan says what may break.
+    /// Renamed at every token of the symbol, with cautions about what may break.
     Cautioned,
-    /// Other names make it: it changes with them.
+    /// Not renamed by itself: another name makes it, and changes it.
     Made,
     /// It stands nowhere in the text.
     NoPlace,
@@ -38,16 +38,16 @@ pub(crate) enum Class {
     Refused,
 }
 
-/// How many names there are of each class.
+/// The number of names of each class.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) classes: BTreeMap<Class, usize>,
     pub(crate) cautions: BTreeMap<String, usize>,
-    /// Why names are not renamed at exact places, in words.
+    /// The reasons for which names are not renamed at exact places, with their numbers.
     pub(crate) reasons: BTreeMap<String, usize>,
-    /// Edits in the plans of the first two classes.
+    /// The number of edits in the plans of the first two classes.
     pub(crate) edits: usize,
-    /// Names whose edits another rename's exclude.
+    /// The number of names whose edits overlap those of another rename.
     pub(crate) overlapping: usize,
 }
 
@@ -140,7 +140,7 @@ fn class(plan: &RenamePlan) -> Class {
     }
 }
 
-/// The global names that the loaded project defines, as they are printed. One in `one_in` of them.
+/// Lists the global names that the loaded project defines, as they are printed, one in `one_in` of them.
 pub(crate) fn names(bank: &Steelbank, one_in: usize) -> Vec<String> {
     let index = bank.index();
     let control = Control::default();
@@ -195,7 +195,7 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Tab
         if !matches!(class, Class::Narrow | Class::Symbol) {
             continue;
         }
-        // Names that contain each other, as a structure's and its accessors', meet in the same token.
+        // Leave out plans that meet in one token, as those of a structure and its accessors do.
         let free = plan.files.iter().all(|file| {
             let taken = files.get(&file.path);
             file.edits.iter().all(|edit| {
@@ -228,7 +228,7 @@ pub(crate) fn rename_all(bank: &Steelbank, names: &[String], copy: &Path) -> Tab
     table
 }
 
-/// Those of `names` whose rename warns of names that are made, or of slots, and of nothing else.
+/// Selects the names whose rename warns only of made names or slots.
 pub(crate) fn cautioned(bank: &Steelbank, names: &[String]) -> Vec<String> {
     let known = ProjectSymbols::new(&bank.index());
     let warns = |name: &&String| {
@@ -253,7 +253,7 @@ fn renamed(name: &str) -> String {
     }
 }
 
-/// Prints the places of which it is not certain what `name` means there.
+/// Prints the places at which the meaning of `name` is not certain.
 fn show_doubts(bank: &Steelbank, name: &str) {
     let request = References { limit: usize::MAX, ..References::new(name) };
     let Ok(found) = bank.code_find_references(&request) else { return };
@@ -266,7 +266,8 @@ fn show_doubts(bank: &Steelbank, name: &str) {
     }
 }
 
-/// What loading `systems` says, without what a rename changes: the new names, times and numbers.
+/// Returns the diagnostics of loading `systems`, without what a rename changes: the new names, times and
+/// numbers.
 pub(crate) fn report(bank: &Steelbank, systems: &[String], folders: [&Path; 2]) -> Vec<String> {
     let mut report = Vec::new();
     for system in systems {
@@ -287,8 +288,8 @@ fn failure(answer: &LoadAnswer) -> Option<FailureKind> {
     answer.failure.as_ref().map(|failure| failure.kind)
 }
 
-/// A message without the new names' ending, folders, and numbers. Leaves out SB-RT's dumps of a failed value's words,
-/// which SB-VM:HEXDUMP shows as the objects that they happen to point to.
+/// Removes the new names' ending, folders and numbers from a message. Leaves out SB-RT's dumps of a failed
+/// value's words, which SB-VM:HEXDUMP shows as the objects that they happen to point to.
 pub(crate) fn plain(text: &str, folders: [&Path; 2]) -> String {
     let hexadecimal = |word: &str| !word.is_empty() && word.chars().all(|char| char.is_ascii_hexdigit());
     let dumped = |line: &&str| {

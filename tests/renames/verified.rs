@@ -1,5 +1,5 @@
-//! Renames with verification, at random names of libraries: what is applied leaves the program what it was, what is wrong is
-//! caught. For the test and the bench.
+//! Renames with verification, at random names of libraries: an applied rename leaves the program as it was,
+//! and a wrong one is caught. For the test and the bench.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use super::names;
 
 const LONG: Duration = Duration::from_secs(600);
 
-/// Numbers that look random and are the same in each run.
+/// A generator of pseudo-random numbers, the same in each run.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -31,7 +31,7 @@ impl Random {
         (self.0 >> 11) as usize % bound.max(1)
     }
 
-    /// `count` of `all`, in their order; all if there are no more.
+    /// Draws `count` of `all`, in their order; all if there are no more.
     pub(crate) fn sample<T>(&mut self, mut all: Vec<T>, count: usize) -> Vec<T> {
         while all.len() > count {
             all.remove(self.below(all.len()));
@@ -40,20 +40,20 @@ impl Random {
     }
 }
 
-/// What became of renames.
+/// The outcomes of renames.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
-    /// Applied, and found on disk as they were planned; then taken back.
+    /// Applied, with the files as planned; then undone.
     pub(crate) applied: Vec<String>,
     /// Refused by the plan, by the kind of conflict.
     pub(crate) conflicts: BTreeMap<String, usize>,
-    /// Refused by verification: the name and what differed first.
+    /// Refused by verification: the name and the first difference.
     pub(crate) differ: Vec<String>,
     /// No plan: the sentence.
     pub(crate) unplanned: Vec<String>,
-    /// Of the refusals, those without a reason.
+    /// The refusals without a reason.
     pub(crate) unexplained: Vec<String>,
-    /// How long verifying took, in seconds.
+    /// The time of verifying, in seconds.
     pub(crate) seconds: f64,
 }
 
@@ -69,13 +69,13 @@ fn verify(bank: &Steelbank, request: &RenameRequest, plan: &RenamePlan) -> Verif
     bank.rename_verify(request, plan, false, &Control::new(LONG), |_| ()).unwrap()
 }
 
-/// The texts of the files that a plan edits.
+/// Reads the files that a plan edits.
 fn texts(root: &Path, plan: &RenamePlan) -> Vec<(PathBuf, Vec<u8>)> {
     let paths = plan.files.iter().map(|file| root.join(&file.path));
     paths.map(|path| (path.clone(), fs::read(&path).unwrap())).collect()
 }
 
-/// Renames each of `names` alone as the tool does: plan, verify, apply; and takes it back.
+/// Renames each of `names` alone as the tool does: plan, verify, apply; and undoes it.
 pub(crate) fn rename_each(bank: &Steelbank, names: &[String]) -> Outcomes {
     let known = ProjectSymbols::new(&bank.index());
     let root = bank.root().unwrap().to_owned();
@@ -117,7 +117,7 @@ pub(crate) fn rename_each(bank: &Steelbank, names: &[String]) -> Outcomes {
     outcomes
 }
 
-/// Plans made wrong: how many were, and those that verification did not tell from right ones.
+/// The number of plans made wrong, and those that verification did not catch.
 #[derive(Debug, Default)]
 pub(crate) struct Wrong {
     pub(crate) less: usize,
@@ -125,8 +125,8 @@ pub(crate) struct Wrong {
     pub(crate) missed: Vec<String>,
 }
 
-/// Takes `count` plans of random `names`, which verify as they are, and leaves an edit out of each second one; the others get
-/// one more, at a token of the same file that the plan leaves as it is.
+/// Takes `count` plans of random `names`, which verify as they are. Leaves an edit out of each second one,
+/// and adds to the others an edit at a token of the same file that the plan does not change.
 pub(crate) fn make_wrong(bank: &Steelbank, names: &[String], count: usize, random: &mut Random) -> Wrong {
     let known = ProjectSymbols::new(&bank.index());
     let root = bank.root().unwrap().to_owned();
@@ -150,7 +150,7 @@ pub(crate) fn make_wrong(bank: &Steelbank, names: &[String], count: usize, rando
             let edit = of.edits.remove(random.below(of.edits.len()));
             let what = format!("without {} at {}:{}:{}", edit.old, of.path, edit.line, edit.column);
             bad.files.retain(|file| !file.edits.is_empty());
-            // With no edit left there is nothing to apply.
+            // Skip a plan without edits: there is nothing to apply.
             if bad.files.is_empty() {
                 continue;
             }
@@ -178,7 +178,7 @@ pub(crate) fn make_wrong(bank: &Steelbank, names: &[String], count: usize, rando
     wrong
 }
 
-/// An edit of a token that is none of `edits`.
+/// Makes an edit of a token that is none of `edits`.
 fn another(text: &[u8], new: &str, edits: &[RenameEdit], random: &mut Random) -> Option<RenameEdit> {
     let read = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let lines = steelbank_reader::lines::LineIndex::new(text);
@@ -204,7 +204,7 @@ fn another(text: &[u8], new: &str, edits: &[RenameEdit], random: &mut Random) ->
     None
 }
 
-/// Some of the names that a project defines, at random.
+/// Draws some of the names that a project defines.
 pub(crate) fn some_names(bank: &Steelbank, count: usize, random: &mut Random) -> Vec<String> {
     random.sample(names(bank, 1), count)
 }

@@ -12,7 +12,7 @@ use crate::ProjectSettings;
 use crate::recovery::LoadedItem;
 use crate::tools::{CallOutcome, Failure, Object, ProjectRoot, Session, Tools};
 
-/// The choice of the project, and of the systems to load first.
+/// Which project, and what of it is loaded first.
 #[derive(Debug, Clone, Args)]
 pub(super) struct ProjectOptions {
     /// The project's folder [default: the nearest one upwards with an .asd file, else with .git]

@@ -1,4 +1,4 @@
-//! Compares an index with what `oracle.lisp` wrote, as sets, and lists the differences.
+//! Compares an index with the lists that `oracle.lisp` wrote, as sets, and lists the differences.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -7,7 +7,7 @@ use steelbank::query::designator::FunctionName;
 use steelbank::query::lookup::Lookup;
 use steelbank_xref::{Access, Index, Kind, NameRole, Symbol};
 
-/// How many things were compared, and what differs, one line each.
+/// The numbers of compared things, and the differences.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     /// Answers compared: one for every symbol, kind and role.
@@ -16,7 +16,7 @@ pub(crate) struct Comparison {
     pub(crate) uses: usize,
     /// Lookups compared: every name in every package.
     pub(crate) lookups: usize,
-    /// The differences.
+    /// The differences, one line each.
     pub(crate) differences: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ fn kind_text(kind: Kind) -> &'static str {
     }
 }
 
-/// One printed field, as the oracle writes it.
+/// Returns a printed field as the oracle writes it, with blanks for tabs and line ends.
 fn field(text: &str) -> String {
     text.replace(['\t', '\n', '\r'], " ")
 }
@@ -82,7 +82,7 @@ pub(crate) fn uses(index: &Index, folder: &Path) -> Comparison {
         specializations(index, symbol, &symbol_text, &mut methods, &mut comparison);
         for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Specializes) {
             if index.who_ever(kind, symbol, |_| true).is_empty() {
-                // Should sb-introspect know any use, it stays in `expected` and is reported at the end.
+                // Leave uses that sb-introspect knows in `expected`: they are reported at the end.
                 comparison.answers += ROLES.len();
                 continue;
             }
@@ -118,7 +118,8 @@ pub(crate) fn uses(index: &Index, folder: &Path) -> Comparison {
     comparison
 }
 
-/// sb-introspect says of a method only which generic function it belongs to: compare how many there are of each.
+/// Compares specializations by number: sb-introspect says of a method only which generic function it belongs
+/// to.
 fn specializations(
     index: &Index,
     symbol: Symbol,
@@ -134,7 +135,8 @@ fn specializations(
     comparison.answers += 1;
     comparison.uses += found.len();
     let keys: Vec<(&str, &str)> = expected.keys().copied().filter(|(class, _)| *class == text).collect();
-    // The longest name first: (METHOD A::F ...) must not be taken for a method of a function called A::F with more to it.
+    // Try the longest name first: (METHOD A::F ...) must not be taken for a method of a function called A::F
+    // with more to it.
     for key in keys.into_iter().rev() {
         let start = format!("(METHOD {} ", key.1);
         let before = found.len();
@@ -192,7 +194,7 @@ pub(crate) fn symbols(index: &Index, folder: &Path) -> Comparison {
     comparison
 }
 
-/// A printed symbol, given as a name argument, means that symbol.
+/// Checks that each printed symbol, given as a name argument, means that symbol.
 fn read_back(index: &Index, comparison: &mut Comparison) {
     for symbol in index.symbols() {
         let Some(home) = index.symbol_package(symbol) else { continue };
