@@ -104,7 +104,7 @@ pub struct ToolAnswer {
     pub shown: Option<String>,
     /// For programs: an object as the output schema says.
     pub structured: Structured,
-    /// How it ended.
+    /// The outcome.
     pub outcome: CallOutcome,
     /// Notes beside the answer, a sentence each.
     pub notes: Vec<String>,

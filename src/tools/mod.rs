@@ -108,7 +108,7 @@ const CORE: &[&str] = &[
     "run-tests",
 ];
 
-/// Some tools, sorted by name.
+/// A selection of tools, sorted by name.
 #[derive(Clone)]
 pub struct Tools {
     list: Vec<&'static Tool>,

@@ -34,7 +34,7 @@ pub struct About {
     pub name: &'static str,
     /// The name for people: a few words.
     pub title: &'static str,
-    /// What it does, and when to use it, for models.
+    /// The description for models: what it does, and when to use it.
     pub description: &'static str,
     /// Its effect on its surroundings.
     pub effect: Effect,

@@ -57,7 +57,8 @@ fn shrinks() {
     let status = |name: &str| evaluate(&bank, &format!("(nth-value 1 (find-symbol {name:?} :unl))"));
     assert_eq!([status("OLD-HELPER"), status("RUN-TIME")], [":EXTERNAL"; 2]);
 
-    // What code exported when it ran is not at variance: with force, and when the definition is only touched.
+    // Expect no warning about symbols that code exported at run time: with force, and when the definition is
+    // only touched.
     assert_eq!(loaded(&forced(&bank, "unl")), [""; 0]);
     assert_eq!(loaded(&forced(&bank, "unl")), [""; 0]);
     write(&root, "package.lisp", &define("#:old-helper", ":sb-bsd-sockets"), 10);

@@ -226,7 +226,7 @@ fn reload() {
     assert!(answer.text.starts_with("No file has changed"), "{}", answer.text);
     assert_eq!((&answer.structured["left"], &answer.structured["compiled"]), (&Value::Null, &json!([])));
 
-    // What changed, what depends on it, and a file that was loaded by itself.
+    // Reload a changed file, what depends on it, and a file that was loaded by itself.
     write("base.lisp", &BASE.replace("(list ,x ,x)", "(list ,x ,x ,x)"), 10);
     write("single.lisp", "(defparameter cl-user::*single* 2)\n", 10);
     let answer = reload(json!({}));

@@ -126,12 +126,13 @@ fn damaged_cache() {
         assert_eq!(load(&bank, "old").status, LoadStatus::Loaded);
         assert_ne!(fs::read(&record).unwrap(), bytes);
     }
-    // What depends on a file that was compiled again may be compiled again once more: its fasl is older.
+    // Load twice: a file that depends on one that was compiled again is compiled again once more, as its fasl
+    // is older.
     for _ in 0..2 {
         evaluate(&bank, "(asdf:clear-system \"old\")");
         load(&bank, "old");
     }
-    // What code has made of *features* is in no fasl.
+    // Set *features* by code: no fasl has that.
     let features = "(eval-when (:compile-toplevel :load-toplevel :execute) (setf *features* nil))";
     define(&root, "bare", &[("bare-file", features), ("bare-after", "(list 1)")]);
     evaluate(&bank, "(defvar cl-user::*kept-features* *features*)");
@@ -142,7 +143,7 @@ fn damaged_cache() {
     }
     evaluate(&bank, "(asdf:clear-system \"old\")");
     assert_eq!(load(&bank, "old").compiled.len(), 0);
-    // A sidecar that is lost.
+    // Delete the sidecars.
     for tap in below(&root.join("cache/taps"), ".tap") {
         fs::remove_file(tap).unwrap();
     }
@@ -150,7 +151,7 @@ fn damaged_cache() {
     assert_eq!(load(&bank, "old").compiled.len(), 2);
     let taps = below(&root.join("cache/taps"), ".tap").len();
     assert!(taps >= 2, "{taps}");
-    // A cache that cannot be written.
+    // Make the cache unwritable.
     fs::remove_dir_all(fasl.parent().unwrap()).unwrap();
     fs::write(fasl.parent().unwrap(), "").unwrap();
     let (_, failure) = {
@@ -227,7 +228,7 @@ fn ends() {
     let (_, failure) = failed(&bank, "keeps");
     assert!(failure.message.contains("--dynamic-space-size"), "{failure:?}");
     assert!(bank.describe_symbol("car", "CL").unwrap().description.is_some());
-    // As long as the heap is full, every load that collects garbage says so, wherever it does.
+    // Report the full heap in every load that collects garbage, wherever it does.
     for name in ["collects", "collects-in-macro", "collects-loading", "collects-compiling"].repeat(2) {
         let (_, failure) = failed(&bank, name);
         assert_eq!(failure.kind, FailureKind::Heap, "{failure:?}");
@@ -314,7 +315,7 @@ fn init_file() {
     trouble("(no-such-package:name)", 60, "NO-SUCH-PACKAGE");
     trouble("(break \"in the init file\")", 60, "in the init file");
     trouble("(exit)", 60, "refused");
-    // It has its own translations, and its own registry.
+    // Configure translations and a registry in the init file.
     let text = format!(
         "(asdf:initialize-output-translations '(:output-translations :disable-cache :ignore-inherited-configuration))
          (asdf:initialize-source-registry '(:source-registry (:tree {away:?}) :inherit-configuration))"
@@ -325,7 +326,7 @@ fn init_file() {
     }
     assert_eq!(below(&away, ".fasl"), [""; 0].map(PathBuf::from));
     assert!(below(&root, ".fasl").iter().all(|fasl| fasl.starts_with(root.join("cache"))));
-    // What comes later is found, as system and as dependency, without a restart.
+    // Find systems that are added later, as system and as dependency, without a restart.
     define(&root, "later", &[("later-file", "(list 1)")]);
     write(root.join("needs.asd"), "(defsystem \"needs\" :depends-on (\"latest\"))");
     assert_eq!(load(&bank, "later").status, LoadStatus::Loaded);
@@ -449,7 +450,7 @@ fn names_and_places() {
     assert_eq!(lines(&raises, "raises.asd"), [(Severity::Error, Some(2))]);
     let (_, after) = failed(&bank, "after");
     assert!(after.path.is_none_or(|path| path.ends_with("after.asd")));
-    // From the compiler's own file first, then from the cache.
+    // Load twice: from the new fasl, then from the cache.
     for again in [false, true] {
         let place = lines(&names("fails", FailureKind::Load, &["3 is not of type"]), "fine.lisp");
         assert_eq!(place, [(Severity::Error, Some(2))], "from the cache: {again}");

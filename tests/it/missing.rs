@@ -82,9 +82,9 @@ fn every_tool_tells_in_one_way_what_is_not_there() {
         let forgotten: Vec<&str> =
             takers.map(|tool| tool.name()).filter(|name| !asked.contains(name) && *name != OTHER).collect();
         assert_eq!(forgotten, [""; 0]);
-        // What is there, but not loaded, is not missing.
+        // Do not report an unloaded system as missing.
         assert!(world.error("outline", json!({ "system": "gone-later" })).contains("load-system"));
-        // A system that needs what is not there is a load that failed.
+        // Report a missing dependency as a failed load.
         let needing = "(defsystem \"gone-needing\" :depends-on (\"gone-nowhere\"))";
         std::fs::write(world.root.join("gone-needing.asd"), needing).unwrap();
         let failed = world.answer("load-system", json!({ "system": "gone-needing" })).unwrap();
@@ -164,11 +164,11 @@ fn paths(world: &World) {
     std::fs::remove_file(world.root.join("parts/later.lisp")).unwrap();
     let reloaded = world.ask("reload", json!({ "paths": ["parts/later.lisp"] }));
     assert_eq!((&reloaded["found"], &reloaded["changed"][0]), (&json!(true), &json!("parts/later.lisp")));
-    // A load that fails because it needs what is not there is no question about that.
+    // Do not report the loaded file as missing if it needs a missing one.
     std::fs::write(world.root.join("needing.lisp"), "(load \"nosuch.lisp\")\n").unwrap();
     let failed = world.answer("load-file", json!({ "path": "needing.lisp" })).unwrap();
     assert_eq!((failed.outcome, &failed.structured["found"]), (CallOutcome::Failed, &json!(true)));
-    // What cannot be read is there.
+    // Do not report an unreadable path as missing.
     std::fs::create_dir(world.root.join("folder.lisp")).unwrap();
     assert!(world.error("check-structure", json!({ "path": "folder.lisp" })).contains("is no plain file"));
 }

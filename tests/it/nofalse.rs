@@ -372,7 +372,7 @@ fn what_is_not_loaded_is_not_silent_in_any_tool() {
             "t.lisp"
         );
         assert_eq!(world.ask("code-find-references", json!({ "symbol": "ns:f" }))["text_total"], 3);
-        // What it calls stands where it is defined.
+        // Expect none for callees: they are in the definition.
         let callees = json!({ "name": "ns:f", "direction": "callees" });
         assert_eq!(world.ask("call-graph", callees)["unseen"], Value::Null);
         // A name that is nowhere but there.

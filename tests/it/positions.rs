@@ -242,7 +242,7 @@ fn a_damaged_sidecar_is_an_error() {
         assert!(Sidecar::parse(bytes).is_err());
     }
     assert!(Sidecar::parse(b"SBTAP\0\x63").unwrap_err().to_string().contains("version 99"));
-    // What a sidecar holds before its lists: complete, hash, size, date, path, format.
+    // Make a sidecar's head: complete, hash, size, date, path, format.
     let head = |rest: &[u8]| {
         let mut bytes = b"SBTAP\0\x03\x01".to_vec();
         bytes.extend([0; 8]);
@@ -257,7 +257,7 @@ fn a_damaged_sidecar_is_an_error() {
     assert!(Sidecar::parse(&head(&[0xff; 8])).is_err());
     assert!(Sidecar::parse(&head(&[2, 4, 1, 0, 0, 0, 0])).is_err());
     assert!(Sidecar::parse(&head(&[2, 4, 0, 0, 0, 0, 0])).is_err());
-    // One bit anywhere, and any part that is missing, is seen.
+    // Notice every flipped bit, and every missing part.
     for index in 0..whole.len() {
         for bit in 0..8 {
             let mut flipped = whole.clone();

@@ -56,7 +56,7 @@ fn applies() {
     let before = files(&root);
     let arguments = |apply: bool| json!({ "name": "ra:area", "new_name": "surface", "apply": apply, "scope": "symbol", "verify": false });
 
-    // Who may not write gets the plan, and how to allow more.
+    // Return the plan, and how to permit more, to a session without permission.
     for apply in [false, true] {
         let plan = rename(&session, arguments(apply)).unwrap();
         assert_eq!(
@@ -81,7 +81,7 @@ fn applies() {
     assert!(plan.text.contains("+(defun surface (w h)"), "{}", plan.text);
     assert!(plan.text.contains("+(defun café (x) (surface x x))"), "{}", plan.text);
 
-    // What was changed after the plan is left, with all other files.
+    // Refuse to apply after a file has changed: all files stay.
     let stale = bank.rename_plan(&RenameRequest::new("ra:area", "surface"), &Control::default()).unwrap();
     fs::write(root.join("uses.lisp"), [USES, b"\n"].concat()).unwrap();
     let why = bank.rename_apply(&stale).unwrap_err().to_string();
@@ -89,7 +89,7 @@ fn applies() {
     fs::write(root.join("uses.lisp"), USES).unwrap();
     assert_eq!(files(&root), before);
 
-    // This program cannot start copies of steelbank to verify in.
+    // Refuse to verify: this program cannot start copies of steelbank.
     let asked = json!({ "name": "ra:area", "new_name": "surface", "apply": true });
     let why = rename(&session, asked).unwrap_err().to_string();
     assert!(why.contains("pass verify: false"), "{why}");
@@ -109,7 +109,7 @@ fn applies() {
     assert_eq!(fs::metadata(root.join("uses.lisp")).unwrap().permissions().mode() & 0o777, 0o640);
     assert_eq!(files(&root).len(), before.len(), "nothing is left behind");
 
-    // Taken back only over what was written.
+    // Refuse to undo over later changes.
     fs::write(root.join("main.lisp"), "(other)").unwrap();
     let Err(Failure::Arguments(why)) = rename(&session, json!({ "undo": id })) else { panic!() };
     assert!(why.contains("main.lisp was changed after the edit"), "{why}");

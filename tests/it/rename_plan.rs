@@ -309,7 +309,7 @@ fn structures_of_macros(bank: &Steelbank, root: &Path) {
         assert!(main.contains(expected), "{expected}: {main} {watt:?}");
     }
     assert_eq!(kinds(&watt), [CautionKind::Maker], "{watt:?}");
-    // What includes it has the slot too.
+    // Rename a slot that an including structure has too.
     let watt = plan(bank, "rn::torch-watt", "torch-power");
     let main = edited(root, &watt, "main.lisp");
     assert!(main.contains("(torch-power one)") && main.contains("(flare-power two)"), "{main} {watt:?}");
@@ -325,9 +325,9 @@ fn structures_of_macros(bank: &Steelbank, root: &Path) {
     assert_eq!(kinds(&foreign), [CautionKind::Maker], "{foreign:?}");
     let strange = plan(bank, "rn::odd", "even");
     assert!(strange.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::Made), "{strange:?}");
-    // It changes another accessor along, of which a macro makes uses from parts.
+    // Warn of the accessor that changes along, of which a macro makes uses from parts.
     assert_eq!(kinds(&plan(bank, "rn::bj-lid", "bj-cap")), [CautionKind::UseMade]);
-    // That the macro takes this option is not known.
+    // Refuse a name from an option of a macro, which is not known to take it.
     let predicate = plan(bank, "rn::lamp-p", "is-lamp");
     assert!(predicate.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::Made), "{predicate:?}");
 }

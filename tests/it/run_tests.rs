@@ -133,18 +133,18 @@ fn tested() {
     assert_eq!((&assertion["expected"], &assertion["actual"]), (&json!("4"), &json!("3")), "{bad}");
     assert_eq!(test(&answer, "TESTED-FIVE::HANGS")["place"], "five.lisp:12:1");
     assert_eq!(test(&answer, "TESTED-FIVE::GOOD")["passed"], 2);
-    // Those that macros make have the place of the form that makes them.
+    // Place tests that macros make at the form that makes them.
     for (name, line) in [("ODD-ONE", 22), ("MADE-ALPHA", 23), ("MADE-BETA", 23)] {
         let place = test(&answer, &format!("TESTED-FIVE::{name}"))["place"].clone();
         assert_eq!(place, format!("five.lisp:{line}:1"), "{name}");
     }
     assert_eq!(answer["counts"]["passed"], 6);
-    // Chosen by name, and by what has changed.
+    // Select tests by name, and by changes.
     for name in ["good", "tested-five::good"] {
         let answer = world.ask("run-tests", json!({ "system": "tested", "tests": [name] }));
         assert_eq!(results(&answer), expected(&[("TESTED-FIVE::GOOD", "passed")]));
     }
-    // One that is not there is told, and costs the others nothing.
+    // Report a missing test, and run the others.
     for (asked, ran) in [(vec!["good", "godo"], 1), (vec!["tested-five::godo"], 0)] {
         let unknown = *asked.last().unwrap();
         let answer = world.answer("run-tests", json!({ "system": "tested", "tests": asked })).unwrap();

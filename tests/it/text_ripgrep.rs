@@ -80,7 +80,7 @@ fn explained(language: Language, line: &str, name: &str) -> bool {
                 if stopped.chars().next().is_none_or(stops) {
                     after = stopped.chars().next();
                 }
-                // After these a symbol starts anew.
+                // Start a symbol after these.
                 let starts =
                     ["#.", "#+", "#-", ",@", ",."].iter().any(|prefix| line[..start].ends_with(prefix));
                 (goes_on(before) && !starts) || goes_on(after) || before == Some('|') || before == Some('\\')

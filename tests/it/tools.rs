@@ -362,7 +362,7 @@ fn made() {
         .collect();
     assert_eq!(found, expected);
     graph_of_the_made_project(&world);
-    // With the tests loaded, what they use is known.
+    // Load the tests, so that their uses are known.
     assert_eq!(load(&world.bank, "made/tests").status, LoadStatus::Loaded);
     let answer = world.ask("outline", json!({ "path": "main.lisp", "kinds": ["function"] }));
     let uses = |name: &str| {
@@ -374,7 +374,7 @@ fn made() {
     assert_eq!(uses("MADE::HELPER"), json!({ "others": 3 }));
     assert_eq!(uses("MADE::DEAD"), json!({ "others": 0, "itself": 1 }));
     impact_in_the_made_project(&world);
-    // What is not loaded as it is, is read off the text.
+    // Outline a file that is not loaded, off its text.
     fs::write(world.root.join("new.lisp"), "(in-package #:made)\n(defun later () (api 2))\n").unwrap();
     let answer = world.ask("outline", json!({ "path": "new.lisp" }));
     assert_eq!(answer["not_loaded"], json!(["new.lisp"]));
@@ -409,7 +409,7 @@ fn impact_in_the_made_project(world: &World) {
         names(&answer, "methods"),
         ["(METHOD MADE::SPEAK (MADE::DOG))", "(METHOD MADE::UNHEARD (MADE::DOG))"]
     );
-    // What a test reaches.
+    // Ask about a function that only a test reaches.
     let answer = world.ask("impact", json!({ "names": ["made::for-tests"] }));
     assert_eq!(
         (names(&answer, "tests"), names(&answer, "users")),

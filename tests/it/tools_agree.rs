@@ -37,7 +37,7 @@ pub(crate) fn outlines_agree_with_the_text(world: &World, package: &str) {
     for (path, text) in &texts {
         let mut before = "";
         for (number, line) in text.lines().enumerate() {
-            // What a feature leaves out is no definition.
+            // Skip definitions that a feature expression leaves out.
             let left_out = std::mem::replace(&mut before, line).starts_with("#");
             let defines = ["(defun ", "(defmacro ", "(defvar ", "(defgeneric ", "(defmethod "];
             if !left_out && defines.iter().any(|begin| line.starts_with(begin)) {
@@ -150,7 +150,7 @@ pub(crate) fn apropos_is_exact_first(world: &World) {
         .collect::<Vec<_>>()
     );
     assert!(names.len() >= 2, "{names:?}");
-    // Pages join to the whole.
+    // Join the pages to the whole.
     let (mut all, mut cursor) = (Vec::new(), String::new());
     loop {
         let page = world.ask(
@@ -244,7 +244,7 @@ pub(crate) fn apropos_tells_how_to_widen(world: &World) {
     let nothing = ask(&json!({ "pattern": "no-such-name-anywhere" }));
     assert_eq!(nothing["suggestions"], Value::Null, "{nothing}");
     assert!(nothing["try"][0].as_str().unwrap().contains("load the system"), "{nothing}");
-    // By hand: a local variable of cl-ppcre's scanner.lisp and of nothing else.
+    // Ask about a local variable of cl-ppcre's scanner.lisp and of nothing else (found by hand).
     let local = ask(&json!({ "pattern": "cl-ppcre:advance-fn-definition" }));
     assert!(local["try"][0].as_str().unwrap().contains("names nothing that is defined"), "{local}");
 }
@@ -279,7 +279,7 @@ pub(crate) fn packages_agree(world: &World) {
         assert_eq!(names, exports);
         assert_eq!(answer["export_count"], exports.len());
     }
-    // Within cl-ppcre nothing outside of it uses it, as nothing else here does; alexandria's are used by none either.
+    // List as unused the exports without uses elsewhere.
     let answer = world.ask("package-info", json!({ "package": "yason" }));
     assert_eq!(
         answer["unused_exports"].as_array().unwrap().len(),

@@ -109,7 +109,7 @@ fn marked() {
             for place in found.difference(&must).filter(|place| !may.contains(place)) {
                 wrong.push(format!("{path}:{}:{} {name} is called exact", place.0, place.1));
             }
-            // What must not be exact is not listed as a use at all, unless with a doubt.
+            // Print how many lines are approximate.
             let doubts = answer.refs.iter().filter(|found| found.evidence == Evidence::Approximate).count();
             if doubts > 0 {
                 println!("seen: truth: {path} {name}: {doubts} lines with a doubt");
@@ -282,7 +282,7 @@ fn told() {
         .chain(strings.refs.iter().filter_map(|r| r.line))
         .collect();
     assert_eq!(lines, BTreeSet::from([4, 5, 6, 7, 8]), "{strings:#?}");
-    // The macro character makes the symbol: its line is told, with a doubt, and a rename is warned of.
+    // Expect an approximate line, and a caution for renames: the macro character makes the symbol.
     let interpolated = ask("told::ipf");
     let doubts: Vec<_> =
         interpolated.refs.iter().map(|found| (found.line.unwrap(), found.evidence)).collect();

@@ -121,7 +121,7 @@ fn warnings_have_places(world: &World) {
         assert!(told.contains(&(place.to_owned(), message.to_owned())), "{place} {message}: {told:?}");
     }
     assert_eq!(told.len(), expected.len(), "{told:?}");
-    // Every form is read when the one before was evaluated.
+    // Read each form after the one before was evaluated.
     let code = "(defpackage :made-here (:use :cl))\n(in-package :made-here)\n(defvar *here* 'here)";
     assert_eq!(world.ask("evaluate", json!({ "code": code }))["values"][0]["text"], "MADE-HERE::*HERE*");
     let answer = world.ask("evaluate", json!({ "code": "(list 'x *package*)", "package": "made-here" }));
@@ -159,13 +159,13 @@ fn failures_tell_where(world: &World) {
     let line: usize = line.parse().unwrap();
     assert!(text.lines().nth(line - 1).unwrap().contains('('), "{place}");
     assert!(answer["backtrace"].to_string().contains("parser.lisp:"), "{answer}");
-    // Restarts, and conditions as objects.
+    // Show restarts, and conditions as objects.
     let code = "(restart-case (error \"no ~a\" 1) (go-on () :report \"Go on.\" 1))";
     let answer = world.ask("evaluate", json!({ "code": code }));
     assert_eq!(answer["restarts"], json!([{ "name": "GO-ON", "report": "Go on." }]), "{answer}");
     let condition = world.ask("inspect", json!({ "handle": answer["failure"]["handle"] }));
     assert_eq!((&condition["kind"], &condition["count"]), (&json!("condition"), &json!(2)), "{condition}");
-    // What cannot be read.
+    // Report the place of a form that cannot be read.
     for (code, place) in
         [("(list 1\n  (list 2)", "code:2:11"), ("(list 1)\n(no-such-package:name)", "code:2:22")]
     {
@@ -214,11 +214,11 @@ fn whatever_code_does_is_answered(world: &World) {
             "{code}"
         );
     }
-    // Where it hung.
+    // Show where the code hung.
     let code = "(defun hang (n)\n  (loop\n    (incf n)))\n(hang 1)";
     let answer = world.ask("evaluate", json!({ "code": code, "timeout_seconds": 1 }));
     assert_eq!(answer["backtrace"][0]["function"], "COMMON-LISP-USER::HANG", "{answer:#}");
-    // What cannot be printed costs its own text.
+    // Print the other values when one cannot be printed.
     let code = "(values 1 (make-instance 'evil) (list (make-instance 'wrong)) 4)";
     let answer = world.ask("evaluate", json!({ "code": code }));
     let values = answer["values"].as_array().unwrap();
@@ -233,14 +233,14 @@ fn whatever_code_does_is_answered(world: &World) {
     let code = "(defun with-evil (evil) (car evil)) (with-evil (make-instance 'evil))";
     let answer = world.ask("evaluate", json!({ "code": code }));
     assert_eq!(answer["failure"]["condition"], "COMMON-LISP::TYPE-ERROR", "{answer}");
-    // Neither package, readtable nor streams are left changed.
+    // Change package, readtable and streams, which must be restored.
     let code =
         "(setf *package* (find-package :keyword) *readtable* nil *standard-output* nil *print-base* 3)";
     world.answer("evaluate", json!({ "code": code })).unwrap();
     let answer = world.ask("evaluate", json!({ "code": "(print 'here) (values 10 'x)" }));
     assert_eq!(answer["values"], json!([{ "text": "10" }, { "text": "X" }]), "{answer}");
     world.ask("evaluate", json!({ "code": "(setf *print-base* 10)" }));
-    // All that is printed is bounded.
+    // Bound all printed output.
     let answer = world.ask(
         "evaluate",
         json!({ "code": "(dotimes (i 100000) (print i)) (loop for i below 100000 collect i)" }),
@@ -368,7 +368,7 @@ fn address_free(text: &str) -> String {
 fn handles_are_bounded(world: &World) {
     let first = world.ask("evaluate", json!({ "code": "(list 1 2)" }))["values"][0]["handle"].clone();
     for _ in 0..20 {
-        // One that is asked about stays.
+        // Ask about a handle, which keeps it.
         assert_eq!(world.ask("inspect", json!({ "handle": first }))["status"], "found");
         world.ask("evaluate", json!({ "code": "(values-list (loop repeat 50 collect (list 1)))" }));
     }
@@ -428,7 +428,7 @@ fn machine_code() {
             whole["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect();
         assert_eq!(found.len(), lines.len(), "{name}");
         let same = code(&found).iter().zip(code(&lines)).filter(|(one, other)| *one == other).count();
-        // What is relative to an address, as a call, may differ in its bytes.
+        // Allow different bytes for addresses, as in calls.
         assert!(same * 10 >= lines.len() * 8, "{name}: {same} of {}", lines.len());
         let size: u64 = lines
             .iter()
@@ -466,7 +466,7 @@ fn notes_are_what_the_compiler_says(world: &World) {
             assert!(at >= first, "{note}");
             assert!(!note["message"].as_str().unwrap().is_empty());
         }
-        // What SBCL says when it compiles the whole file.
+        // Compile the whole file in SBCL.
         let path = world.root.join(file);
         let said = world.lines(&format!(
             "(let ((*package* *package*) (*error-output* (make-broadcast-stream)))

@@ -117,7 +117,7 @@ fn lisp_dies_and_comes_back_with_what_was_loaded() {
     assert!(told.contains("Loaded again: good.lisp"), "{told}");
     let status = client.call("status", json!({}));
     assert_eq!(status["structuredContent"]["restarts"][0]["loaded_again"][0], "good.lisp", "{status}");
-    // The session is the same: what was agreed holds, and ids go on.
+    // Go on in the same session: the protocol's state holds, and ids continue.
     assert!(client.text("who-calls", json!({ "name": "cl:mapcar" })).contains("REMEMBERED"));
     assert!(server.child.try_wait().unwrap().is_none());
     drop(server.client);
@@ -128,7 +128,7 @@ fn lisp_dies_and_comes_back_with_what_was_loaded() {
 #[test]
 fn it_comes_back_from_a_snapshot() {
     let mut server = start("again-snapshot", &[LOSE]);
-    // Of files that were loaded there is no snapshot: another session, of a system.
+    // Load a system in another session: there is no snapshot of single files.
     drop(server.client);
     assert_eq!(ends(server.child).code(), Some(0));
     let mut command = server_of(&server.folder);
@@ -139,7 +139,7 @@ fn it_comes_back_from_a_snapshot() {
     client.text("load-system", json!({ "system": "good" }));
     let process = format!("/proc/{}/maps", server.child.id());
     let from_snapshot = || std::fs::read_to_string(&process).unwrap().contains("/snapshots/");
-    // The first time it loads again, and has a snapshot made.
+    // Restart once: Lisp loads the system again, and has a snapshot made.
     restart(client);
     assert!(!from_snapshot());
     let snapshots = server.folder.0.join("cache/projects/snapshots");
@@ -373,7 +373,7 @@ fn what_kills_lisp_twice_is_not_loaded_again_by_itself() {
     };
     std::fs::write(&path, "(list 1)").unwrap();
     assert_eq!(load(client)["result"]["structuredContent"]["status"], "loaded");
-    // It was loaded, so it is loaded again; but now Lisp dies of it.
+    // Change the loaded file, so that Lisp dies when it is loaded again.
     std::fs::write(&path, LOSE).unwrap();
     load(client);
     comes_back(client);
@@ -395,7 +395,7 @@ fn what_kills_lisp_twice_is_not_loaded_again_by_itself() {
         status.contains("Not loaded again, as Lisp died twice while it was loaded: moody.lisp."),
         "{status}"
     );
-    // Whoever corrects it and asks has it again.
+    // Correct the file, and load it on request.
     std::fs::write(&path, "(list 2)").unwrap();
     assert_eq!(load(client)["result"]["structuredContent"]["status"], "loaded");
     drop(server.client);

@@ -100,7 +100,7 @@ fn texts_that_are_not_written_are_checked_and_nothing_changes() {
         assert!(said.path.as_ref().is_some_and(|path| path.ends_with("/c.lisp")), "{said:?}");
         assert_eq!(said.line, Some(2));
 
-        // Without a system, a file alone.
+        // Check a file alone, without a system.
         let paths = vec![root.join("b.lisp")];
         let alone = bank.check(&CheckRequest { paths, ..CheckRequest::default() }, &control, |_| ()).unwrap();
         assert!(alone.loads && alone.compiled.len() == 1, "{alone:?}");
@@ -129,7 +129,7 @@ fn any_tool_answers_in_a_scratch_image_with_the_overlay_in_view() {
         let found = scratch
             .call("code-find-references", json!({ "symbol": "shop::twice" }), &control, |_| ())
             .unwrap();
-        // What is exact needs no word.
+        // Expect no evidence: an exact place has none.
         let place = &found.structured["refs"][0];
         assert_eq!(
             (&place["path"], &place["line"], &place["column"], &place["evidence"]),
@@ -143,7 +143,7 @@ fn any_tool_answers_in_a_scratch_image_with_the_overlay_in_view() {
             matches!(&wrong, Err(ScratchError::Call(why)) if why.contains("no tool called")),
             "{wrong:?}"
         );
-        // Of the main image, nothing is loaded.
+        // Check that nothing was loaded in the main image.
         assert!(bank.loaded_systems().is_empty());
     });
 }
@@ -154,7 +154,7 @@ fn a_scratch_image_ends_with_its_time_and_with_its_client() {
         let folder = Folder::new("scratch-ends");
         let bank = project(&folder.0);
         let running = |process: u32| {
-            // One that ended and was not waited for has no command line.
+            // Read the command line: a zombie has none.
             fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty())
         };
         let overlay = || vec![edit("b.lisp", "(eval-when (:compile-toplevel) (loop))")];
@@ -167,7 +167,7 @@ fn a_scratch_image_ends_with_its_time_and_with_its_client() {
         drop(scratch);
         assert!(!running(process));
 
-        // Three: the third waits, and gives up when it is told to.
+        // Start three: the third waits, and gives up when it is cancelled.
         let first = bank.scratch(Vec::new(), &Control::new(LONG)).unwrap();
         let _second = bank.scratch(Vec::new(), &Control::new(LONG)).unwrap();
         let third = bank.scratch(Vec::new(), &Control::new(Duration::from_millis(200)));

@@ -75,7 +75,7 @@ fn compare(bank: &Steelbank, folder: &Path, library: &str, file: &Path) {
         let request = CheckRequest { system: Some(library.to_owned()), ..request };
         bank.check(&request, &control, |_| ()).unwrap()
     };
-    // As it is, from fasls and compiled again.
+    // Check the library as it is, from fasls and compiled again.
     let own: Vec<PathBuf> = loaded
         .compiled
         .iter()

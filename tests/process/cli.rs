@@ -32,7 +32,7 @@ fn every_question_has_a_subcommand_and_json() {
         assert_eq!((errors.as_str(), code), ("", Some(0)), "{question}");
         let json: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(json["found"], true, "{question}");
-        // The same through the tool that a model calls.
+        // Call the tool as a model does.
         let arguments = format!("{{\"name\": {name:?}, \"package\": \"CL-USER\"}}");
         let (called, _, code) = said(&run(&["call", question, &arguments]));
         assert_eq!(code, Some(0), "{question}");
@@ -244,7 +244,7 @@ fn text_tools_start_no_sbcl_and_want_a_project() {
             .current_dir(&folder.0)
             .env("HOME", &folder.0)
             .env("STEELBANK_CACHE", folder.0.join("cache"))
-            // There is no SBCL there.
+            // Name a folder without an SBCL.
             .env("STEELBANK_HOME", &folder.0)
             .output();
         said(&output.unwrap())

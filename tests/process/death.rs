@@ -37,7 +37,7 @@ fn dies(form: &str, reason: &str) {
     let error = bank.describe_symbol("car", "CL").unwrap_err().to_string();
     assert!(error.starts_with("Lisp has died: "), "{error}");
     assert!(matches!(bank.status().state, EngineState::Dead { reason: why } if why.contains(reason)));
-    // What the index answers, it answers without Lisp.
+    // Ask the index, which needs no Lisp.
     assert!(bank.who_calls("mapcar", "CL").unwrap().count > 300);
     assert!(bank.who_references("*print-base*", "CL").unwrap().count >= 8);
 }
@@ -149,7 +149,8 @@ fn abort_on_another_lisp_thread() {
 #[test]
 fn a_heap_that_fills_during_a_collection() {
     in_own_process("death::a_heap_that_fills_during_a_collection", || {
-        // Without the guard of the heap, the collector runs out of room: the one death that users meet.
+        // Remove the guard of the heap, so that the collector runs out of room: the one death that users
+        // meet.
         let bank = Steelbank::builder().dynamic_space_size(512 << 20).start().unwrap();
         let error = bank
             .evaluate(
@@ -312,14 +313,14 @@ fn a_thread_that_lets_no_collection_begin() {
         )
         .run(bank.lisp(), Lane::Work, &control)
         .unwrap();
-        // The collection waits for that thread, and everybody for the collection.
+        // Expect a deadline: the collection waits for that thread, and all others for the collection.
         let begun = std::time::Instant::now();
         let control = Control::new(Duration::from_secs(2));
         let error =
             EvaluateRequest::new("(sb-ext:gc :full t)").run(bank.lisp(), Lane::Work, &control).unwrap_err();
         assert!(matches!(error, Error::Lisp(LispError::DeadlinePassed { .. })), "{error:?}");
         assert!(begun.elapsed() < Duration::from_secs(20));
-        // It does not come back, and that is said.
+        // Wait until Lisp is reported dead: the thread does not come back.
         while !matches!(bank.status().state, EngineState::Dead { .. }) {
             assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", bank.status());
             std::thread::sleep(Duration::from_millis(100));

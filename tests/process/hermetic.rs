@@ -53,7 +53,7 @@ fn load(project: ProjectSettings) {
     assert_eq!(value("(cl-user::demo)"), version);
     assert_eq!(value("(fboundp 'cl-user::newer)"), ["NIL"]);
     assert_eq!(bank.who_calls("asdf:load-system", "CL-USER").unwrap().users, before.users);
-    // That registry is read: what is not in the core comes from there.
+    // Check that the registry is read, for systems that are not in the core.
     assert_eq!(
         value("(null (nth-value 1 (gethash \"asdf\" asdf/source-registry:*source-registry*)))"),
         ["NIL"]

@@ -134,7 +134,7 @@ fn renames_are_verified() {
             println!("seen: {name}: {verified:?}");
             assert!(verified.same && verified.references > 10, "{name}: {verified:?}");
         }
-        // With its tests: they call it, and look it up by its name.
+        // Verify with the tests, which call the function and look it up by its name.
         let request = RenameRequest::new("rn:sized", "measured");
         let planned = plan(&bank, &request);
         let verified = verify(&bank, &request, &planned, true);
@@ -167,7 +167,7 @@ fn renames_of_what_other_files_know_are_verified() {
 (defun width (x) x)
 ",
             ),
-            // It knows the exports when it is read, and ASDF is not told that it depends on them.
+            // A file that depends on the exports at read time, which ASDF does not know.
             (
                 "again.lisp",
                 "(defpackage :rx-again (:use :cl :rx)
@@ -197,7 +197,8 @@ fn renames_of_what_other_files_know_are_verified() {
         let planned = plan(&bank, &request);
         let verified = verify(&bank, &request, &planned, false);
         assert!(verified.same && verified.anew, "{verified:?}");
-        // The bare name in a file that no image can have means the exported symbol.
+        // Remove the edits of a file that no image can load, in which the bare name means the exported
+        // symbol.
         let mut less = planned.clone();
         less.files.retain(|file| file.path != "absent.lisp");
         assert_eq!(less.files.len() + 1, planned.files.len(), "{planned:?}");

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::client::Client;
 use crate::program::{Folder, STEELBANK, Streams, ends, serve};
 
-/// What code of the good system's package uses `target`: an export, a call, a template, a quoted name.
+/// The good system, which uses `target` in an export, a call and a template.
 const GOOD: [(&str, &str); 4] = [
     (
         "good.asd",
@@ -27,16 +27,16 @@ const GOOD: [(&str, &str); 4] = [
     ("target.lisp", "(in-package :good)\n(defun target (x) (1+ x))\n"),
     ("uses.lisp", "(in-package :good)\n(defun user (x) (target x))\n(defmacro made (x) `(target ,x))\n"),
 ];
-/// Where it is used: file, line, column.
+/// The places of its uses: file, line, column.
 const USES: [(&str, u64, u64); 3] = [("package.lisp", 1, 39), ("uses.lisp", 2, 18), ("uses.lisp", 3, 22)];
 fn expected() -> Vec<(String, u64, u64)> {
     USES.map(|(file, line, column)| (file.to_owned(), line, column)).to_vec()
 }
 
-/// How long a dead Lisp may take to be back with what was loaded.
+/// The time in which a dead Lisp must be back, with its loads repeated.
 const BACK: Duration = Duration::from_secs(60);
 
-/// A server over a sound project that it has loaded.
+/// A server that has loaded a sound project.
 struct World {
     folder: Folder,
     child: Child,
@@ -56,7 +56,7 @@ impl World {
         Self { folder, child, client, files: 0, process }
     }
 
-    /// Another server over the same project and cache.
+    /// Starts another server over the same project and cache.
     fn start_another(&mut self) {
         let (child, client) = start(&self.folder.0);
         self.process.store(child.id(), Ordering::SeqCst);
@@ -68,7 +68,7 @@ impl World {
         self.folder.0.join("project")
     }
 
-    /// Loads a file of this text. What comes of it is the caller's to judge.
+    /// Loads a file of this text. The caller checks the outcome.
     fn load(&mut self, text: &str, seconds: u64) -> Value {
         let id = self.begin_load(text, seconds);
         let response = self.client.response(id);
@@ -76,7 +76,7 @@ impl World {
         response["result"]["structuredContent"].clone()
     }
 
-    /// Asks for such a load, and does not wait for it.
+    /// Requests the load of a file of this text, and does not wait for it.
     fn begin_load(&mut self, text: &str, seconds: u64) -> u64 {
         self.files += 1;
         let path = self.folder.0.join(format!("hostile-{}.lisp", self.files));
@@ -90,7 +90,7 @@ impl World {
         self.client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
     }
 
-    /// The files of the cache whose names end so.
+    /// Lists the files of the cache whose names have this ending.
     fn cached(&self, end: &str) -> Vec<PathBuf> {
         let mut folders = vec![self.folder.0.join("cache")];
         let mut found = Vec::new();
@@ -107,7 +107,7 @@ impl World {
         found
     }
 
-    /// That a server knows what it knew. True if Lisp had died meanwhile, had said so, and was back.
+    /// Checks that the server answers as before. True if Lisp had died meanwhile, said so, and was back.
     fn sound(&mut self, what: &str) -> bool {
         let died = self.waits_for_lisp(what);
         let text = described(&mut self.client, "cl:mapcar");
@@ -144,7 +144,7 @@ impl World {
         }
     }
 
-    /// The client leaves, and the process ends as it does.
+    /// Closes the client, and waits for the end of the process.
     fn ends(self, what: &str) {
         drop(self.client);
         assert_eq!(ends(self.child).code(), Some(0), "{what}");
@@ -152,7 +152,8 @@ impl World {
     }
 }
 
-/// Ends a server that does not answer, after it has shown what its threads do: the test fails rather than hang.
+/// Kills a server that does not answer, after printing what its threads do, so that the test fails rather
+/// than hang.
 fn watch_over(what: &str, process: &Arc<AtomicU32>) {
     const PATIENCE: Duration = Duration::from_secs(200);
     let (what, process) = (what.to_owned(), Arc::downgrade(process));
@@ -196,7 +197,7 @@ fn write_good(project: &Path) {
     }
 }
 
-/// What a tool answers. If Lisp dies over it, as it says, or is started again, what it answers then.
+/// Calls a tool. If Lisp dies during the call, or is restarted, calls it again.
 fn ask(client: &mut Client, tool: &str, arguments: &Value) -> Value {
     let since = Instant::now();
     loop {
@@ -233,13 +234,13 @@ fn uses(client: &mut Client) -> Vec<(String, u64, u64)> {
         .collect()
 }
 
-/// How often a race is tried.
+/// Returns how often a race is tried.
 fn times(usual: usize) -> usize {
     let factor = std::env::var("STEELBANK_HOSTILE_TIMES").ok().and_then(|times| times.parse().ok());
     usual * factor.unwrap_or(1)
 }
 
-/// A finding: its number, what it was, and how it is brought about.
+/// A finding: its number, its name, and the code that reproduces it.
 type Finding = (u32, &'static str, fn(&mut World));
 
 const FINDINGS: [Finding; 25] = [
@@ -297,7 +298,7 @@ const FINDINGS: [Finding; 25] = [
                 std::thread::sleep(Duration::from_millis(delay * 4));
                 world.cancel(id);
             }
-            // Finding 11: it answered with a system that was half defined.
+            // Finding 11: list-systems showed a system that was half defined.
             let text = world.client.text("list-systems", json!({}));
             assert!(text.contains("good") && !text.contains("PROTO"), "{text}");
         }
@@ -374,10 +375,10 @@ const FINDINGS: [Finding; 25] = [
         for number in 0..3 {
             let found = world.client.text("find_references", json!({ "pattern": "target" }));
             assert!(found.contains("uses.lisp"), "{found}");
-            // It hears of changes again.
+            // Check that changes are noticed again.
             let file = format!("new-{number}.lisp");
             fs::write(world.project().join(&file), "(list (target 1))\n").unwrap();
-            // The system tells of it when it comes to that.
+            // Wait until the kernel reports the file.
             let written = Instant::now();
             loop {
                 let found = world.client.text("find_references", json!({ "pattern": "target" }));
@@ -467,7 +468,7 @@ const FINDINGS: [Finding; 25] = [
     }),
 ];
 
-/// A load that is answered in its time, whatever Lisp does; Lisp may take longer to be found dead.
+/// Checks that a load is answered in its time, whatever Lisp does. It may take longer to find Lisp dead.
 fn in_time(world: &mut World, text: &str, seconds: u64) {
     let begun = Instant::now();
     world.load(text, seconds);
@@ -484,7 +485,7 @@ fn hostile_findings_do_no_lasting_harm() {
     let waiting: Vec<&Finding> = FINDINGS.iter().filter(|(number, ..)| wanted(*number)).collect();
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(Vec::new());
-    // Most of them wait most of the time.
+    // Run four at a time: they mostly wait.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -504,7 +505,7 @@ fn hostile_findings_do_no_lasting_harm() {
     assert_eq!(*failed.lock().unwrap(), [""; 0], "they say above what is wrong");
 }
 
-/// Whether Lisp died of it.
+/// Reproduces a finding in a server of its own. True if Lisp died.
 fn rerun(what: &str, act: fn(&mut World)) -> bool {
     let mut world = World::new(what);
     act(&mut world);

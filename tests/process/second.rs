@@ -20,7 +20,7 @@ fn edits_within_a_second_are_seen_by_the_next_process() {
     let folder = Folder::new("second");
     let (root, cache) = (folder.0.join("project"), folder.0.join("cache"));
     fs::create_dir_all(&root).unwrap();
-    // Older than any fasl that is written here.
+    // Date the files older than any fasl that is written here.
     let date = SystemTime::now() - Duration::from_secs(100);
     write(
         &root.join("sec.asd"),
@@ -51,11 +51,11 @@ fn edits_within_a_second_are_seen_by_the_next_process() {
     );
     let (answer, _) = load();
     assert_eq!((answer["status"].as_str(), compiled(&answer)), (Some("loaded"), 0), "{answer}");
-    // Another text of the same date and size, and what depends on it.
+    // Compile another text of the same date and size, and the files that depend on it.
     define("2");
     let (answer, _) = load();
     assert_eq!((answer["status"].as_str(), compiled(&answer)), (Some("loaded"), 2), "{answer}");
-    // What does not compile is never loaded, nor is what was there before.
+    // Load neither what does not compile, nor its last version.
     define("(if)) (sec-m");
     for _ in 0..2 {
         let (answer, code) = load();
@@ -99,7 +99,7 @@ fn a_source_that_is_gone_is_not_loaded_from_its_fasl() {
         assert_eq!(failure["kind"], "file", "{answer}");
         assert!(failure["message"].as_str().unwrap().contains("goes.lisp"), "{answer}");
     }
-    // Whoever has two letters the wrong way round is told.
+    // Suggest the system for two swapped letters.
     let (answer, code) = load("goen");
     assert_eq!((&answer["found"], code), (&false.into(), Some(1)), "{answer}");
     assert_eq!(answer["suggestions"][0], "gone", "{answer}");

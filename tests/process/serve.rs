@@ -213,7 +213,7 @@ fn while_a_system_loads_every_answer_about_the_image_says_so() {
     // An error has the note apart too, as every answer.
     assert_eq!((&answer["isError"], &answer["structuredContent"]["loading"]), (&json!(true), &json!(true)));
     assert!(answer["content"][1]["text"].as_str().unwrap().contains("is being loaded"), "{answer}");
-    // It would go on loading for ever.
+    // Kill the server: its load never ends.
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -292,7 +292,7 @@ fn without_a_project_fasls_go_into_our_cache_all_the_same() {
         .env("HOME", &folder.0)
         .env_remove("XDG_CACHE_HOME")
         .env("CL_SOURCE_REGISTRY", format!("{}//:", away.display()))
-        // As it was meant: from the current folder.
+        // Name the cache relative to the current folder.
         .env("STEELBANK_CACHE", "../cache")
         .output()
         .unwrap();
@@ -316,7 +316,7 @@ fn however_many_loads_wait_questions_are_answered() {
         let params = json!({ "requestId": id });
         client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params }));
     }
-    // Their threads are free again.
+    // Check that the threads are free again.
     let again =
         client.begin("tools/call", json!({ "name": "load-system", "arguments": { "system": "uiop" } }));
     assert_eq!(client.response(again)["result"]["isError"], false);
@@ -429,7 +429,7 @@ fn children_of_lisp_do_not_hold_the_clients_streams() {
           (sb-alien:alien-funcall (sb-alien:extern-alien \"raise\" (function sb-alien:int sb-alien:int)) 9))";
     let (child, mut client) = serve(server_over(&folder, "steelbank-forks", code), Streams::Pipes);
     client.initialize();
-    // Has the project watched.
+    // Ask, so that the project is watched.
     client.call("who-calls", json!({ "name": "cl:car" }));
     assert!(watches_folders(child.id()));
     client.call("load-system", json!({ "system": "steelbank-forks", "timeout_seconds": 20 }));

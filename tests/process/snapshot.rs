@@ -75,7 +75,7 @@ fn answers() {
         }
     }
     ask("list-systems", json!({}));
-    // Once more: nothing is left to do, with a snapshot or without.
+    // Load once more: nothing is left to do, with a snapshot or without.
     for system in &systems {
         let again = bank.load_system(system, false, &control, None).unwrap();
         said.push(json!([again.status, again.compiled, again.cached, again.diagnostics]));
@@ -298,15 +298,15 @@ fn answers_are_those_of_a_load_without_snapshot_before_and_after_every_kind_of_e
         change();
         let (one, other) = both();
         assert_same(&one, &other, what);
-        // The libraries are as they were; what an init file does comes before them.
+        // Expect a part of the snapshot, as the libraries are unchanged; but an init file comes before them.
         assert_eq!(other["part"], *what != "another init file", "{what}: {}", other["why"]);
         if number % 4 == 1 {
-            // Everything is compiled now.
+            // Ask again now that everything is compiled.
             let (one, other) = both();
             assert_same(&one, &other, &format!("{what}, once more"));
         }
         if number == 1 {
-            // From here on there is a part before the files that change, too.
+            // Make the part before the files that change, too.
             let (made, said) = make(&root, &caches[1], &["app"]);
             assert!(made, "{said}");
         }
@@ -466,7 +466,7 @@ fn damage_is_noticed_and_the_command_line_makes_another() {
     };
     let answer = run(&["--no-snapshot", "who-calls", "cl-user::small"]);
     assert!(answer.contains("USER") && snapshots().is_empty());
-    // Made in the background.
+    // Wait for the snapshot that is made in the background.
     assert_eq!(ask(), answer);
     soon("none was made", &|| snapshots().len() == 1);
     assert_eq!(ask(), answer);
@@ -480,7 +480,7 @@ fn damage_is_noticed_and_the_command_line_makes_another() {
         bytes[damage] ^= 0xff;
         fs::write(&path, &bytes).unwrap();
         assert_eq!(ask(), answer, "{part}");
-        // Whoever made the one before may still hold the right to.
+        // Wait: the process that made the last snapshot may still hold the right.
         soon("it was not made again", &|| ask() == answer && snapshots() != before && snapshots().len() == 1);
         if part != "core" {
             continue;
@@ -490,7 +490,7 @@ fn damage_is_noticed_and_the_command_line_makes_another() {
         let length = fs::metadata(&path).unwrap().len();
         fs::File::options().write(true).open(&path).unwrap().set_len(length / 2).unwrap();
         assert_eq!(ask(), answer, "{part}, cut");
-        // Whoever made the one before may still hold the right to.
+        // Wait: the process that made the last snapshot may still hold the right.
         soon("it was not made again", &|| ask() == answer && snapshots() != before && snapshots().len() == 1);
     }
     let cleared = run(&["cache", "--clear", "snapshots"]);

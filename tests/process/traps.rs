@@ -184,7 +184,7 @@ fn tools_that_read_spring_no_trap() {
         assert!(command(arguments).output().unwrap().status.code().is_some());
         assert_eq!(trapped(), [""; 0], "{arguments:?}");
     }
-    // They are traps: a load springs them.
+    // Check that the traps work: a load springs them.
     client.call("load-system", json!({ "system": "p" }));
     let sprung = trapped();
     for name in ["qlot", ".sbclrc"] {

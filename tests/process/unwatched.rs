@@ -54,7 +54,7 @@ fn a_limit_of_watches_that_is_reached_is_told_with_what_to_do() {
     }
     let Some(server) = limited(5, &project, &["serve"], &cache) else { return };
     let (text, sentence) = after_a_question(server, |client| {
-        // It is looked at all the same.
+        // Expect the new file to be found all the same.
         std::fs::write(project.join("folder-7/new.lisp"), "(cl:mapcar #'car '())").unwrap();
         let told = client.text("who-calls", json!({ "name": "cl:mapcar" }));
         assert!(told.contains("folder-7/new.lisp"), "{told}");
@@ -73,7 +73,7 @@ fn a_limit_of_watches_that_is_reached_is_told_with_what_to_do() {
 #[test]
 fn a_file_system_that_the_kernel_does_not_tell_of_is_told() {
     let folder = Folder::new("unwatched");
-    // As a file system of another machine's, which a test cannot mount.
+    // Stand in for a network file system, which a test cannot mount.
     let command = |argument: &str| {
         let mut command = Command::new(STEELBANK);
         command.args(["--no-userinit", "--project", "/proc/sys/fs/inotify", argument]);

@@ -18,7 +18,7 @@ use steelbank::query::rename::{
     CautionKind, ConflictKind, ProjectSymbols, RenameEdit, RenamePlan, RenameRequest, Scope,
 };
 
-/// What is appended to every name that is renamed.
+/// The suffix of every renamed name.
 pub(crate) const SUFFIX: &str = "-ZZ";
 
 /// The outcome of a rename.
@@ -32,7 +32,7 @@ pub(crate) enum Class {
     Cautioned,
     /// Not renamed by itself: another name makes it, and changes it.
     Made,
-    /// It stands nowhere in the text.
+    /// Absent from the text.
     NoPlace,
     /// The plan refuses for another reason.
     Refused,

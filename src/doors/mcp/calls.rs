@@ -316,7 +316,7 @@ mod tests {
             pool.submit(Box::new(move || {
                 assert!(calls.begin(serial, &running));
                 begins.send(()).unwrap();
-                // Until the test lets go.
+                // Block until the test lets go.
                 let _ = wait.lock().recv();
                 calls.answer(serial)
             }))
