@@ -39,6 +39,7 @@
                (:file "load/failures")
                (:file "load/redefinitions")
                (:file "load/settled")
+               (:file "load/definitions")
                (:file "load/memory")
                (:file "load/hooks")
                (:file "load/load")

@@ -1,4 +1,5 @@
-;;;; Encapsulations of ASDF, the compiler and the loader that record progress and versions. They act only within a load of ours.
+;;;; Encapsulations of ASDF, the compiler and the loader that record progress and versions. All but the one around definitions act only
+;;;; within a load of ours.
 
 (in-package :steelbank)
 
@@ -140,7 +141,7 @@
         (apply function stream arguments))))
 
 (defun install-load-hooks ()
-  "Put the notes of progress and the safe points in place. They act only within a load of ours."
+  "Put the notes of progress, the safe points and the memory of definitions in place."
   (install-tap)
   (loop for (name function)
           in `((asdf/lisp-action:perform-lisp-compilation noted-compilation)
@@ -148,6 +149,7 @@
                (asdf/lisp-action:perform-lisp-load-source noted-load-source)
                (asdf/action:compute-action-stamp noted-action-stamp)
                (asdf/plan:perform-plan noted-perform-plan)
+               (asdf/parse-defsystem:register-system-definition keeping-definition)
                (,+define-package+ noted-defpackage)
                (,+define-constant+ noted-defconstant)
                (,+define-structure+ noted-compiler-defstruct)

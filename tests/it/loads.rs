@@ -565,3 +565,46 @@ fn records() {
     }
     fs::remove_dir_all(&root).unwrap();
 }
+
+#[test]
+fn a_definition_that_is_read_again_keeps_what_is_loaded() {
+    in_own_process("loads::a_definition_that_is_read_again_keeps_what_is_loaded", definition_read_again);
+}
+
+/// ASDF reads a definition again for each system in it that has not its file's name, and for one that is not there.
+fn definition_read_again() {
+    let root = folder("read-again");
+    let good = "(defsystem \"good\" :components ((:file \"good\")))\n\
+        (defsystem #:good/tests :depends-on (#:good) :components ((:file \"tests\")))\n\
+        (defsystem \"third\" :depends-on (\"good\") :components ((:file \"broken\")))\n";
+    write(root.join("good.asd"), good);
+    write(root.join("good.lisp"), "(defun cl-user::good () 1)\n");
+    write(root.join("tests.lisp"), "(defun cl-user::tests () (cl-user::good))\n");
+    write(root.join("more.lisp"), "(defun cl-user::more () 2)\n");
+    write(root.join("broken.lisp"), "(error \"It is broken.\")\n");
+    let bank = project(&root, &root.join("cache"));
+    let listed = || -> Vec<(String, bool)> {
+        let systems = bank.list_systems(&Control::default()).unwrap().systems;
+        systems.into_iter().map(|system: SystemEntry| (system.name, system.loaded)).collect()
+    };
+    let loaded = [("good".to_owned(), true), ("good/tests".to_owned(), true), ("third".to_owned(), false)];
+    let all = bank.load_project(false, &Control::new(Duration::from_secs(300)), None).unwrap();
+    assert_eq!(all.status, LoadStatus::Failed, "{all:?}");
+    let statuses: Vec<LoadStatus> = all.systems.iter().map(|system| system.status).collect();
+    assert_eq!(statuses, [LoadStatus::Loaded, LoadStatus::Loaded, LoadStatus::Failed], "{all:?}");
+    assert_eq!(listed(), loaded);
+    assert!(!all.diagnostics.iter().any(|said| said.message.contains("wasn't done")), "{all:?}");
+    assert_eq!(failed(&bank, "good/absent").1.kind, FailureKind::UnknownSystem);
+    assert_eq!(listed(), loaded);
+    // What was loaded is not loaded once more.
+    let again = load(&bank, "good/tests");
+    assert_eq!((again.compiled.len(), again.cached.len()), (0, 0), "{again:?}");
+
+    // Another definition is carried out.
+    write(root.join("good.asd"), &good.replace("(:file \"tests\")", "(:file \"tests\") (:file \"more\")"));
+    let changed = load(&bank, "good/tests");
+    assert!(changed.compiled.iter().any(|path| path.ends_with("more.lisp")), "{changed:?}");
+    assert_eq!(evaluate(&bank, "(cl-user::more)"), "2");
+    assert_eq!(listed(), loaded);
+    fs::remove_dir_all(&root).unwrap();
+}
