@@ -4,14 +4,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::arguments::Timeout;
-use super::load_system::shorter;
+use super::diagnostic::ShownDiagnostic;
+use super::load_system::{MOST_FILES, shorter};
 use super::missing::{MaybeFound, Missing, missing_path, systems};
 use super::trial::scratch_failure;
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, ToolProgress};
 use crate::query::check::{CheckAnswer, CheckRequest};
+use crate::query::load_system::LoadFailure;
 use crate::render::check as text;
 use crate::scratch::Overlay;
 
@@ -41,6 +43,54 @@ struct CheckedEdit {
     text: String,
 }
 
+/// The outcome of a check, as it is listed.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ListedCheck {
+    /// Whether everything loads.
+    loads: bool,
+    /// The systems that were loaded in the scratch image.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    systems: Vec<String>,
+    /// The files that were compiled, those that have changed and what depends on them: the first ones, if there are many.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    compiled: Vec<String>,
+    /// How many files were compiled.
+    compiled_count: usize,
+    /// What was said, the worst first, then in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    diagnostics: Vec<ShownDiagnostic>,
+    /// How many diagnostics there were, if not all are listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diagnostics_total: Option<usize>,
+    /// What stopped those that do not load.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    failures: Vec<LoadFailure>,
+    /// Files among the edits that none of the systems has: of them, nothing was tried.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_loaded: Vec<String>,
+    duration_ms: u64,
+}
+
+impl From<CheckAnswer> for ListedCheck {
+    /// The same; paths are relative to the project already.
+    fn from(mut answer: CheckAnswer) -> Self {
+        let compiled_count = answer.compiled.len();
+        answer.compiled.truncate(MOST_FILES);
+        let diagnostics = answer.diagnostics.into_iter();
+        Self {
+            loads: answer.loads,
+            systems: answer.systems,
+            compiled: answer.compiled,
+            compiled_count,
+            diagnostics: diagnostics.map(|said| ShownDiagnostic::new(said, str::to_owned, false)).collect(),
+            diagnostics_total: answer.diagnostics_total,
+            failures: answer.failures,
+            not_loaded: answer.not_loaded,
+            duration_ms: answer.duration_ms,
+        }
+    }
+}
+
 pub(super) fn tool() -> Tool {
     let about = About {
         name: "check",
@@ -51,7 +101,7 @@ pub(super) fn tool() -> Tool {
             see all diagnostics of files (paths). This runs the system's code, in the copy.",
         effect: Effect::Runs,
     };
-    Tool::new::<CheckArguments, MaybeFound<CheckAnswer>>(about, check)
+    Tool::new::<CheckArguments, MaybeFound<ListedCheck>>(about, check)
 }
 
 fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -86,8 +136,9 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAn
     {
         // Drop the failure: the answer below reports it as missing.
         answer.failures.retain(|failure| !failure.is_of_unknown(system));
-        return Missing::system(&systems(bank), system).beside(answer);
+        return Missing::system(&systems(bank), system).beside(ListedCheck::from(answer));
     }
     let outcome = if answer.loads { CallOutcome::Answered } else { CallOutcome::Failed };
-    ToolAnswer::new(text::check(&answer), &MaybeFound::yes(answer), outcome)
+    let shown = text::check(&answer);
+    ToolAnswer::new(shown, &MaybeFound::yes(ListedCheck::from(answer)), outcome)
 }

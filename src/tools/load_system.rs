@@ -8,14 +8,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::arguments::Timeout;
+use super::diagnostic::ShownDiagnostic;
 use super::missing::{MaybeFound, Missing, systems};
 use super::session::Load;
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, ToolProgress};
 use crate::engine::LispError;
 use crate::query;
-use crate::query::load_system::{
-    Diagnostic, LoadAnswer, LoadFailure, LoadNews, LoadStatus, Severity, SystemOutcome,
-};
+use crate::query::load_system::{Diagnostic, LoadAnswer, LoadFailure, LoadNews, LoadStatus, SystemOutcome};
 use crate::render::project as text;
 use crate::steelbank::recovery::LoadedItem;
 use crate::{LoadListener, Steelbank};
@@ -171,46 +170,13 @@ pub(super) struct ListedLoad {
     cautions: Vec<String>,
 }
 
-/// A diagnostic of the compiler, the reader or the load.
-#[derive(Debug, Serialize, JsonSchema)]
-struct ShownDiagnostic {
-    severity: Severity,
-    /// `file:line:column`, as far as it is known.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    column: Option<u32>,
-    message: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    form: Option<String>,
-}
-
 /// The most compiled files that an answer names.
-const MOST_FILES: usize = 30;
+pub(super) const MOST_FILES: usize = 30;
 
 impl ListedLoad {
     /// Makes the listed form. With `detail` it has every file and the whole paths: a program can read it as a
     /// [`LoadAnswer`].
-    fn new(answer: LoadAnswer, shown: impl Fn(&str) -> String, detail: bool) -> Self {
-        let part = |part: Option<u32>| part.map(|part| format!(":{part}")).unwrap_or_default();
-        let said = |said: Diagnostic| ShownDiagnostic {
-            severity: said.severity,
-            at: said
-                .path
-                .as_deref()
-                .filter(|_| !detail)
-                .map(|path| format!("{}{}{}", shown(path), part(said.line), part(said.column)))
-                .unwrap_or_default(),
-            path: said.path.filter(|_| detail),
-            line: said.line.filter(|_| detail),
-            column: said.column.filter(|_| detail),
-            message: said.message,
-            form: said.form,
-        };
+    pub(super) fn new(answer: LoadAnswer, shown: impl Fn(&str) -> String, detail: bool) -> Self {
         let (most, shown_or_whole) = if detail { (usize::MAX, None) } else { (MOST_FILES, Some(&shown)) };
         let file = |path: &String| shown_or_whole.map_or_else(|| path.clone(), |shown| shown(path));
         Self {
@@ -222,7 +188,11 @@ impl ListedLoad {
             compiled: answer.compiled.iter().take(most).map(file).collect(),
             cached_count: answer.cached.len(),
             cached: if detail { answer.cached } else { Vec::new() },
-            diagnostics: answer.diagnostics.into_iter().map(said).collect(),
+            diagnostics: answer
+                .diagnostics
+                .into_iter()
+                .map(|said| ShownDiagnostic::new(said, &shown, detail))
+                .collect(),
             diagnostics_total: answer.diagnostics_total,
             failure: answer.failure.map(|failure| shorter(failure, &shown, detail)),
             systems: answer

@@ -24,6 +24,7 @@ mod check_structure;
 mod code_find_references;
 mod compiler_notes;
 mod describe_symbol;
+mod diagnostic;
 mod disassemble;
 mod edit_definition;
 mod evaluate;

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::arguments::Timeout;
-use super::load_system::{listener, relative};
+use super::load_system::{ListedLoad, listener, relative};
 use super::missing::{MaybeFound, missing_path};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::load_system::LoadStatus;
-use crate::query::reload::{ReloadAnswer, ReloadRequest};
+use crate::query::reload::{Leftover, ReloadRequest};
 use crate::render::project as text;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -27,6 +27,22 @@ struct Arguments {
     timeout: Timeout,
 }
 
+/// What was loaded again, and what is left over, as it is listed.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ListedReload {
+    /// The files that had changed since they were loaded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    changed: Vec<String>,
+    /// Definitions that the image has and their files do not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left: Vec<Leftover>,
+    /// True if nothing of the project was loaded, so that there was nothing to bring up to date.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    nothing_loaded: bool,
+    #[serde(flatten)]
+    load: ListedLoad,
+}
+
 pub(super) fn tool() -> Tool {
     let about = About {
         name: "reload",
@@ -36,7 +52,7 @@ pub(super) fn tool() -> Tool {
             removed from the image with remove. Call it after editing files. This runs the project's code.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, MaybeFound<ReloadAnswer>>(about, reload)
+    Tool::new::<Arguments, MaybeFound<ListedReload>>(about, reload)
 }
 
 fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -82,5 +98,11 @@ fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     }
     let ended =
         if answer.load.status == LoadStatus::Loaded { CallOutcome::Answered } else { CallOutcome::Failed };
-    ToolAnswer::new(shown, &MaybeFound::yes(answer), ended)
+    let listed = ListedReload {
+        changed: answer.changed,
+        left: answer.left,
+        nothing_loaded: answer.nothing_loaded,
+        load: ListedLoad::new(answer.load, str::to_owned, false),
+    };
+    ToolAnswer::new(shown, &MaybeFound::yes(listed), ended)
 }

@@ -235,6 +235,19 @@ fn code_is_tried_in_a_copy_that_is_thrown_away() {
         );
         let here = ask("evaluate", json!({ "code": "(find-symbol \"MADE-THERE\" :shop)" }));
         assert_eq!(here.structured["values"][0]["text"], "NIL");
+        // What the compiler says is listed as load-system lists it.
+        let text = "(in-package :shop)\n\n(defun total (x)\n  (if))\n";
+        let checked = ask("check", json!({ "edits": [{ "path": "b.lisp", "text": text }] }));
+        let said = checked.structured["diagnostics"][0].as_object().unwrap();
+        assert_eq!((&said["severity"], &said["at"]), (&json!("error"), &json!("b.lisp:4:3")), "{said:?}");
+        let lean = |key: &String| ["severity", "at", "message", "form"].contains(&key.as_str());
+        assert!(said.keys().all(lean), "{said:?}");
+        let same = ask("check", json!({}));
+        assert_eq!(same.structured.get("diagnostics"), None, "{}", same.structured);
+        assert_eq!(
+            (&same.structured["loads"], &same.structured["compiled_count"]),
+            (&json!(true), &json!(0))
+        );
         let tests = ask("run-tests", json!({ "system": "shop", "scratch": true }));
         assert_eq!(tests.structured["tests"][0]["status"], "done", "{}", tests.text);
     });
