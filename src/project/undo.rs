@@ -52,6 +52,29 @@ pub(crate) struct Undo {
     root: PathBuf,
 }
 
+/// Why an edit was not taken back. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UndoError {
+    /// No edit of that name is kept for this project.
+    #[error("Edit {edit} not found")]
+    Missing {
+        /// The name as it was given.
+        edit: String,
+        /// The names of those that are kept, the newest first.
+        kept: Vec<String>,
+    },
+    /// A sentence.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<String> for UndoError {
+    fn from(why: String) -> Self {
+        Self::Refused(why)
+    }
+}
+
 /// A kept edit with the replacements that undo it.
 #[derive(Debug)]
 pub(crate) struct KeptEdit {
@@ -154,21 +177,17 @@ impl Undo {
     /// Finds the replacements that undo the edit called `id`, or the last one.
     ///
     /// # Errors
-    /// There is none, or a file does not have the text that the edit gave it: a sentence.
-    pub(crate) fn find(&self, id: &str) -> Result<KeptEdit, String> {
+    /// There is none, or a file has not the text that the edit gave it.
+    pub(crate) fn find(&self, id: &str) -> Result<KeptEdit, UndoError> {
         let numbers = self.numbers();
-        let known = || match numbers.as_slice() {
-            [] => "Nothing is kept for this project.".to_owned(),
-            _ => {
-                let names: Vec<String> = numbers.iter().map(u64::to_string).collect();
-                format!("Kept are {}.", names.join(", "))
-            }
-        };
         let number = match id {
             "last" => numbers.last().copied(),
             id => id.parse().ok().filter(|number| numbers.contains(number)),
         };
-        let number = number.ok_or_else(|| format!("There is no edit {id:?} to undo. {}", known()))?;
+        let number = number.ok_or_else(|| UndoError::Missing {
+            edit: id.to_owned(),
+            kept: numbers.iter().rev().map(u64::to_string).collect(),
+        })?;
         let id = number.to_string();
         let folder = self.folder.join(&id);
         let unreadable =
@@ -177,7 +196,8 @@ impl Undo {
         let manifest: UndoManifest =
             serde_json::from_slice(&manifest).map_err(|error| unreadable(error.into()))?;
         if manifest.root != self.root {
-            return Err(format!("Edit {id} is of another project, {}.", manifest.root.display()));
+            let why = format!("Edit {id} is of another project, {}.", manifest.root.display());
+            return Err(why.into());
         }
         let mut files = Vec::new();
         for (number, file) in manifest.files.iter().enumerate() {
@@ -187,14 +207,13 @@ impl Undo {
                 now if now == file.old => continue,
                 version if version == file.new => {}
                 _ => {
-                    return Err(format!(
-                        "{shown} was changed after the edit {id}. Nothing was put back: undo it by hand."
-                    ));
+                    let why = "Nothing was put back: undo it by hand.";
+                    return Err(format!("{shown} was changed after the edit {id}. {why}").into());
                 }
             }
             let old = fs::read(folder.join(number.to_string())).map_err(unreadable)?;
             if Version::of(&old) != file.old {
-                return Err(format!("What is kept of {shown} is damaged. Nothing was put back."));
+                return Err(format!("What is kept of {shown} is damaged. Nothing was put back.").into());
             }
             files.push(Replacement { path: file.path.clone(), old: now, new: old });
         }
@@ -223,7 +242,11 @@ mod tests {
     fn old_texts_come_back_only_over_what_was_written() {
         let (cache, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let undo = Undo::new(cache.path(), root.path());
-        assert!(undo.find("last").unwrap_err().contains("Nothing is kept"));
+        let missing = |edit: &str, kept: &[&str]| UndoError::Missing {
+            edit: edit.to_owned(),
+            kept: kept.iter().map(|&id| id.to_owned()).collect(),
+        };
+        assert_eq!(undo.find("last").unwrap_err(), missing("last", &[]));
         let files = [edit(root.path(), "(old)", "(new)")];
         let id = undo.keep("a rename", &files).unwrap();
         // Find nothing to restore: the edit was not written yet.
@@ -232,15 +255,17 @@ mod tests {
         let kept = undo.find("last").unwrap();
         assert_eq!((kept.id.as_str(), kept.what.as_str()), (id.as_str(), "a rename"));
         fs::write(&files[0].path, "(newer)").unwrap();
-        assert!(undo.find(&id).unwrap_err().contains("was changed after"));
+        assert!(undo.find(&id).unwrap_err().to_string().contains("was changed after"));
         fs::write(&files[0].path, "(new)").unwrap();
         replace_all(&undo.find(&id).unwrap().files).unwrap();
         assert_eq!(fs::read(&files[0].path).unwrap(), b"(old)");
+        let second = undo.keep("again", &files).unwrap();
+        assert_eq!(undo.find("three").unwrap_err(), missing("three", &[&second, &id]));
         undo.forget(&id);
-        assert!(undo.find(&id).is_err());
+        assert_eq!(undo.find(&id).unwrap_err(), missing(&id, &[&second]));
         // Find no edits of another project.
         let other = Undo::new(cache.path(), cache.path());
-        assert!(other.find("1").unwrap_err().contains("no edit"));
+        assert_eq!(other.find("1").unwrap_err(), missing("1", &[]));
     }
 
     #[test]
@@ -265,6 +290,6 @@ mod tests {
         let id = undo.keep("a rename", &files).unwrap();
         replace_all(&files).unwrap();
         fs::write(undo.folder.join(&id).join("0"), "(odd)").unwrap();
-        assert!(undo.find(&id).unwrap_err().contains("damaged"));
+        assert!(undo.find(&id).unwrap_err().to_string().contains("damaged"));
     }
 }

@@ -28,31 +28,52 @@ pub(super) fn unified(path: &str, old: &[u8], new: &[u8]) -> String {
     for near in changes.chunk_by(|one, next| next - one <= 2 * CONTEXT + 1) {
         let (Some(first), Some(last)) = (near.first(), near.last()) else { continue };
         let (start, end) = (first.saturating_sub(CONTEXT), (last + CONTEXT + 1).min(diff.len()));
-        let counted =
-            |part: &[DiffLine], side: fn(&DiffLine) -> bool| part.iter().filter(|line| side(line)).count();
-        let in_old = |line: &DiffLine| !matches!(line, DiffLine::Added(_));
-        let in_new = |line: &DiffLine| !matches!(line, DiffLine::Removed(_));
-        let range = |side: fn(&DiffLine) -> bool| {
-            let (before, count) = (counted(&diff[..start], side), counted(&diff[start..end], side));
-            // An empty range is numbered by the line before it.
-            format!("{},{count}", if count == 0 { before } else { before + 1 })
-        };
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "@@ -{} +{} @@", range(in_old), range(in_new));
-        for line in &diff[start..end] {
-            let (mark, line) = match *line {
-                DiffLine::Same(at, _) => (' ', old[at]),
-                DiffLine::Removed(at) => ('-', old[at]),
-                DiffLine::Added(at) => ('+', new[at]),
-            };
-            text.push(mark);
-            text.push_str(&decode(line));
-            if !line.ends_with(b"\n") {
-                text.push_str("\n\\ No newline at end of file\n");
-            }
-        }
+        let before = (counted(&diff[..start], in_old), counted(&diff[..start], in_new));
+        write_hunk(&mut text, before, &old, &new, &diff[start..end]);
     }
     text
+}
+
+/// One hunk that makes the lines `new` of `old`; `before` of the old and of the new text's lines come first.
+pub(super) fn hunk(before: (usize, usize), old: &[u8], new: &[u8]) -> String {
+    let (old, new) = (lines(old), lines(new));
+    let mut text = String::new();
+    write_hunk(&mut text, before, &old, &new, &difference(&old, &new));
+    text
+}
+
+fn in_old(line: &DiffLine) -> bool {
+    !matches!(line, DiffLine::Added(_))
+}
+
+fn in_new(line: &DiffLine) -> bool {
+    !matches!(line, DiffLine::Removed(_))
+}
+
+fn counted(diff: &[DiffLine], side: fn(&DiffLine) -> bool) -> usize {
+    diff.iter().filter(|line| side(line)).count()
+}
+
+/// Adds the hunk of the lines `diff`, which are of `old` and `new`, to `text`. `before` as of [`hunk`].
+fn write_hunk(text: &mut String, before: (usize, usize), old: &[&[u8]], new: &[&[u8]], diff: &[DiffLine]) {
+    // Without lines, it is told after which line.
+    let range = |before, count| format!("{},{count}", if count == 0 { before } else { before + 1 });
+    let (old_range, new_range) =
+        (range(before.0, counted(diff, in_old)), range(before.1, counted(diff, in_new)));
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "@@ -{old_range} +{new_range} @@");
+    for line in diff {
+        let (mark, line) = match *line {
+            DiffLine::Same(at, _) => (' ', old[at]),
+            DiffLine::Removed(at) => ('-', old[at]),
+            DiffLine::Added(at) => ('+', new[at]),
+        };
+        text.push(mark);
+        text.push_str(&decode(line));
+        if !line.ends_with(b"\n") {
+            text.push_str("\n\\ No newline at end of file\n");
+        }
+    }
 }
 
 /// Splits `text` into lines, each with its end.

@@ -9,7 +9,8 @@ use crate::query::Error;
 use crate::query::control::Control;
 use crate::query::find_definition::ImageDefinitions;
 use crate::query::rename::{
-    Applied, Hunk, ProjectSymbols, RenameError, RenamePlan, RenameRequest, Sources, Undone, diff, rename_plan,
+    Applied, Hunk, ProjectSymbols, RenameError, RenamePlan, RenameRequest, Sources, UndoError, Undone, diff,
+    rename_plan,
 };
 use crate::source::positions::SearchTarget;
 use crate::source::tap::sidecar::fnv_1a;
@@ -56,12 +57,10 @@ impl Steelbank {
     /// A file has changed since the rename was planned.
     pub fn rename_diff(&self, plan: &RenamePlan) -> Result<Vec<Hunk>, RenameError> {
         let files = self.replacements(plan)?;
-        let hunks = plan
-            .files
-            .iter()
-            .zip(&files)
-            .flat_map(|(planned, file)| diff::hunks(&planned.path, &file.old, &planned.edits));
-        Ok(hunks.collect())
+        let hunks = plan.files.iter().zip(&files).map(|(planned, file)| {
+            diff::hunks(&planned.path, &file.old, &planned.edits, |text| write::encoded(text, &file.old))
+        });
+        Ok(hunks.collect::<Result<Vec<_>, _>>().map_err(RenameError)?.concat())
     }
 
     /// Applies a plan's edits: in all files or in none, and only where each file still has the bytes that the
@@ -97,10 +96,10 @@ impl Steelbank {
     ///
     /// # Errors
     /// There is no such edit, or a file was changed after it. Nothing was changed.
-    pub fn rename_undo(&self, id: &str) -> Result<Undone, RenameError> {
-        let undo = self.undo()?;
-        let kept = undo.find(id).map_err(RenameError)?;
-        write::replace_all(&kept.files).map_err(RenameError)?;
+    pub fn rename_undo(&self, id: &str) -> Result<Undone, UndoError> {
+        let undo = self.undo().map_err(|RenameError(why)| why)?;
+        let kept = undo.find(id)?;
+        write::replace_all(&kept.files)?;
         undo.forget(&kept.id);
         let files = kept.files.iter().map(|file| self.project().shown(&file.path)).collect();
         Ok(Undone { undo: kept.id, what: kept.what, files })

@@ -107,6 +107,19 @@ impl Missing {
         }
     }
 
+    /// No edit called `id` can be undone; those called `kept` can, the newest first.
+    pub(super) fn edit(id: &str, kept: Vec<String>) -> Self {
+        let remedy = "No edit of this project is kept: there is nothing to undo.";
+        let remedies = if kept.is_empty() { vec![remedy.to_owned()] } else { Vec::new() };
+        Self {
+            message: format!("Edit {} not found", cut(id)),
+            suggestions: kept,
+            note: None,
+            remedies,
+            advises: true,
+        }
+    }
+
     /// Makes the answer from `message`, which says what is missing, and similar names in `suggestions`.
     pub(super) fn other(message: String, suggestions: Vec<String>, note: Option<String>) -> Self {
         Self { message, suggestions, note, remedies: Vec::new(), advises: false }

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::{NameAndPackage, Timeout, default_package, wrong_cursor};
 use super::budget::fit;
-use super::missing::{MaybeFound, of_error, resolve};
+use super::missing::{MaybeFound, Missing, of_error, resolve};
 use super::trial::scratch_failure;
 use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer, ToolProgress};
 use crate::query::control::ALLOWED;
 use crate::query::rename::{
     self, Applied, Caution, CautionKind, Conflict, Derived, Doubt, Hunk, RenameError, RenameRequest, Scope,
-    Verified,
+    UndoError, Verified,
 };
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -366,7 +366,13 @@ struct UndoneRename {
 
 fn undo(session: &Session, id: &str) -> Result<ToolAnswer, Failure> {
     session.permit(Permission::Edits)?;
-    let undone = session.bank()?.rename_undo(id).map_err(failure)?;
+    let undone = match session.bank()?.rename_undo(id) {
+        Ok(undone) => undone,
+        Err(UndoError::Missing { edit, kept }) => {
+            return Missing::edit(&edit, kept).answer(CallOutcome::NotFound);
+        }
+        Err(error) => return Err(Failure::Arguments(error.to_string())),
+    };
     let restored = UndoneRename { undo: undone.undo, what: undone.what, restored: undone.files };
     ToolAnswer::new(text::undone(&restored), &MaybeFound::yes(restored), CallOutcome::Answered)
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use steelbank::tools::{Call, Failure, Tools};
+use steelbank::tools::{Call, CallOutcome, Failure, Tools};
 
 use crate::child::in_own_process;
 use crate::project::folder;
@@ -247,4 +247,11 @@ fn octets_stay_where_they_are(world: &World) {
     let undo = answer.structured["undo"].as_str().unwrap();
     let why = world.error("rename", json!({ "undo": undo }));
     assert!(why.starts_with("sub/real.lisp was changed after"), "{why}");
+    // An edit that is none is told as all that is not there, with those that are.
+    let missing = world.answer("rename", json!({ "undo": "7777" })).unwrap();
+    let said =
+        [&missing.structured["found"], &missing.structured["message"], &missing.structured["suggestions"]];
+    assert_eq!(said, [&json!(false), &json!("Edit 7777 not found"), &json!([undo])], "{}", missing.text);
+    assert_eq!(missing.outcome, CallOutcome::NotFound);
+    assert_eq!(missing.text, format!("Edit 7777 not found\n\nPerhaps: {undo}"));
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use steelbank::query::control::Control;
+use steelbank::query::load_system::LoadStatus;
 use steelbank::query::rename::RenameRequest;
 use steelbank::tools::{Call, CallOutcome, Failure, Permissions, Session, ToolAnswer, Tools};
 
@@ -118,7 +119,12 @@ fn applies() {
     let undone = rename(&session, json!({ "undo": "last" })).unwrap();
     assert_eq!(undone.structured["restored"], json!(["main.lisp", "uses.lisp"]), "{}", undone.text);
     assert_eq!(files(&root), before);
-    assert!(rename(&session, json!({ "undo": id })).is_err());
+    let gone = rename(&session, json!({ "undo": id })).unwrap();
+    let message = format!("Edit {id} not found");
+    let nothing = "No edit of this project is kept: there is nothing to undo.";
+    let said = [&gone.structured["found"], &gone.structured["message"], &gone.structured["try"]];
+    assert_eq!(said, [&json!(false), &json!(message), &json!([nothing])]);
+    assert_eq!((gone.outcome, gone.text), (CallOutcome::NotFound, format!("{message}\n\n{nothing}")));
 
     refusals(&session, &root);
     links(&session, &root);
@@ -138,7 +144,6 @@ fn refusals(session: &Session, root: &Path) {
     for (arguments, said) in [
         (json!({ "name": "ra:area" }), "needs the argument \"new_name\""),
         (json!({ "name": "ra:area", "new_name": "x", "undo": "1" }), "either a name"),
-        (json!({ "undo": "7777" }), "no edit \"7777\" to undo"),
         (json!({ "name": "ra:area", "new_name": "x", "cursor": "y" }), "cursor \"y\""),
         (json!({ "name": "ra:area", "new_name": "a:b" }), "a:b"),
     ] {
@@ -162,4 +167,79 @@ fn links(session: &Session, root: &Path) {
         assert_eq!(fs::read(root.join("main.lisp")).unwrap(), before);
     }
     fs::remove_dir_all(outside).unwrap();
+}
+
+/// The hunks of a plan make what the rename writes, by git's reading.
+#[test]
+fn hunks_are_what_git_applies() {
+    in_own_process("rename_apply::hunks_are_what_git_applies", applied_by_git);
+}
+
+fn applied_by_git() {
+    let root = folder("rename-hunks");
+    let plain = "(in-package :rh)\n\n;; One.\n(defun use-NAME (x)\n  (list (area x)\n        (area 1)))\n\n\n(area 2)\n(list 3)\n\n\n(area 4)\n";
+    let crlf = plain.replace('\n', "\r\n");
+    let texts = [
+        ("plain", plain.to_owned()),
+        ("open", plain.trim_end().to_owned()),
+        ("crlf", crlf.clone()),
+        ("marked", format!("\u{feff}{plain}")),
+        ("all", format!("\u{feff}{}", crlf.trim_end())),
+        ("single", "(rh:area 1)".to_owned()),
+        // Longer than a hunk: uses line by line, and with a line between.
+        ("long", format!("(in-package :rh)\n{}", "(area 1)\n".repeat(80))),
+        ("far", format!("(in-package :rh)\r\n{}", "(area 1)\r\n(list 2)\r\n".repeat(80))),
+    ];
+    let components: String = texts.iter().map(|(name, _)| format!("(:file {name:?}) ")).collect();
+    fs::write(
+        root.join("rh.asd"),
+        format!("(defsystem \"rh\" :serial t :components ((:file \"package\") {components}))"),
+    )
+    .unwrap();
+    fs::write(
+        root.join("package.lisp"),
+        "(defpackage :rh (:use :cl) (:export #:area))\n(in-package :rh)\n(defun area (x) x)\n",
+    )
+    .unwrap();
+    let was = folder("rename-hunks-was");
+    for (name, text) in &texts {
+        let file = format!("{name}.lisp");
+        fs::write(root.join(&file), text.replace("NAME", name)).unwrap();
+    }
+    let cache = folder("rename-hunks-cache");
+    let bank = project(&root, &cache);
+    assert_eq!(load(&bank, "rh").status, LoadStatus::Loaded);
+    let before = files(&root);
+    for (path, text) in &before {
+        fs::write(was.join(path), text).unwrap();
+    }
+    let plan = bank.rename_plan(&RenameRequest::new("rh:area", "surface"), &Control::default()).unwrap();
+    let hunks = bank.rename_diff(&plan).unwrap();
+    let mut path = None;
+    let mut patch = String::new();
+    for hunk in &hunks {
+        if path.replace(&hunk.path) != Some(&hunk.path) {
+            patch += &format!("--- {0}\n+++ {0}\n", hunk.path);
+        }
+        patch += &hunk.diff;
+    }
+    assert!(hunks.iter().filter(|hunk| hunk.path == "far.lisp").count() > 1, "{patch}");
+    fs::write(cache.join("patch"), &patch).unwrap();
+    let output = std::process::Command::new("git")
+        .args(["apply", "-p0", "--whitespace=nowarn"])
+        .arg(cache.join("patch"))
+        .current_dir(&was)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    bank.rename_apply(&plan).unwrap();
+    let after = files(&root);
+    assert!(after != before && after.len() == texts.len() + 2);
+    assert_eq!(files(&was), after, "{said}\n{patch}");
+    // Taken back, all bytes are as they were.
+    bank.rename_undo("last").unwrap();
+    assert_eq!(files(&root), before);
+    for folder in [root, was, cache] {
+        fs::remove_dir_all(folder).unwrap();
+    }
 }
