@@ -69,7 +69,7 @@ pub(super) struct Standings {
     /// The files to look at for each question, because the watch does not report their changes.
     looked_at: BTreeSet<Arc<Path>>,
     packages: Option<Arc<[PackageText]>>,
-    /// The counts of loads and of files at the last look.
+    /// The counts of loads and of files that were asked for, at the last look.
     counted: Option<(u64, usize)>,
 }
 

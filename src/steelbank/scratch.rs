@@ -484,8 +484,8 @@ impl Scratch {
                 _ => {}
             }
             if let Err(error) = check(control, until) {
-                // Cancel the call. The image may be asked again afterwards; its next reply says when the call
-                // has ended.
+                // Cancel the call in the image too. Ignore an error: if the image has ended, the next call
+                // says so.
                 let _ = self.helper.send(&ScratchOrder::Cancel { id });
                 return Err(error);
             }

@@ -124,7 +124,8 @@ fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Optio
     }
 }
 
-/// Records the environment and folder of the process's start, before Lisp code can change them.
+/// Records the arguments, environment and folder of the process's start, before Lisp code can change the
+/// latter two.
 fn origin() -> ProcessStart {
     ProcessStart {
         arguments: std::env::args_os()
