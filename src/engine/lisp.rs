@@ -141,6 +141,11 @@ impl Lisp {
         self.shared.state()
     }
 
+    /// Returns the number of long jobs that were begun so far; none while one runs. Two equal numbers say that none ran between.
+    pub(crate) fn work_begun(&self) -> Option<u64> {
+        self.shared.work_begun()
+    }
+
     /// Takes a snapshot of the engine's state, for display. Works in every state.
     pub fn status(&self) -> EngineStatus {
         self.shared.status()

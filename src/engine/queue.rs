@@ -32,6 +32,8 @@ pub(super) struct LaneQueue {
 pub(super) struct LaneState {
     pub(super) jobs: VecDeque<Job>,
     pub(super) running: Option<RunningJob>,
+    /// The number of jobs that were taken so far.
+    taken: u64,
     /// Raised when the lane's thread is given up; a thread serves while it is what it was when it came.
     pub(super) generation: u64,
     pub(super) thread: LaneThread,
@@ -74,6 +76,7 @@ impl LaneQueue {
         let state = LaneState {
             jobs: VecDeque::new(),
             running: None,
+            taken: 0,
             generation: 0,
             thread,
             given_up: 0,
@@ -153,6 +156,7 @@ impl JobQueue {
             }
             if let Some(job) = state.jobs.pop_front() {
                 state.running = Some(RunningJob::new(&job.ledger));
+                state.taken += 1;
                 return Some(job);
             }
             state = lane.arrived.wait(state);
@@ -248,6 +252,11 @@ impl JobQueue {
             lane.with(|state| state.ending = true);
             lane.arrived.notify_all();
         }
+    }
+
+    /// Returns the number of jobs that the lane has taken so far; none while it runs one.
+    pub(super) fn taken_if_idle(&self, lane: Lane) -> Option<u64> {
+        self.lane(lane).with(|state| state.running.is_none().then_some(state.taken))
     }
 
     pub(super) fn note_abandoned(&self) {

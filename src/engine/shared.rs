@@ -95,6 +95,10 @@ impl Shared {
         }
     }
 
+    pub(super) fn work_begun(&self) -> Option<u64> {
+        self.queue.taken_if_idle(Lane::Work)
+    }
+
     pub(super) fn status(&self) -> EngineStatus {
         EngineStatus {
             state: self.state(),

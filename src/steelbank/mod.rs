@@ -254,8 +254,8 @@ impl Builder {
         let bank = Steelbank {
             inner: Arc::new(SharedBank {
                 lisp,
+                refreshing: Mutex::new(index.clone()),
                 index: RwLock::new(index),
-                refreshing: Mutex::new(()),
                 refresh_waits: AtomicBool::new(false),
                 sources: SbclSources::new(installation.sources).with_places(places),
                 project: Project::new(self.project),
@@ -320,8 +320,9 @@ impl std::fmt::Debug for Steelbank {
 struct SharedBank {
     lisp: Lisp,
     index: RwLock<Index>,
-    /// Locked while the index is brought up to date: exports continue each other, so there is one at a time.
-    refreshing: Mutex<()>,
+    /// Locked while the index is brought up to date: exports continue each other, so there is one at a time. Holds the last index whose
+    /// export met no code in the making, from which the next export continues.
+    refreshing: Mutex<Index>,
     /// Whether a thread waits to bring the index up to date for all callers.
     refresh_waits: AtomicBool,
     sources: SbclSources,
@@ -448,15 +449,20 @@ impl Steelbank {
 
     fn refresh_within(&self, allowed: Duration) -> Result<(), Error> {
         let deadline = deadline_after(allowed);
-        let _one_at_a_time = self.inner.refreshing.try_lock_until(deadline).ok_or(Error::NeverBegan)?;
-        let index = self.index();
-        let since = index.since().to_string();
+        let mut complete = self.inner.refreshing.try_lock_until(deadline).ok_or(Error::NeverBegan)?;
+        let since = complete.since().to_string();
         let control = Control::new(deadline.saturating_duration_since(Instant::now()));
+        let begun = self.inner.lisp.work_begun();
         let ticket = self.inner.lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
             on_lisp.call(Operation::XrefExport, &[&since])
         });
         let export = control.wait(ticket)?;
-        *self.inner.index.write() = index.apply(&export.bytes)?;
+        let index = complete.apply(&export.bytes)?;
+        *self.inner.index.write() = index.clone();
+        // Export again what was compiled beside this export: it may have been half made, and older than what was whole.
+        if begun.is_some() && begun == self.inner.lisp.work_begun() {
+            *complete = index;
+        }
         Ok(())
     }
 
