@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::headed;
 use super::name_table::{NameTable, Row, row};
 use super::text::PackageText;
 use super::texts::CachedNames;
@@ -80,10 +81,7 @@ impl Project {
             });
             head.files.push(FileHead { path: path.clone(), loaded, seen, text });
         }
-        let json = serde_json::to_vec(&head).unwrap_or_default();
-        let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
-        bytes.extend(json);
-        bytes.extend(hashes.into_iter().flat_map(u64::to_le_bytes));
+        let mut bytes = headed::write(&head, hashes);
         let names = self.names.lock();
         for (hash, path, toplevel) in names.table.rows() {
             if let Some(&number) = whole.get(path) {
@@ -136,23 +134,16 @@ impl Project {
 
 /// Parses all bytes that [`Project::bake_names`] wrote.
 fn parse(bytes: &[u8]) -> Option<FileTable<'_>> {
-    let (length, rest) = bytes.split_first_chunk()?;
-    let (json, mut rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
-    let head: Head = serde_json::from_slice(json).ok()?;
-    let mut take = |count: usize| -> Option<Vec<u64>> {
-        let (hashes, later) = rest.split_at_checked(count.checked_mul(8)?)?;
-        rest = later;
-        Some(hashes.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect())
-    };
+    let (head, mut rest) = headed::read::<Head>(bytes)?;
     let mut files = Vec::with_capacity(head.files.len());
     for file in head.files {
         let hashes = match &file.text {
-            Some(text) => Hashes { names: take(text.names)?, left_out: take(text.left_out)? },
+            Some(text) => Hashes { names: rest.take(text.names)?, left_out: rest.take(text.left_out)? },
             None => Hashes::default(),
         };
         files.push((file, hashes));
     }
-    Some((files, rest.as_chunks().0))
+    Some((files, rest.0.as_chunks().0))
 }
 
 /// Whether `bytes` parse as written by [`Project::bake_names`]. For fuzzing.

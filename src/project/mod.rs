@@ -1,6 +1,7 @@
 //! The user's project: its root, the files that were loaded, and the positions in them.
 
 pub(crate) mod baked;
+mod headed;
 mod live;
 mod name_table;
 mod names;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::headed;
 use super::name_table::FileNames;
 use super::{FileStamp, LOWER_SIDECARS, SIDECARS};
 
@@ -86,10 +87,7 @@ impl SidecarNames {
                 hashes.extend(names.toplevel.into_iter().chain(names.others));
             }
         }
-        let Ok(json) = serde_json::to_vec(&heads) else { return };
-        let mut bytes = (json.len() as u64).to_le_bytes().to_vec();
-        bytes.extend(json);
-        bytes.extend(hashes.into_iter().flat_map(u64::to_le_bytes));
+        let bytes = headed::write(&heads, hashes);
         // Write under a name with a hyphen: leftovers of writers that died are deleted with old sidecars.
         let written = folder.join(format!("{FILE}-{}", std::process::id()));
         if std::fs::write(&written, bytes).is_err() || std::fs::rename(&written, folder.join(FILE)).is_err() {
@@ -100,21 +98,13 @@ impl SidecarNames {
 
 /// Parses all bytes that [`SidecarNames::write`] wrote.
 fn parse(bytes: &[u8]) -> Option<BTreeMap<String, Entry>> {
-    let (length, rest) = bytes.split_first_chunk()?;
-    let (json, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
-    let heads: Vec<EntryHead> = serde_json::from_slice(json).ok()?;
-    let (hashes, []) = rest.as_chunks::<8>() else { return None };
-    let mut hashes = hashes.iter().map(|bytes| u64::from_le_bytes(*bytes));
-    let mut take = |count: usize| -> Option<Vec<u64>> {
-        let taken: Vec<u64> = hashes.by_ref().take(count).collect();
-        (taken.len() == count).then_some(taken)
-    };
+    let (heads, mut rest) = headed::read::<Vec<EntryHead>>(bytes)?;
     let mut entries = BTreeMap::new();
     for EntryHead { sidecar, stamp, toplevel, others } in heads {
-        let names = FileNames { toplevel: take(toplevel)?, others: take(others)? };
+        let names = FileNames { toplevel: rest.take(toplevel)?, others: rest.take(others)? };
         entries.insert(sidecar, Entry { stamp, names });
     }
-    Some(entries)
+    rest.0.is_empty().then_some(entries)
 }
 
 #[cfg(test)]
