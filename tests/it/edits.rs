@@ -10,7 +10,7 @@ use steelbank::query::edit_definition::{EditOperation, EditRequest};
 use steelbank::tools::{Call, CallOutcome, Failure, Permissions, Session, ToolAnswer, Tools};
 
 use crate::child::in_own_process;
-use crate::project::{folder, load, project};
+use crate::project::{folder, load, project, written_in_all_ways};
 
 fn call(session: &Session, tool: &str, arguments: Value) -> Result<ToolAnswer, Failure> {
     let Value::Object(arguments) = arguments else { unreachable!() };
@@ -117,15 +117,8 @@ fn diffs() {
     let bank = project(&root, &root.join("cache"));
     let plain =
         "(in-package :cl-user)\n\n;; One.\n(defun one (x)\n  (list x\n        x))\n\n(defvar *two* 2)\n";
-    let crlf = plain.replace('\n', "\r\n");
-    let texts = [
-        ("plain", plain.to_owned()),
-        ("open", plain.trim_end().to_owned()),
-        ("crlf", crlf.clone()),
-        ("marked", format!("\u{feff}{plain}")),
-        ("all", format!("\u{feff}{}", crlf.trim_end())),
-        ("single", "(defun one (x) x)".to_owned()),
-    ];
+    let mut texts = written_in_all_ways(plain);
+    texts.push(("single", "(defun one (x) x)".to_owned()));
     let git = |folder: &Path, arguments: &[&str]| {
         let output = std::process::Command::new("git").args(arguments).current_dir(folder).output().unwrap();
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())

@@ -43,6 +43,18 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     folder.canonicalize().unwrap()
 }
 
+/// Writes `plain` in the ways in which files end lines, and begin and end: each with a name.
+pub(crate) fn written_in_all_ways(plain: &str) -> Vec<(&'static str, String)> {
+    let crlf = plain.replace('\n', "\r\n");
+    vec![
+        ("plain", plain.to_owned()),
+        ("open", plain.trim_end().to_owned()),
+        ("crlf", crlf.clone()),
+        ("marked", format!("\u{feff}{plain}")),
+        ("all", format!("\u{feff}{}", crlf.trim_end())),
+    ]
+}
+
 /// Starts an image with the project at `root`.
 pub(crate) fn project(root: &Path, cache: &Path) -> Steelbank {
     let settings = ProjectSettings::in_folder(root).cache(cache);

@@ -11,7 +11,7 @@ use steelbank::query::rename::RenameRequest;
 use steelbank::tools::{Call, CallOutcome, Failure, Permissions, Session, ToolAnswer, Tools};
 
 use crate::child::in_own_process;
-use crate::project::{folder, load, project};
+use crate::project::{folder, load, project, written_in_all_ways};
 
 #[test]
 fn renames_are_written_and_taken_back() {
@@ -178,18 +178,13 @@ fn hunks_are_what_git_applies() {
 fn applied_by_git() {
     let root = folder("rename-hunks");
     let plain = "(in-package :rh)\n\n;; One.\n(defun use-NAME (x)\n  (list (area x)\n        (area 1)))\n\n\n(area 2)\n(list 3)\n\n\n(area 4)\n";
-    let crlf = plain.replace('\n', "\r\n");
-    let texts = [
-        ("plain", plain.to_owned()),
-        ("open", plain.trim_end().to_owned()),
-        ("crlf", crlf.clone()),
-        ("marked", format!("\u{feff}{plain}")),
-        ("all", format!("\u{feff}{}", crlf.trim_end())),
+    let mut texts = written_in_all_ways(plain);
+    texts.extend([
         ("single", "(rh:area 1)".to_owned()),
         // Longer than a hunk: uses line by line, and with a line between.
         ("long", format!("(in-package :rh)\n{}", "(area 1)\n".repeat(80))),
         ("far", format!("(in-package :rh)\r\n{}", "(area 1)\r\n(list 2)\r\n".repeat(80))),
-    ];
+    ]);
     let components: String = texts.iter().map(|(name, _)| format!("(:file {name:?}) ")).collect();
     fs::write(
         root.join("rh.asd"),
