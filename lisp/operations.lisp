@@ -2,12 +2,6 @@
 
 (in-package :steelbank)
 
-(defun missing-json (status)
-  "The answer for a symbol or package that is not there; STATUS as from FIND-NAMED-SYMBOL."
-  (json-string (object "status" (ecase status
-                                  (:no-package "no-package")
-                                  (:no-symbol "no-symbol")))))
-
 (define-operation identify 1 ()
   "Versions and sizes of the image, as JSON."
   (json-string (object "lisp" (lisp-implementation-version)
@@ -26,14 +20,14 @@
   "Every facet of the symbol called NAME in PACKAGE, as JSON, or that there is none."
   (multiple-value-bind (symbol status) (find-named-symbol name package)
     (if (member status '(:no-symbol :no-package))
-        (missing-json status)
+        (json-string (missing-object status))
         (json-string (describe-symbol-facets symbol status)))))
 
 (define-operation print-value 3 (name package)
   "The value of the variable called NAME in PACKAGE, printed within limits, as JSON."
   (multiple-value-bind (symbol status) (find-named-symbol name package)
     (cond ((member status '(:no-symbol :no-package))
-           (missing-json status))
+           (json-string (missing-object status)))
           ((not (boundp symbol))
            (json-string (object "status" "unbound")))
           (t
@@ -124,7 +118,7 @@ that the other lines name. Progress is reported meanwhile."
   "Every definition of the symbol called NAME in PACKAGE, and of its SETF function, whose source file is known, as JSON."
   (multiple-value-bind (symbol status) (find-named-symbol name package)
     (if (member status '(:no-symbol :no-package))
-        (missing-json status)
+        (json-string (missing-object status))
         (json-string (object "status" "found" "definitions" (definitions-json symbol))))))
 
 (define-operation xref-export 5 (since)
