@@ -85,6 +85,9 @@
       asdf/output-translations:*output-translations-parameter* nil)
 (setf sb-ext:*evaluator-mode* :compile)
 
+;; ASDF's and ours: else each process compiles those that it calls.
+(steelbank::compile-constructors)
+
 (defun save ()
   "Refuse every exit, and write the core without a trace of the builder."
   (let ((core *core*)

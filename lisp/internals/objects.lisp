@@ -49,6 +49,35 @@
   "The function of METHOD that takes its arguments as a list, or NIL."
   (sb-pcl::safe-method-function method))
 
+;;; Constructors: funcallable instances, one for each MAKE-INSTANCE with a constant class and constant names of initial arguments
+
+(defconstant +compile-constructor+ 'sb-pcl::install-optimized-constructor
+  "Compiles a constructor, its argument, which is done at its first call.")
+
+(defun compile-constructors ()
+  "Compile all constructors whose classes are known."
+  (loop for constructor being the hash-values of sb-pcl::*all-ctors*
+        for class = (sb-pcl::ctor-class-or-name constructor)
+        when (or (typep class 'class) (find-class class nil))
+          do (sb-pcl::install-optimized-constructor constructor)))
+
+(define-inline constructor-class (constructor)
+  "The class of which CONSTRUCTOR makes instances, or its name."
+  (sb-pcl::ctor-class-or-name constructor))
+
+(defun constructor-initargs (constructor arguments)
+  "The initial arguments with which MAKE-INSTANCE does what CONSTRUCTOR does when it is called with ARGUMENTS, a list: the values that are
+no constants."
+  (loop for (name value) on (sb-pcl::ctor-initargs constructor) by #'cddr
+        collect name
+        collect (if (constantp value)
+                    (sb-int:constant-form-value value)
+                    (pop arguments))))
+
+(define-inline (setf constructor-function) (function constructor)
+  "Have FUNCTION be called when CONSTRUCTOR is."
+  (setf (sb-kernel:%funcallable-instance-fun constructor) function))
+
 ;;; Method combinations
 
 (define-inline method-combination-known-p (symbol)

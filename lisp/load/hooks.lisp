@@ -1,5 +1,5 @@
-;;;; Encapsulations of ASDF, the compiler and the loader that record progress and versions. All but the one around definitions act only
-;;;; within a load of ours.
+;;;; Encapsulations of ASDF, the compiler and the loader that record progress and versions. All but those around definitions and
+;;;; constructors act only within a load of ours.
 
 (in-package :steelbank)
 
@@ -156,6 +156,7 @@
                (,+load-as-source+ noted-load-as-source)
                (,+fasl-features+ constant-fasl-features)
                (,+query-file-system+ steady-query)
+               (,+compile-constructor+ compile-constructor-late)
                (asdf/output-translations:apply-output-translations borrowing-translation)
                (,+find-source-paths+ checked-find-source-paths))
         do (encapsulate name 'steelbank-load (symbol-function function)))
