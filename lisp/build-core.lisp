@@ -76,6 +76,35 @@
 
 (load-lisp-half)
 
+(defun write-practice-file (folder name text)
+  "Write TEXT to the file NAME in FOLDER."
+  (with-open-file (stream (merge-pathnames name folder) :direction :output :if-exists :supersede)
+    (write-string text stream)))
+
+(defun practise-loading ()
+  "Load a small system twice, once from its fasls, and forget it: ASDF's generic functions have their dispatch functions and caches then,
+which else each process makes anew."
+  (let ((folder (merge-pathnames "practice/" *out*)))
+    (ensure-directories-exist folder)
+    (write-practice-file folder "steelbank-practice.asd"
+                         "(defsystem \"steelbank-practice\" :version \"1.0\" :serial t :pathname \"\"
+                            :depends-on (\"steelbank-practice/base\" (:version \"steelbank-practice/base\" \"1.0\"))
+                            :in-order-to ((test-op (test-op \"steelbank-practice/base\")))
+                            :components ((:static-file \"text.txt\")
+                                         (:module \"parts\" :pathname \"\"
+                                          :components ((:file \"one\") (:file \"two\" :depends-on (\"one\"))))))
+                          (defsystem \"steelbank-practice/base\" :version \"1.0\" :components ((:file \"base\")))")
+    (write-practice-file folder "text.txt" "")
+    (dolist (name '("base" "one" "two"))
+      (write-practice-file folder (concatenate 'string name ".lisp")
+                           (format nil "(in-package :steelbank-build) (defun practise-~A () ~:*~S)~%" name)))
+    (loop repeat 2
+          do (asdf:load-asd (merge-pathnames "steelbank-practice.asd" folder))
+             (asdf:load-system "steelbank-practice")
+             (mapc #'asdf:clear-system '("steelbank-practice" "steelbank-practice/base")))))
+
+(practise-loading)
+
 (setf steelbank::*contribs* (contribs))
 (push 'steelbank::provide-contrib sb-ext:*module-provider-functions*)
 

@@ -42,8 +42,3 @@
             do (let ((line (string-trim '(#\Space #\Tab) line)))
                  (when (plusp (length line))
                    (return (if (> (length line) 160) (concatenate 'string (subseq line 0 160) "...") line))))))))
-
-(define-question "collect-garbage" ()
-  "Collect garbage if loads have left enough of it; the answer tells whether. The host asks when a load has been
-answered."
-  (json-boolean (collect-garbage-of-loads)))

@@ -410,14 +410,26 @@ Returns a table of the methods met and their numbers."
                     (code-statuses freshness code (code-functions code))))
           (code-with-records since))))
 
+(sb-ext:define-load-time-global *consed-by-loads* 0
+  "The number of octets that loads of systems and files have allocated since an export collected garbage.")
+
+(defun collect-before-export (since)
+  "Collect garbage if loads have left much, which would stay resident if nobody loads any more, or if code newer than SINCE may be garbage."
+  (cond ((> *consed-by-loads* (ash 1 26))
+         (setf *consed-by-loads* 0)
+         ;; The runtime gives memory back only if it has collected generation 1.
+         (sb-ext:gc :gen 2))
+        ((unreferenced-code-p since)
+         ;; What compiling leaves behind is young; a full collection takes as long as loading a small file.
+         (sb-ext:gc :gen 1))))
+
 (defun xref-export (since)
   "An export for the host's index: code newer than the serial number SINCE, and the present status of older code, names
 and methods. With no baseline, or a SINCE before it, everything after the baseline."
   (check-type since (unsigned-byte 32))
   (let* ((state (make-export-state *baseline*))
          (since (max since (if *baseline* (baseline-serial *baseline*) 0))))
-    ;; What compiling leaves behind is young; a full collection takes as long as loading a small file.
-    (when (unreferenced-code-p since) (sb-ext:gc :gen 1))
+    (collect-before-export since)
     (export-packages state)
     (let ((highest (export-code state since)))
       (export-methods state)

@@ -9,6 +9,14 @@
 (defvar *cache-directory* nil
   "Where fasls and sidecars go: a directory of our own, so that they never clash with the user's.")
 
+(defvar *lower-cache* nil
+  "The directory of the cache below this one, or NIL if there is none.")
+
+(defun keep-cache-in (directory)
+  "From now on keep fasls and sidecars in DIRECTORY."
+  (setf *cache-directory* directory
+        *lower-cache* (uiop:directory-exists-p (merge-pathnames "lower/" directory))))
+
 (defvar *loaded-files* (make-hash-table :test 'equal :synchronized t)
   "Native truename of each source file loaded through us -> its FILE-VERSION at that time.")
 
@@ -25,14 +33,9 @@
 (defvar *borrowed-files* (make-hash-table :test 'equal :synchronized t)
   "Native names of the files of this cache that were looked for in the lower one.")
 
-(defun lower-cache ()
-  "The directory of the cache below this one, or NIL if there is none."
-  (and *cache-directory*
-       (uiop:directory-exists-p (merge-pathnames "lower/" *cache-directory*))))
-
 (defun borrowed (path)
   "Return PATH, a file of the cache. The first time, if the file is missing, it is taken from the lower cache."
-  (let ((lower (lower-cache)))
+  (let ((lower *lower-cache*))
     (when (and lower (in-cache-p path))
       (let ((name (sb-ext:native-namestring path)))
         (unless (gethash name *borrowed-files*)
@@ -50,21 +53,22 @@
 (defun borrowing-translation (function path)
   "Around ASDF:APPLY-OUTPUT-TRANSLATIONS: what the lower cache has is here, too."
   (let ((translated (funcall function path)))
-    (cond ((pathnamep translated)
-           (borrowed (record-path translated))
-           (borrowed translated))
-          (t translated))))
+    (when (and *lower-cache* (pathnamep translated))
+      (borrowed (record-path translated))
+      (borrowed translated))
+    translated))
 
 (defun sidecar-directory ()
   "The directory of the sidecars."
   (merge-pathnames "taps/" *cache-directory*))
 
 (defun in-cache-p (path)
-  "True when PATH names something in the cache."
-  (and path
+  "True when PATH, which need not be a pathname, names something in the cache."
+  (and (pathnamep path)
        *cache-directory*
-       (when-file-permits (uiop:subpathp path *cache-directory*))
-       t))
+       (let ((cache (pathname-directory *cache-directory*)))
+         (eql (or (mismatch cache (pathname-directory path) :test #'equal) (length cache))
+              (length cache)))))
 
 (defun cache-trouble-p (condition)
   "True when CONDITION says that a file of the cache cannot be read or written."

@@ -43,7 +43,7 @@
                                             (call-in-shared-cache
                                              (lambda () (funcall function operation component))))))
                 (source (compiled-source component)))
-            (push file (load-session-compiled session))
+            (note-file session file :compiled)
             (when (and kept source)
               (let ((version (compiled-version session source)))
                 (when version
@@ -54,8 +54,7 @@
   "Remember that FILE, as it was at VERSION, is loaded in SESSION."
   (when version
     (setf (gethash file *loaded-files*) version))
-  (unless (member file (load-session-compiled session) :test #'equal)
-    (pushnew file (load-session-cached session) :test #'equal)))
+  (note-file session file :cached))
 
 (defun component-version (component)
   "The version of the file of COMPONENT now, or NIL if there is none."
@@ -83,7 +82,7 @@
                     (file (call-for-component session component :load
                                               (lambda ()
                                                 (setf record (call-with-whole-fasl fasl component #'load-fasl)))))
-                    (compiled (member file (load-session-compiled session) :test #'equal)))
+                    (compiled (eq (gethash file (load-session-files session)) :compiled)))
                (when (and record (not compiled))
                  (note-kept-diagnostics session record))
                (note-loaded-file session file (if record

@@ -144,18 +144,6 @@ and load files by itself. Only files that have not changed since they were compi
           when (and version (= created (file-version-write-date version)))
             do (setf (gethash file *loaded-files*) version))))
 
-(sb-ext:define-load-time-global *consed-by-loads* 0
-  "The number of octets allocated by loads of systems and files since COLLECT-GARBAGE-OF-LOADS collected.")
-
-(defun collect-garbage-of-loads ()
-  "Collect garbage if loads have left much of it: the next collection would come only after as much again was allocated.
-Returns true if so."
-  (when (> *consed-by-loads* (ash 1 26))
-    (setf *consed-by-loads* 0)
-    ;; Generation 0 alone keeps what one collection during the load has promoted.
-    (sb-ext:gc :gen 1)
-    t))
-
 (defun call-with-load-session (session function)
   "Call FUNCTION as a load: quiet, tapped, with its uses recorded whatever the policy. Returns the outcome, a property
 list; FUNCTION's effects before a failure remain."
@@ -186,9 +174,8 @@ list; FUNCTION's effects before a failure remain."
     (append outcome
             (list :duration-ms (round (* 1000 (- (get-internal-real-time) start))
                                       internal-time-units-per-second)
-                  :compiled (remove-duplicates (reverse (load-session-compiled session))
-                                               :test #'equal :from-end t)
-                  :cached (reverse (load-session-cached session))
+                  :compiled (files-noted session :compiled)
+                  :cached (files-noted session :cached)
                   :diagnostics (reverse (load-session-diagnostics session))
                   :cautions (reverse (load-session-cautions session))))))
 
@@ -213,8 +200,7 @@ list; FUNCTION's effects before a failure remain."
             (fasl (around-user-code (first (asdf:output-files compile component)))))
         (when (and fasl
                    (in-cache-p fasl)
-                   (not (member file (load-session-compiled session) :test #'equal))
-                   (not (member file (load-session-cached session) :test #'equal)))
+                   (not (gethash file (load-session-files session))))
           (let ((record (read-record fasl)))
             (when record
               (note-kept-diagnostics session record))))))))
@@ -323,7 +309,7 @@ file that could not be read or compiled."
                      (unless (and fasl (notany #'error-p (load-session-diagnostics session)))
                        (error 'uiop:compile-file-error :description path
                                                        :context-format nil :context-arguments nil))
-                     (push path (load-session-compiled session))
+                     (note-file session path :compiled)
                      (load fasl)
                      (unless kept (delete-file fasl)))))
                (setf (gethash (sb-ext:native-namestring (truename file)) *loaded-files*) version))))

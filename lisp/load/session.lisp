@@ -13,8 +13,8 @@
   (file nil)
   (failure nil :type list)
   (restarts '() :type list)
-  (compiled '() :type list)
-  (cached '() :type list)
+  ;; Native name of each source file that was compiled or loaded -> :COMPILED, or :CACHED if its fasl was there, in that order.
+  (files (make-hash-table :test 'equal) :type hash-table)
   (diagnostics '() :type list)
   ;; Those of the diagnostics that come up only when a file is compiled.
   (compiler-said '() :type list)
@@ -42,6 +42,19 @@
   (let ((table (make-hash-table :test 'equal)))
     (dolist (name names table)
       (setf (gethash name table) t))))
+
+(defun note-file (session file how)
+  "Remember that FILE, a native name, was :COMPILED in SESSION or, as HOW may say, loaded from a :CACHED fasl; a file that was compiled is
+loaded from its fasl as well."
+  (let ((files (load-session-files session)))
+    (unless (eq (gethash file files) :compiled)
+      (setf (gethash file files) how))))
+
+(defun files-noted (session how)
+  "The files that were noted in SESSION as HOW says, in the order in which they were first."
+  (loop for file being the hash-keys of (load-session-files session) using (hash-value noted)
+        when (eq noted how)
+          collect file))
 
 (defvar *load-session* nil
   "The load that is under way on this thread, or NIL.")

@@ -295,7 +295,7 @@ deleted; its write date).")
 (defun use-cache (name)
   "From now on keep fasls and sidecars in the directory NAME, a native name."
   (install-load-hooks)
-  (setf *cache-directory* (truename (uiop:ensure-directory-pathname (sb-ext:parse-native-namestring name))))
+  (keep-cache-in (truename (uiop:ensure-directory-pathname (sb-ext:parse-native-namestring name))))
   (use-own-cache))
 
 (defun set-overlays (overlays)

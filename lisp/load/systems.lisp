@@ -60,11 +60,11 @@ outcome as of LOAD-SYSTEM, of the step that failed, or of the last. :STEP names 
   (install-load-hooks)
   (flet ((directory-named (name)
            (uiop:ensure-directory-pathname (sb-ext:parse-native-namestring name))))
-    (setf *project-root* (and root (directory-named root))
-          ;; Ignore a folder that cannot be made: the first write there reports it.
-          *cache-directory* (let ((directory (directory-named cache)))
-                              (when-file-permits (ensure-directories-exist directory))
-                              (or (when-file-permits (truename directory)) directory)))
+    (setf *project-root* (and root (directory-named root)))
+    (let ((directory (directory-named cache)))
+      ;; Ignore a folder that cannot be made: the first write there reports it.
+      (when-file-permits (ensure-directories-exist directory))
+      (keep-cache-in (or (when-file-permits (truename directory)) directory)))
     (let ((session (make-session nil nil timeout-seconds)))
       (loop for (step function)
               in `((:qlot ,(set-up-file (and root (merge-pathnames ".qlot/setup.lisp" *project-root*))))

@@ -365,8 +365,6 @@ impl Steelbank {
             bank.project().read_new_files();
             bank.project().unseen_files();
             give_back_memory();
-            // Collect garbage now: if nobody loads or evaluates any more, Lisp's memory would stay resident.
-            let _ = bank.context().ask::<bool>("collect-garbage", Vec::new(), &Control::new(REFRESH));
         });
         // Drop the kept diagnostics of dependencies: they are not the project's.
         answer.diagnostics.retain(|found| !found.kept || is_own(project, found));
