@@ -36,10 +36,33 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
 
 ;;; Every symbol is written with its home package and two colons, in standard syntax.
 
+(defmacro with-plain-string ((name) &body body)
+  "Compile BODY once for each type of the string that the variable NAME holds, a PLAIN-STRING."
+  `(etypecase ,name
+     (simple-base-string ,@body)
+     ((simple-array character (*)) ,@body)))
+
+(deftype plain-string ()
+  "A string as the reader makes it for a symbol's name."
+  '(or simple-base-string (simple-array character (*))))
+
 (defun plain-name-p (name)
   "True if NAME is read back as it is written: no escape is needed, and it cannot be a number."
-  (and (plusp (length name))
-       (every (lambda (char) (or (char<= #\A char #\Z) (find char "*%+<>=/!?&$_-@"))) name)))
+  (flet ((letter-p (character) (char<= #\A character #\Z))
+         (digit-p (character) (char<= #\0 character #\9))
+         (mark-p (character)
+           (case character
+             ((#\* #\% #\+ #\< #\> #\= #\/ #\! #\? #\& #\$ #\_ #\- #\@) t))))
+    (declare (inline letter-p digit-p mark-p))
+    (and (typep name 'plain-string)
+         (plusp (length name))
+         (with-plain-string (name)
+           ;; What begins with a letter is no potential number.
+           (let ((digits (letter-p (char name 0))))
+             (loop for character across name
+                   always (or (letter-p character)
+                              (mark-p character)
+                              (and digits (digit-p character)))))))))
 
 (defun escaped-name (name)
   "NAME as the printer writes a symbol of that name in standard syntax, without a package."

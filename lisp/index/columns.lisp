@@ -68,6 +68,7 @@
 
 ;;; Packing
 
+(declaim (inline pack-word))
 (defun pack-word (octets start number)
   "Store NUMBER as four octets, the least significant first."
   (declare (type octets octets) (type (unsigned-byte 32) number) (type (unsigned-byte 40) start) (optimize speed))
@@ -97,15 +98,28 @@
   "True for half of a UTF-16 pair, which Lisp's strings can hold and UTF-8 cannot."
   (<= #xd800 (char-code character) #xdfff))
 
+(defun ascii-octets (name)
+  "NAME as octets if it is of ASCII characters alone, else NIL."
+  (declare (optimize speed))
+  (when (typep name 'plain-string)
+    (with-plain-string (name)
+      (let ((octets (make-array (length name) :element-type '(unsigned-byte 8))))
+        (dotimes (at (length name) octets)
+          (let ((code (char-code (schar name at))))
+            (when (> code 127)
+              (return nil))
+            (setf (aref octets at) code)))))))
+
 (defun name-octets (name)
   "NAME as UTF-8; its surrogates are written as \\ud800."
-  (if (find-if #'surrogate-p name)
-      (text-octets (with-output-to-string (text)
-                     (loop for character across name
-                           do (if (surrogate-p character)
-                                  (format text "\\u~(~x~)" (char-code character))
-                                  (write-char character text)))))
-      (sb-ext:string-to-octets name :external-format :utf-8)))
+  (cond ((ascii-octets name))
+        ((find-if #'surrogate-p name)
+         (text-octets (with-output-to-string (text)
+                        (loop for character across name
+                              do (if (surrogate-p character)
+                                     (format text "\\u~(~x~)" (char-code character))
+                                     (write-char character text))))))
+        (t (sb-ext:string-to-octets name :external-format :utf-8))))
 
 (defun pack (magic numbers pool tables)
   "One octet vector: the text MAGIC, NUMBERS as 64-bit words, POOL, then TABLES."

@@ -59,3 +59,30 @@
     (let ((stream (make-instance 'steelbank::empty-input)))
       (list (read-char stream nil :end) (read-line stream nil :end) (read stream nil :end)))
   (:end :end :end))
+
+(defun wrongly-escaped (name)
+  "What the printer makes of NAME as a symbol's, if that is not what we do; else NIL."
+  (let ((printed (with-standard-io-syntax
+                   (let ((*print-gensym* nil) (*print-readably* nil))
+                     (prin1-to-string (make-symbol name))))))
+    (unless (string= (steelbank::escaped-name name) printed)
+      (list name printed))))
+
+(deftest every-symbol-of-the-image-is-written-as-the-printer-writes-it
+    (let ((wrong '()))
+      (do-all-symbols (symbol wrong)
+        (let ((found (wrongly-escaped (symbol-name symbol))))
+          (when found (push found wrong)))))
+  nil)
+
+(deftest names-that-could-be-numbers-are-written-as-the-printer-writes-them
+    (let ((wrong '()))
+      (labels ((extend (name)
+                 (let ((found (wrongly-escaped name)))
+                   (when found (push found wrong)))
+                 (when (< (length name) 4)
+                   (loop for character across "AE17+-/.^_$a"
+                         do (extend (concatenate 'string name (string character)))))))
+        (extend ""))
+      wrong)
+  nil)
