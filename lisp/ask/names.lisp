@@ -73,13 +73,13 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
         (let ((*print-gensym* nil) (*print-readably* nil))
           (prin1-to-string (make-symbol name))))))
 
-(defun write-qualified (symbol stream)
-  "Write SYMBOL with its home package's full name and two colons."
-  (let ((package (symbol-package symbol)))
-    (cond (package (write-string (escaped-name (package-name package)) stream)
-                   (write-string "::" stream))
-          (t (write-string "#:" stream)))
-    (write-string (escaped-name (symbol-name symbol)) stream)))
+(defun qualified-name (symbol)
+  "The name of SYMBOL with its home package's full name and two colons."
+  (let ((package (symbol-package symbol))
+        (name (escaped-name (symbol-name symbol))))
+    (if package
+        (concatenate 'string (escaped-name (package-name package)) "::" name)
+        (concatenate 'string "#:" name))))
 
 (defvar *parts-left* 0
   "The number of list elements that a name may still show: objects in EQL specializers can be of any size, or circular.")
@@ -89,7 +89,7 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
   (cond ((keywordp form) (write-char #\: stream) (write-string (escaped-name (symbol-name form)) stream))
         ((and (symbolp form) (member form lambda-list-keywords)) (write-string (symbol-name form) stream))
         ((and (null form) (zerop depth)) (write-string "()" stream))
-        ((symbolp form) (write-qualified form stream))
+        ((symbolp form) (write-string (qualified-name form) stream))
         ((and (consp form) (< depth 8) (plusp *parts-left*))
          (write-char #\( stream)
          (loop for (part . rest) on form
@@ -125,7 +125,7 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
 (defun write-name (name stream)
   "Write NAME, the name of a function or of what it uses, as answers show it: (SETF PKG::NAME), (METHOD PKG::NAME
 (PKG::CLASS))."
-  (cond ((symbolp name) (write-qualified name stream))
+  (cond ((symbolp name) (write-string (qualified-name name) stream))
         ((stringp name) (write-object name stream))
         ((and (consp name) (symbolp (first name)) (proper-list-p name))
          (write-char #\( stream)
@@ -147,9 +147,11 @@ Returns the symbol, and :INTERNAL, :EXTERNAL or :INHERITED; or NIL and :NO-SYMBO
 
 (defun name-text (name)
   "NAME as answers show it."
-  (let ((*print-pretty* nil)
-        (*parts-left* 500))
-    (with-output-to-string (stream) (write-name name stream))))
+  (if (symbolp name)
+      (qualified-name name)
+      (let ((*print-pretty* nil)
+            (*parts-left* 500))
+        (with-output-to-string (stream) (write-name name stream)))))
 
 (defun symbol-text (symbol)
   "SYMBOL as answers show it."

@@ -208,11 +208,11 @@ one."
                               (ldb (byte 32 0) created)
                               (ldb (byte 32 32) created))))))))
 
-(defun function-position (function)
-  "The number of the top-level form that FUNCTION stands in, and that form's offset in the file. Either may be NIL."
-  (let* ((code (function-code function))
-         (source (code-source code))
-         (form (function-toplevel-form function))
+(defun function-position (function debug-functions)
+  "The number of the top-level form that FUNCTION stands in, and that form's offset in the file. Either may be NIL. DEBUG-FUNCTIONS are
+those of its code."
+  (let* ((source (code-source (function-code function)))
+         (form (function-toplevel-form function debug-functions))
          (starts (and form source (debug-source-starts source))))
     (values form (and starts (< form (length starts)) (elt starts form)))))
 
@@ -225,9 +225,9 @@ one."
              (function-kind name)
              source form offset serial entry status)))
 
-(defun export-function (state function serial entry status)
-  "Append FUNCTION and its records."
-  (multiple-value-bind (form offset) (function-position function)
+(defun export-function (state function debug-functions serial entry status)
+  "Append FUNCTION and its records. DEBUG-FUNCTIONS are those of its code."
+  (multiple-value-bind (form offset) (function-position function debug-functions)
     (let ((row (add-function state (simple-function-name function)
                              (state-source state (code-source (function-code function)))
                              form offset serial entry status))
@@ -278,11 +278,13 @@ serial number seen."
       (dolist (code codes (max highest since))
         (let* ((serial (code-serial code))
                (functions (code-functions code))
-               (statuses (code-statuses freshness code functions)))
+               (statuses (code-statuses freshness code functions))
+               (new (or (null baseline) (> serial since)))
+               (debug-functions (and new (code-debug-functions code))))
           (loop for (function . entry) in functions
                 for status in statuses
-                do (cond ((or (null baseline) (> serial since))
-                          (export-function state function serial entry status))
+                do (cond (new
+                          (export-function state function debug-functions serial entry status))
                          ((> serial base) (add-row (state-survivors state) serial entry status))
                          ((= status +replaced+) (add-row (state-refuted state) serial entry)))))))))
 
@@ -361,7 +363,9 @@ serial number seen."
          (function (and fast (underlying-function fast)))
          (own (and function
                    (typep (simple-function-name function) 'fast-method-name))))
-    (multiple-value-bind (form offset) (if own (function-position function) (values nil nil))
+    (multiple-value-bind (form offset) (if own
+                                     (function-position function (code-debug-functions (function-code function)))
+                                     (values nil nil))
       (add-function state (method-name method)
                     (and own (state-source state (code-source (function-code function))))
                     form offset +none+ number +current+))))
@@ -413,27 +417,33 @@ Returns a table of the methods met and their numbers."
 (sb-ext:define-load-time-global *consed-by-loads* 0
   "The number of octets that loads of systems and files have allocated since an export collected garbage.")
 
-(defun collect-before-export (since)
-  "Collect garbage if loads have left much, which would stay resident if nobody loads any more, or if code newer than SINCE may be garbage."
-  (cond ((> *consed-by-loads* (ash 1 26))
-         (setf *consed-by-loads* 0)
-         ;; The runtime gives memory back only if it has collected generation 1.
-         (sb-ext:gc :gen 2))
-        ((unreferenced-code-p since)
-         ;; What compiling leaves behind is young; a full collection takes as long as loading a small file.
-         (sb-ext:gc :gen 1))))
-
-(defun xref-export (since)
-  "An export for the host's index: code newer than the serial number SINCE, and the present status of older code, names
-and methods. With no baseline, or a SINCE before it, everything after the baseline."
-  (check-type since (unsigned-byte 32))
-  (let* ((state (make-export-state *baseline*))
-         (since (max since (if *baseline* (baseline-serial *baseline*) 0))))
-    (collect-before-export since)
+(defun export-since (since)
+  "The export of what is newer than the serial number SINCE."
+  (let ((state (make-export-state *baseline*)))
     (export-packages state)
     (let ((highest (export-code state since)))
       (export-methods state)
       (pack-state state since highest))))
+
+(defun xref-export (since)
+  "An export for the host's index: code newer than the serial number SINCE, and the present status of older code, names
+and methods. With no baseline, or a SINCE before it, everything after the baseline. After large loads, their garbage is collected as well: it would
+stay resident if nobody loaded any more."
+  (check-type since (unsigned-byte 32))
+  (let ((since (max since (if *baseline* (baseline-serial *baseline*) 0))))
+    (flet ((collect-and-give-back ()
+             ;; The runtime gives memory back to the system only if it has collected generation 1.
+             (sb-ext:gc :gen 2)))
+      (cond ((> *consed-by-loads* (ash 1 26))
+             (setf *consed-by-loads* 0)
+             (collect-and-give-back)
+             (prog1 (export-since since)
+               ;; The tables of this export are as large as what was loaded; there is little else to collect.
+               (collect-and-give-back)))
+            (t
+             ;; What compiling leaves behind is young; a full collection takes as long as loading a small file.
+             (when (unreferenced-code-p since) (sb-ext:gc :gen 1))
+             (export-since since))))))
 
 (defun xref-baseline ()
   "Everything, to be embedded in the host; what comes later is measured against it. Call it just before the core is saved."

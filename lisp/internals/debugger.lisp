@@ -25,11 +25,27 @@
   "The code location at which FUNCTION, a frame's, begins; NIL if it is not known."
   (when-debug-information (sb-di:debug-fun-start-location function)))
 
-(defun function-toplevel-form (function)
-  "The number of the top-level form of its file in which FUNCTION, a simple one, stands, or NIL."
-  (let ((debug-function (when-debug-information (sb-di::fun-debug-fun function))))
-    (and debug-function
-         (sb-c::compiled-debug-fun-tlf-number (sb-di::compiled-debug-fun-compiler-debug-fun debug-function)))))
+(defun code-debug-functions (code)
+  "What is known of the functions of CODE for debugging, as a vector; NIL if nothing is. It is unpacked anew each time."
+  (let ((info (sb-kernel:%code-debug-info code)))
+    (and (typep info 'sb-c::compiled-debug-info)
+         (sb-di::get-debug-info-fun-map info))))
+
+(defun function-toplevel-form (function debug-functions)
+  "The number of the top-level form of its file in which FUNCTION, a simple one, stands, or NIL. DEBUG-FUNCTIONS are those of its code."
+  ;; As SB-DI has it, which unpacks them for each function, and keeps an object for each.
+  (let* ((name (sb-kernel:%simple-fun-name function))
+         (found (find-if (lambda (entry)
+                           (and (sb-c::compiled-debug-fun-p entry)
+                                (null (sb-c::compiled-debug-fun-kind entry))
+                                (equal (sb-c::compiled-debug-fun-name entry) name)))
+                         debug-functions))
+         (debug-function (and (null found)
+                              (when-debug-information (sb-di::fun-debug-fun function)))))
+    (cond (found
+           (sb-c::compiled-debug-fun-tlf-number found))
+          (debug-function
+           (sb-c::compiled-debug-fun-tlf-number (sb-di::compiled-debug-fun-compiler-debug-fun debug-function))))))
 
 ;;; Code locations
 
