@@ -1,5 +1,7 @@
 //! Bakes Lisp's export into the index: everything sorted and grouped once, so that a lookup only reads.
 
+use std::borrow::Cow;
+
 use super::columns::{
     Column, FunctionColumn, LocalNicknameColumn, NameColumn, NicknameColumn, PackageColumn, PresenceColumn,
     RecordColumn, SourceColumn, SymbolColumn, UseColumn,
@@ -12,10 +14,10 @@ pub fn bake(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
     let export = Export::read(bytes)?;
     let symbols = Symbols::of(&export);
     let names = UsedNames::of(&export, &symbols);
-    let functions = Functions::of(&export, &symbols);
+    let functions = Functions::of(&export);
     let packages = export.packages();
 
-    let mut writer = SegmentWriter::default();
+    let mut writer = SegmentWriter::with_capacity(2 * bytes.len());
     writer.section(
         [export.stamp, export.since, export.serial]
             .into_iter()
@@ -26,7 +28,7 @@ pub fn bake(bytes: &[u8]) -> Result<Vec<u8>, Malformed> {
         end += export.string(number as u32).len() as u32;
         end
     }));
-    writer.text((0..export.strings()).flat_map(|number| export.string(number as u32).iter().copied()));
+    writer.text((0..export.strings()).map(|number| export.string(number as u32)));
     writer.rows(&packages, PackageColumn::ALL);
     writer.section(package_names(&export).into_iter().flatten());
     let used = export.uses();
@@ -98,6 +100,16 @@ pub fn qualified(package: Option<&[u8]>, name: &[u8]) -> Vec<u8> {
     }
 }
 
+/// A symbol of `export` as answers print it.
+fn printed_symbol(export: &Export<'_>, symbol: u32) -> Vec<u8> {
+    let (table, row) = (export.symbols(), symbol as usize);
+    let home = table
+        .get(row, SymbolColumn::Home)
+        .map(|home| export.string(export.packages().cell(home as usize, PackageColumn::Printed)));
+    let name = table.get(row, SymbolColumn::Printed).unwrap_or_else(|| table.cell(row, SymbolColumn::Name));
+    qualified(home, export.string(name))
+}
+
 /// Groups rows by key: where each group starts (one more than there are groups), and the rows in order. Rows whose key
 /// lies outside are left out.
 fn grouped(groups: usize, rows: usize, key: impl Fn(usize) -> u32) -> (Vec<u32>, Vec<u32>) {
@@ -153,7 +165,6 @@ struct Symbols {
     order: Vec<u32>,
     places: Vec<u32>,
     buckets: Vec<u32>,
-    texts: Vec<Vec<u8>>,
 }
 
 impl Symbols {
@@ -163,18 +174,7 @@ impl Symbols {
         let (buckets, order) = grouped(count, table.rows(), |row| {
             hash(export.string(table.cell(row, SymbolColumn::Name))) & (count as u32 - 1)
         });
-        let texts = (0..table.rows())
-            .map(|row| {
-                let home = table
-                    .get(row, SymbolColumn::Home)
-                    .map(|home| export.string(export.packages().cell(home as usize, PackageColumn::Printed)));
-                let name = table
-                    .get(row, SymbolColumn::Printed)
-                    .unwrap_or_else(|| table.cell(row, SymbolColumn::Name));
-                qualified(home, export.string(name))
-            })
-            .collect();
-        Self { places: places(&order, table.rows()), order, buckets, texts }
+        Self { places: places(&order, table.rows()), order, buckets }
     }
 
     fn place(&self, old: u32) -> u32 {
@@ -213,17 +213,19 @@ struct Functions {
 }
 
 impl Functions {
-    fn of(export: &Export<'_>, symbols: &Symbols) -> Self {
+    fn of(export: &Export<'_>) -> Self {
         let table = export.functions();
+        let keys: Vec<(Cow<'_, [u8]>, &[u8])> = (0..table.rows())
+            .map(|row| {
+                let text = export.string(table.cell(row, FunctionColumn::Text));
+                let symbol = table
+                    .get(row, FunctionColumn::Symbol)
+                    .filter(|symbol| (*symbol as usize) < export.symbols().rows());
+                (symbol.map_or(Cow::Borrowed(text), |symbol| printed_symbol(export, symbol).into()), text)
+            })
+            .collect();
         let mut order: Vec<u32> = (0..table.rows() as u32).collect();
-        let key = |row: &u32| {
-            let text = export.string(table.cell(*row as usize, FunctionColumn::Text));
-            let symbol = table
-                .get(*row as usize, FunctionColumn::Symbol)
-                .and_then(|symbol| symbols.texts.get(symbol as usize));
-            (symbol.map_or(text, Vec::as_slice), text)
-        };
-        order.sort_by(|left, right| key(left).cmp(&key(right)));
+        order.sort_by(|left, right| keys[*left as usize].cmp(&keys[*right as usize]));
         Self { places: places(&order, table.rows()), order }
     }
 
@@ -232,19 +234,26 @@ impl Functions {
     }
 }
 
-#[derive(Default)]
+/// Writes sections behind a head that has their starts and lengths.
 struct SegmentWriter {
     directory: Vec<(u32, u32)>,
-    body: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 impl SegmentWriter {
+    /// Makes a writer of about `capacity` bytes.
+    fn with_capacity(capacity: usize) -> Self {
+        let mut bytes = Vec::with_capacity(capacity);
+        bytes.resize(MAGIC.len() + SECTIONS * 8, 0);
+        Self { directory: Vec::new(), bytes }
+    }
+
     fn section(&mut self, words: impl Iterator<Item = u32>) {
-        let start = self.body.len();
+        let start = self.bytes.len();
         for word in words {
-            self.body.extend_from_slice(&word.to_le_bytes());
+            self.bytes.extend_from_slice(&word.to_le_bytes());
         }
-        self.directory.push((start as u32, (self.body.len() - start) as u32));
+        self.end_section(start);
     }
 
     /// Writes all rows of `table`, unchanged.
@@ -254,22 +263,21 @@ impl SegmentWriter {
         );
     }
 
-    fn text(&mut self, bytes: impl Iterator<Item = u8>) {
-        let start = self.body.len();
-        self.body.extend(bytes);
-        self.directory.push((start as u32, (self.body.len() - start) as u32));
-        self.body.resize(self.body.len().next_multiple_of(4), 0);
+    fn text<'a>(&mut self, strings: impl Iterator<Item = &'a [u8]>) {
+        let start = self.bytes.len();
+        strings.for_each(|string| self.bytes.extend_from_slice(string));
+        self.end_section(start);
+        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
-    fn finish(self) -> Vec<u8> {
-        let head = MAGIC.len() + SECTIONS * 8;
-        let mut bytes = Vec::with_capacity(head + self.body.len());
-        bytes.extend_from_slice(MAGIC);
-        for (start, length) in self.directory {
-            bytes.extend_from_slice(&(start + head as u32).to_le_bytes());
-            bytes.extend_from_slice(&length.to_le_bytes());
-        }
-        bytes.extend_from_slice(&self.body);
-        bytes
+    fn end_section(&mut self, start: usize) {
+        self.directory.push((start as u32, (self.bytes.len() - start) as u32));
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        let words = self.directory.iter().flat_map(|(start, length)| [start, length]);
+        let head = MAGIC.iter().copied().chain(words.flat_map(|word| word.to_le_bytes()));
+        self.bytes.iter_mut().zip(head).for_each(|(byte, written)| *byte = written);
+        self.bytes
     }
 }
