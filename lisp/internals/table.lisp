@@ -237,6 +237,7 @@
     ("SB-SYS" "FD-STREAM-FD" :function "(INSTANCE)")
     ("SB-SYS" "FIND-DYNAMIC-FOREIGN-SYMBOL-ADDRESS" :function "(SYMBOL)")
     ("SB-SYS" "MEMORY-FAULT-ERROR" :function "(CONTEXT-SAP ADDRESS-SAP)")
+    ("SB-SYS" "SAP+" :function "(SAP OFFSET)")
     ("SB-SYS" "WITHOUT-GCING" :macro "(&BODY BODY)")
     ("SB-THREAD" "THREAD-EPHEMERAL-P" :function "(THREAD)")
     ("SB-THREAD" "THREAD-INTERRUPTIONS" :function "(INSTANCE)")

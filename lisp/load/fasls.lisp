@@ -156,8 +156,8 @@ stamps of source, fasl and sidecar when each was last found to be what it must b
          (known (and records (gethash name records))))
     (if (and (consp stamp) known (equal (car known) stamp))
         (cdr known)
-        (let ((record (handler-case (parse-record (file-octets path))
-                        ((or file-error stream-error) () nil))))
+        (let* ((octets (and (consp stamp) (native-file-octets name (stamp-size stamp))))
+               (record (and octets (parse-record octets))))
           (when records
             (setf (gethash name records) (cons stamp record)))
           record))))

@@ -31,8 +31,8 @@
   "STATX_BASIC_STATS.")
 
 (defun file-stamp (file)
-  "The stamp of FILE, a native name, by which a later look tells whether it was touched, as a list: size, inode, device, and when it was changed and
-written, the first of these in seconds since 1970. :ABSENT if there is no such file. NIL if it is not what is on disk."
+  "The stamp of FILE, a native name, by which a later look tells whether it was touched, as a list: when it was changed, in seconds since
+1970 and nanoseconds, when it was written, its size, inode and device. :ABSENT if there is no such file. NIL if FILE is not what is on disk."
   (unless (overlay file)
     (sb-alien:with-alien ((buffer (array (sb-alien:unsigned 8) 256)))
       (let ((sap (sb-alien:alien-sap buffer)))
@@ -49,6 +49,10 @@ written, the first of these in seconds since 1970. :ABSENT if there is no such f
                   (sb-sys:sap-ref-64 sap 32)
                   (sb-sys:sap-ref-64 sap 136))
             :absent)))))
+
+(defun stamp-size (stamp)
+  "The size in octets of the file of which STAMP, a list, is."
+  (fifth stamp))
 
 (defun settled-p (seconds)
   "True if SECONDS since 1970 are so long past that what is written now has another date."

@@ -83,3 +83,14 @@
                                                                (error 'file-error :pathname path)
                                                                calls))))))
   3)
+
+(deftest a-file-is-read-without-a-stream
+    (call-with-file "octets" "abc"
+                    (lambda (path)
+                      (let ((name (sb-ext:native-namestring path)))
+                        (list (coerce (steelbank::native-file-octets name 3) 'list)
+                              (coerce (steelbank::native-file-octets name 2) 'list)
+                              (coerce (steelbank::native-file-octets name 5) 'list)
+                              (steelbank::native-file-octets (concatenate 'string name "-gone") 3)
+                              (steelbank::stamp-size (steelbank::file-stamp name))))))
+  ((97 98 99) (97 98) (97 98 99 0 0) nil 3))
