@@ -19,30 +19,39 @@
 (defconstant +current+ 1 "The function is what its name is bound to.")
 (defconstant +replaced+ 2 "The function's name is bound to something else, or to nothing.")
 
+(declaim (inline place-in))
+(defun place-in (vector element)
+  "The index of ELEMENT in VECTOR, or NIL. POSITION would find out each time what kind of sequence it is."
+  (declare (type simple-vector vector))
+  (loop for known across vector
+        for place of-type (unsigned-byte 32) from 0
+        when (eq known element)
+          return place))
+
 (defun kind-number (kind)
   "The number of the record kind KIND."
-  (position kind *xref-kinds*))
+  (place-in *xref-kinds* kind))
 
 (defun name-role (name)
   "The number of the role that NAME's principal symbol has in it."
-  (position (cond ((symbolp name) :plain)
+  (place-in *name-roles*
+            (cond ((symbolp name) :plain)
                   ((atom name) :other)
                   ((or (eq (first name) +fast-method+) (eq (first name) +slow-method+)) :method)
-                  ((find (first name) *name-roles*) (first name))
-                  (t :other))
-            *name-roles*))
+                  ((place-in *name-roles* (first name)) (first name))
+                  (t :other))))
 
 (defun function-kind (name)
   "The number of the kind of a function called NAME."
-  (position (cond ((symbolp name) :function)
+  (place-in *function-kinds*
+            (cond ((symbolp name) :function)
                   ((atom name) :other)
                   ((member (first name) '(flet labels)) :local)
                   ((or (eq (first name) :source-transform) (eq (first name) +deftransform+)) :transform)
                   ((eq (first name) +defsetf+) +setf-expander+)
                   ((eq (first name) +slow-method+) +fast-method+)
-                  ((find (first name) *function-kinds*) (first name))
-                  (t :other))
-            *function-kinds*))
+                  ((place-in *function-kinds* (first name)) (first name))
+                  (t :other))))
 
 ;;; Freshness: whether a function that the image still holds is the current definition of its name
 
@@ -241,7 +250,9 @@ those of its code."
   "True if CODE was compiled from a file of ours (see build-core.lisp), or one of its functions has a name of ours."
   (let* ((source (code-source code))
          (path (and source (debug-source-namestring source))))
-    (or (and (stringp path) (eql (mismatch "steelbank/lisp/" path) (length "steelbank/lisp/")))
+    (or (and (stringp path)
+             (>= (length path) (length "steelbank/lisp/"))
+             (string= "steelbank/lisp/" path :end2 (length "steelbank/lisp/")))
         (loop for entry below (code-entry-count code)
                 thereis (own-name-p (simple-function-name (code-entry code entry)))))))
 
