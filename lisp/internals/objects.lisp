@@ -55,10 +55,11 @@
   "Compiles a constructor, its argument, which is done at its first call.")
 
 (defun compile-constructors ()
-  "Compile all constructors whose classes are known."
+  "Compile the constructors that are not yet compiled and whose classes are known."
   (loop for constructor being the hash-values of sb-pcl::*all-ctors*
         for class = (sb-pcl::ctor-class-or-name constructor)
-        when (or (typep class 'class) (find-class class nil))
+        when (and (null (sb-pcl::ctor-class constructor))
+                  (or (typep class 'class) (find-class class nil)))
           do (sb-pcl::install-optimized-constructor constructor)))
 
 (define-inline constructor-class (constructor)

@@ -215,6 +215,7 @@
     ("SB-PCL" "CLASS-EQ" :symbol "")
     ("SB-PCL" "CLASS-EQ-SPECIALIZER" :function "(.ARG0.)")
     ("SB-PCL" "CONDITION-CLASS" :class "")
+    ("SB-PCL" "CTOR-CLASS" :function "(INSTANCE)")
     ("SB-PCL" "CTOR-CLASS-OR-NAME" :function "(INSTANCE)")
     ("SB-PCL" "CTOR-INITARGS" :function "(INSTANCE)")
     ("SB-PCL" "DEFINITION-SOURCE" :function "(.ARG0.)")

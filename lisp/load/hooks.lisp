@@ -112,6 +112,15 @@
       (discard-stale-fasl operation component)))
   (apply function plan operation component options))
 
+(defun remembered-namestring (function pathname)
+  "Around ASDF's function that makes the name under which it keeps the date of PATHNAME: ASDF keeps the date, and follows the links of
+PATHNAME each time it asks."
+  (if (and *load-session* (uiop:absolute-pathname-p pathname))
+      (let ((stamped (load-session-stamped *load-session*)))
+        (or (gethash pathname stamped)
+            (setf (gethash pathname stamped) (funcall function pathname))))
+      (funcall function pathname)))
+
 (defun note-plan (session plan)
   "Remember in SESSION what PLAN, which is about to be carried out, will do."
   (note-settled-systems (load-session-settled session))
@@ -147,6 +156,7 @@
                (asdf/lisp-action:perform-lisp-load-fasl noted-load-fasl)
                (asdf/lisp-action:perform-lisp-load-source noted-load-source)
                (asdf/action:compute-action-stamp noted-action-stamp)
+               (asdf/session:normalize-namestring remembered-namestring)
                (asdf/plan:perform-plan noted-perform-plan)
                (asdf/parse-defsystem:register-system-definition keeping-definition)
                (,+define-package+ noted-defpackage)

@@ -29,6 +29,8 @@
   (fasls (make-hash-table :test 'equal) :type hash-table)
   ;; Native name of each fasl record that was read -> its stamp then, and what it says.
   (records (make-hash-table :test 'equal) :type hash-table)
+  ;; Each pathname that ASDF has asked the date of -> the name under which ASDF keeps that.
+  (stamped (make-hash-table :test 'equal) :type hash-table)
   ;; Native names of files: the load ends before the first of them. NIL: it loads all.
   (before nil :type (or null hash-table))
   ;; The names of the systems that ASDF was told are settled, or that it has made plans to do something for.

@@ -12,7 +12,7 @@ use steelbank::query::control::Control;
 use steelbank::query::load_system::{FailureKind, LoadAnswer, LoadNews, LoadStatus, Severity};
 
 use crate::child::in_own_process;
-use crate::project::{folder, load, project};
+use crate::project::{delete, folder, load, project};
 
 /// Writes a file, dated `seconds` from now: ASDF compares dates in seconds.
 fn write(root: &Path, name: &str, text: &str, seconds: u64) {
@@ -82,7 +82,7 @@ fn shrinks() {
     let found = bank.code_find_references(&CodeFindReferencesRequest::new("unl:new-helper")).unwrap();
     assert!(found.refs.iter().any(|found| found.path == "b.lisp" && found.line == Some(2)), "{found:?}");
     assert_eq!(loaded(&load(&bank, "unl")), [""; 0]);
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn redefines() {
     // Report what plain SBCL refuses at the first load.
     let answer = load(&bank, "fresh");
     assert_eq!(answer.status, LoadStatus::Failed, "{answer:?}");
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn joins() {
     assert!(all.failure.is_none());
     let unknown = load(&bank, "slov").failure.unwrap();
     assert!(unknown.remedies[0].starts_with("Did you mean slow"), "{unknown:?}");
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 #[test]
@@ -256,5 +256,5 @@ fn half_way() {
     let answer = bank.load_file("src/a.lisp", &Control::default(), None).unwrap();
     assert_eq!((answer.status, answer.compiled.len()), (LoadStatus::Loaded, 1), "{answer:?}");
     assert!(answer.cautions.iter().any(|caution| caution.contains("index of uses")), "{answer:?}");
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }

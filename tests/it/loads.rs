@@ -14,7 +14,7 @@ use steelbank::query::load_system::{FailureKind, LoadAnswer, LoadFailure, LoadSt
 use steelbank::{ProjectSettings, Steelbank};
 
 use crate::child::{in_own_process, in_own_process_with};
-use crate::project::{folder, load, project};
+use crate::project::{delete, folder, load, project};
 
 fn write(path: PathBuf, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -164,7 +164,7 @@ fn damaged_cache() {
         failure.message.contains("cache") && failure.remedies[0].contains("STEELBANK_CACHE"),
         "{failure:?}"
     );
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn ends() {
     }
     evaluate(&bank, "(setf cl-user::*kept* nil)");
     assert_eq!(load(&bank, "signals").status, LoadStatus::Loaded);
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 #[test]
@@ -285,7 +285,7 @@ fn time() {
     assert_eq!(answer.status, LoadStatus::TimedOut);
     assert!(answer.failure.unwrap().message.contains("never began"));
     assert_eq!(long.join().unwrap().status, LoadStatus::TimedOut);
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn init_file() {
     assert!(listed.systems.iter().any(|system| system.name == "latest"));
     assert_eq!(load(&bank, "needs").status, LoadStatus::Loaded);
     assert_eq!(load(&bank, "there").status, LoadStatus::Loaded);
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
     fs::remove_dir_all(&away).unwrap();
 }
 
@@ -351,7 +351,7 @@ fn registry() {
     let bank = project(&root, &root.join("cache"));
     let message = bank.load_system("any", false, &Control::default(), None).unwrap_err().to_string();
     assert!(message.contains("CL_SOURCE_REGISTRY is \"relative/path\""), "{message}");
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn no_project() {
         assert_eq!(failure.kind, FailureKind::File);
         assert!(failure.message.contains(said), "{failure:?}");
     }
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 #[test]
@@ -460,7 +460,7 @@ fn names_and_places() {
     }
     let (wrong, _) = failed(&bank, "reads-wrong");
     assert_eq!(lines(&wrong, "wrong-file.lisp").first(), Some(&(Severity::ReadError, Some(3))), "{wrong:?}");
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 #[test]
@@ -507,7 +507,7 @@ fn changes() {
     assert_eq!(changed(), ["second.lisp"]);
     let (_, failure) = failed(&bank, "moving");
     assert!(failure.message.contains("second.lisp"), "{failure:?}");
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 #[test]
@@ -563,7 +563,7 @@ fn records() {
         assert_eq!(load(&bank, "rec").compiled.len(), 2);
         assert_eq!(bank.code_find_references(&request).unwrap(), whole);
     }
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 #[test]
@@ -606,5 +606,5 @@ fn definition_read_again() {
     assert!(changed.compiled.iter().any(|path| path.ends_with("more.lisp")), "{changed:?}");
     assert_eq!(evaluate(&bank, "(cl-user::more)"), "2");
     assert_eq!(listed(), loaded);
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }

@@ -17,7 +17,7 @@ use steelbank::render;
 use steelbank_xref::Kind;
 
 use crate::child::in_own_process;
-use crate::project::{folder, load, project};
+use crate::project::{delete, folder, load, project};
 use crate::tools::World;
 
 #[test]
@@ -94,7 +94,7 @@ fn states() {
     mended(&bank, &root);
     edited(&bank, &root, a);
     deleted(&bank, &root);
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 fn never_loaded(bank: &Steelbank) {
@@ -330,7 +330,7 @@ fn random_states() {
         }
     }
     println!("seen: nofalse: {checked} questions in 40 states, {silent} with nothing to say");
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 /// Checks that every tool that lists uses counts those in files that are not loaded, and in strings that are

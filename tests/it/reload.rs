@@ -14,7 +14,7 @@ use steelbank::query::find_definition::FoundDefinition;
 use steelbank::query::load_system::LoadStatus;
 
 use crate::child::in_own_process;
-use crate::project::{folder, load, project};
+use crate::project::{delete, folder, load, project};
 
 #[test]
 fn answers_follow_the_files() {
@@ -48,7 +48,7 @@ fn files() {
     the_same_date_is_not_the_same_file(&bank, &root);
     a_renamed_package_has_its_uses(&bank);
     a_file_that_vanished_is_named(&bank, &root);
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 /// Writes a file, dated `seconds` from now: ASDF compares dates in seconds.

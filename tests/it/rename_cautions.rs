@@ -8,7 +8,7 @@ use steelbank::query::load_system::LoadStatus;
 use steelbank::query::rename::{CautionKind, RenamePlan, RenameRequest};
 
 use crate::child::in_own_process;
-use crate::project::{folder, load, project};
+use crate::project::{delete, folder, load, project};
 
 #[test]
 fn what_may_break_is_told() {
@@ -90,7 +90,7 @@ fn told() {
         [("contrib.lisp", 2, "item-2"), ("contrib.lisp", 3, "item-2-id"), ("contrib.lisp", 3, "make-item-2")],
         "{item:#?}"
     );
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 fn plan(bank: &Steelbank, name: &str) -> RenamePlan {

@@ -9,7 +9,7 @@ use steelbank::query::load_system::LoadStatus;
 use steelbank::query::rename::{CautionKind, ConflictKind, RenamePlan, RenameRequest, Scope};
 
 use crate::child::in_own_process;
-use crate::project::{folder, load, project};
+use crate::project::{delete, folder, load, project};
 
 #[test]
 fn renames_are_planned() {
@@ -85,7 +85,7 @@ fn plans() {
     the_symbols_set(&bank, &root);
     made_names(&bank, &root);
     refusals(&bank);
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 fn plan(bank: &Steelbank, name: &str, new: &str) -> RenamePlan {

@@ -17,7 +17,7 @@ use steelbank::query::load_system::LoadStatus;
 use steelbank::query::rename::{CautionKind, RenameRequest as Rename};
 
 use crate::child::in_own_process;
-use crate::project::{folder, load, project};
+use crate::project::{delete, folder, load, project};
 
 type Places = BTreeSet<(u32, u32)>;
 
@@ -121,7 +121,7 @@ fn marked() {
     }
     println!("seen: truth: {checked} places in {} files", files.len());
     assert!(wrong.is_empty(), "{wrong:#?}");
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 /// Checks definitions and uses that macros make.
@@ -212,7 +212,7 @@ fn own_loader() {
         [("real.lisp", 3, vec![2]), ("real.lisp", 4, vec![2]), ("source.lisp", 2, vec![2])],
         "{answer:#?}"
     );
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn told() {
     let lines: Vec<_> = linked.refs.iter().map(|found| (found.path.as_str(), found.line)).collect();
     assert_eq!(lines, [("real.lisp", None), ("real.lisp", Some(4))], "{linked:#?}");
     assert!(linked.cautions.iter().any(|caution| caution.contains("other features")), "{linked:#?}");
-    fs::remove_dir_all(&root).unwrap();
+    delete(&root);
 }
 
 fn exact_of(answer: &CodeFindReferencesAnswer) -> Vec<(u32, u32)> {
