@@ -458,7 +458,8 @@ stay resident if nobody loaded any more."
 
 (defun xref-baseline ()
   "Everything, to be embedded in the host; what comes later is measured against it. Call it just before the core is saved."
-  (setf *baseline* nil)
+  (setf *baseline* nil
+        *consed-by-loads* 0)
   (sb-ext:gc :full t)
   (let ((state (make-export-state nil))
         (baseline (make-baseline)))
