@@ -46,12 +46,11 @@ const FIGURES: [&str; 6] = [
     "resident, collected, MiB",
 ];
 
-/// The Lisp form that collects everything and returns the resident memory of the process, in MiB.
-const COLLECTED: &str = "(progn (sb-ext:gc :full t)
-                                (with-open-file (status \"/proc/self/status\")
-                                  (loop for line = (read-line status)
-                                        when (eql 0 (search \"VmRSS:\" line))
-                                          return (/ (parse-integer line :start 6 :junk-allowed t) 1024.0))))";
+/// The Lisp form that returns the resident memory of the process, in MiB.
+const RESIDENT: &str = "(with-open-file (status \"/proc/self/status\")
+                          (loop for line = (read-line status)
+                                when (eql 0 (search \"VmRSS:\" line))
+                                  return (/ (parse-integer line :start 6 :junk-allowed t) 1024.0)))";
 
 fn main() {
     if let Some(folder) = std::env::var_os(CHILD) {
@@ -104,11 +103,7 @@ fn plain_load(root: &Path) -> Command {
     let load = format!(
         "(let ((wall (get-internal-real-time)) (processor (get-internal-run-time)))
                (flet ((ms (then now) (* 1000.0 (/ (- now then) internal-time-units-per-second)))
-                      (resident ()
-                        (with-open-file (status \"/proc/self/status\")
-                          (loop for line = (read-line status)
-                                when (eql 0 (search \"VmRSS:\" line))
-                                  return (/ (parse-integer line :start 6 :junk-allowed t) 1024.0)))))
+                      (resident () {RESIDENT}))
                  (asdf:load-asd {:?})
                  (handler-bind ((warning #'muffle-warning)) (asdf:load-system \"warm\"))
                  (let* ((loaded (get-internal-real-time)) (used (get-internal-run-time))
@@ -147,7 +142,8 @@ fn through_us(root: &Path) {
     let (first, second) = (ask(), ask());
     let before = resident();
     // Ask in Lisp, as plain SBCL does: after an evaluation the index is exported.
-    let collected = bank.evaluate(COLLECTED, Duration::from_secs(60)).unwrap();
+    let collected =
+        bank.evaluate(&format!("(progn (sb-ext:gc :full t) {RESIDENT})"), Duration::from_secs(60)).unwrap();
     println!("cost {wall} {processor} {first} {second} {before} {}", collected.values[0]);
 }
 

@@ -1,5 +1,5 @@
-;;;; Encapsulations of ASDF, the compiler and the loader that record progress and versions. All but those around definitions and
-;;;; constructors act only within a load of ours.
+;;;; Encapsulations of ASDF, the compiler and the loader. Those that record progress and versions act only within a load of ours; those
+;;;; around system definitions, constructors, the file system, fasl features and output translations act always.
 
 (in-package :steelbank)
 
