@@ -20,6 +20,9 @@
 (defparameter *core* (merge-pathnames "steelbank.core" *out*)
   "The core to write.")
 
+(defparameter *loaded* (merge-pathnames "loaded.core" *out*)
+  "The core with everything loaded, from which the core is made.")
+
 (defparameter *fasls* (merge-pathnames "fasls/" *out*)
   "The folder of the Lisp half's fasls.")
 
@@ -117,22 +120,33 @@ which else each process makes anew."
 ;; ASDF's and ours: else each process compiles those that it calls.
 (steelbank::compile-constructors)
 
-(defun save ()
-  "Refuse every exit, and write the core without a trace of the builder."
+(defparameter *save* (fdefinition 'sb-ext:save-lisp-and-die)
+  "The function that saves a core. Its name will refuse, as every exit does.")
+
+(defun save-with-index ()
+  "In a core that was just saved, as whose toplevel function this is: export the cross references, and save the core without a trace of the
+builder. What the build replaced is no more then: the old core's code is collected by a save alone, and the stack keeps nothing."
+  (handler-case (steelbank::write-octets (steelbank::xref-baseline) *xref*)
+    (error (condition)
+      (format *error-output* "~&The cross references cannot be exported: ~a~%" condition)
+      (finish-output *error-output*)
+      (sb-posix:kill (sb-posix:getpid) sb-posix:sigkill)))
   (let ((core *core*)
-        (xref *xref*)
-        ;; Not #': the compiler would look the function up when it is called.
-        (save-lisp-and-die (fdefinition 'sb-ext:save-lisp-and-die)))
-    (steelbank::refuse-exits)
-    (steelbank::replace-debugger)
-    (setf *package* (find-package :common-lisp-user))
-    ;; Export while the builder's functions still have the names by which the export leaves them out.
-    (steelbank::write-octets (steelbank::xref-baseline) xref)
+        (save *save*))
     (do-symbols (symbol :steelbank-build)
       (when (and (eq (symbol-package symbol) (find-package :steelbank-build))
                  (fboundp symbol))
         (fmakunbound symbol)))
     (delete-package :steelbank-build)
-    (funcall save-lisp-and-die core :toplevel #'steelbank:main)))
+    (funcall save core :toplevel #'steelbank:main)))
+
+(defun save ()
+  "Refuse every exit, and save the core from which SAVE-WITH-INDEX starts."
+  (steelbank::refuse-exits)
+  (steelbank::replace-debugger)
+  (setf *package* (find-package :common-lisp-user))
+  ;; The object system makes now what the export calls.
+  (steelbank::xref-baseline)
+  (funcall *save* *loaded* :toplevel #'save-with-index))
 
 (save)

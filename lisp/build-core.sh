@@ -8,7 +8,14 @@
 # The environment is emptied: nothing of this machine and its user may get into the core. tests/it/hermetic.rs checks it.
 set -eu
 here=$(cd -- "$(dirname -- "$0")" && pwd -P)
-mkdir -p "$2/fasls"
-exec env -i HOME="$2" SBCL_HOME="$1/obj/sbcl-home" STEELBANK_BUILD="$2/" "$1/src/runtime/sbcl" \
-  --core "$1/output/sbcl.core" --noinform --dynamic-space-size "${3}MB" \
-  --no-sysinit --no-userinit --non-interactive --load "$here/build-core.lisp"
+tree=$1 out=$2 megabytes=$3
+mkdir -p "$out/fasls"
+sbcl() { # core, options...
+  core=$1
+  shift
+  env -i HOME="$out" SBCL_HOME="$tree/obj/sbcl-home" STEELBANK_BUILD="$out/" "$tree/src/runtime/sbcl" \
+    --core "$core" --noinform --dynamic-space-size "${megabytes}MB" "$@"
+}
+sbcl "$tree/output/sbcl.core" --no-sysinit --no-userinit --non-interactive --load "$here/build-core.lisp"
+sbcl "$out/loaded.core"
+rm -f "$out/loaded.core"
