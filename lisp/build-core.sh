@@ -18,4 +18,4 @@ sbcl() { # core, options...
 }
 sbcl "$tree/output/sbcl.core" --no-sysinit --no-userinit --non-interactive --load "$here/build-core.lisp"
 sbcl "$out/loaded.core"
-rm -f "$out/loaded.core"
+rm -rf "$out/loaded.core" "$out/practice"
