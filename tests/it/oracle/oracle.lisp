@@ -149,12 +149,14 @@
       (write-line-of stream name (package-name package)))))
 
 (defun write-oracle (folder)
-  "Write the files uses.txt, symbols.txt and packages.txt into FOLDER, a native path with a slash at its end."
+  "Write the files uses.txt, symbols.txt and packages.txt into FOLDER, a native path with a slash at its end. Returns the serial number of
+the last code that was made before."
   (flet ((write-file (name writer)
            (with-open-file (stream (sb-ext:parse-native-namestring (concatenate 'string folder name))
                                    :direction :output :if-exists :supersede :external-format :utf-8)
              (funcall writer stream))))
-    (write-file "symbols.txt" #'write-symbols)
-    (write-file "packages.txt" #'write-packages)
-    (write-file "uses.txt" (lambda (stream) (write-uses stream) (write-specializations stream)))
-    :written))
+    (let ((last sb-vm::*code-alloc-count*))
+      (write-file "symbols.txt" #'write-symbols)
+      (write-file "packages.txt" #'write-packages)
+      (write-file "uses.txt" (lambda (stream) (write-uses stream) (write-specializations stream)))
+      last)))
