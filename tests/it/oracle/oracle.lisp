@@ -148,8 +148,16 @@
     (dolist (name (cons (package-name package) (package-nicknames package)))
       (write-line-of stream name (package-name package)))))
 
+(defun write-own-symbols (stream)
+  "One line for every symbol of ours, as the index prints it, which does not know its package."
+  (dolist (package steelbank::*own-packages*)
+    (when (find-package package)
+      (do-symbols (symbol package)
+        (when (equal (package-name (symbol-package symbol)) package)
+          (write-line-of stream (concatenate 'string "#:" (steelbank::escaped-name (symbol-name symbol)))))))))
+
 (defun write-oracle (folder)
-  "Write the files uses.txt, symbols.txt and packages.txt into FOLDER, a native path with a slash at its end. Returns the serial number of
+  "Write the files uses.txt, own.txt, symbols.txt and packages.txt into FOLDER, a native path with a slash at its end. Returns the serial number of
 the last code that was made before."
   (flet ((write-file (name writer)
            (with-open-file (stream (sb-ext:parse-native-namestring (concatenate 'string folder name))
@@ -158,5 +166,6 @@ the last code that was made before."
     (let ((last sb-vm::*code-alloc-count*))
       (write-file "symbols.txt" #'write-symbols)
       (write-file "packages.txt" #'write-packages)
+      (write-file "own.txt" #'write-own-symbols)
       (write-file "uses.txt" (lambda (stream) (write-uses stream) (write-specializations stream)))
       last)))
