@@ -142,11 +142,11 @@ builder. What the build replaced is no more then: the old core's code is collect
 
 (defun save ()
   "Refuse every exit, and save the core from which SAVE-WITH-INDEX starts."
+  ;; The object system makes now what the export calls.
+  (steelbank::xref-baseline)
   (steelbank::refuse-exits)
   (steelbank::replace-debugger)
   (setf *package* (find-package :common-lisp-user))
-  ;; The object system makes now what the export calls.
-  (steelbank::xref-baseline)
   (funcall *save* *loaded* :toplevel #'save-with-index))
 
 (save)

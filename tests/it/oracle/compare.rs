@@ -75,11 +75,11 @@ pub(crate) fn uses(index: &Index, folder: &Path) -> Comparison {
         }
     }
     let own = fs::read_to_string(folder.join("own.txt")).unwrap();
-    // What is done already: one symbol may be in two of the index's generations.
-    let mut done: BTreeSet<String> = own.lines().map(field).collect();
+    let own: BTreeSet<&str> = own.lines().collect();
+    let mut done = BTreeSet::new();
     for symbol in index.symbols().collect::<Vec<_>>() {
         let symbol_text = field(&index.symbol_text(symbol));
-        if !done.insert(symbol_text.clone()) {
+        if own.contains(symbol_text.as_str()) || !done.insert(symbol_text.clone()) {
             continue;
         }
         specializations(index, symbol, &symbol_text, &mut methods, &mut comparison);

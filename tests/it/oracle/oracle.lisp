@@ -150,15 +150,14 @@
 
 (defun write-own-symbols (stream)
   "One line for every symbol of ours, as the index prints it, which does not know its package."
-  (dolist (package steelbank::*own-packages*)
-    (when (find-package package)
-      (do-symbols (symbol package)
-        (when (equal (package-name (symbol-package symbol)) package)
-          (write-line-of stream (concatenate 'string "#:" (steelbank::escaped-name (symbol-name symbol)))))))))
+  (dolist (package (remove-if-not #'find-package steelbank::*own-packages*))
+    (do-symbols (symbol package)
+      (when (steelbank::own-name-p symbol)
+        (write-line-of stream (concatenate 'string "#:" (steelbank::escaped-name (symbol-name symbol))))))))
 
 (defun write-oracle (folder)
-  "Write the files uses.txt, own.txt, symbols.txt and packages.txt into FOLDER, a native path with a slash at its end. Returns the serial number of
-the last code that was made before."
+  "Write the files uses.txt, own.txt, symbols.txt and packages.txt into FOLDER, a native path with a slash at its end.
+Returns the serial number of the last code that was made before."
   (flet ((write-file (name writer)
            (with-open-file (stream (sb-ext:parse-native-namestring (concatenate 'string folder name))
                                    :direction :output :if-exists :supersede :external-format :utf-8)
