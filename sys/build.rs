@@ -74,6 +74,7 @@ fn link_library(sbcl: &Path, out: &Path) -> Result<PathBuf, Box<dyn std::error::
         "os_get_runtime_executable_path",
         "handle_guard_page_triggered",
         "arch_os_thread_init",
+        "os_alloc_gc_space",
         "sig_stop_for_gc_handler",
     ] {
         link.arg(format!("-Wl,--wrap={function}"));

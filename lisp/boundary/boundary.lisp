@@ -255,6 +255,7 @@ host's frames, which nothing may unwind."
 
 (defun start-lane (number)
   "Make the Lisp thread of lane NUMBER."
+  (sb-alien:alien-funcall (sb-alien:extern-alien "steelbank_reserve_below_stacks" (function sb-alien:void)))
   (sb-thread:make-thread #'serve :arguments (list number) :name (format nil "steelbank lane ~d" number)))
 
 (defun supervise (order)

@@ -167,6 +167,8 @@ fn launch(
         host::become_main();
         let environment = environment();
         let arguments = leak_pointers(arguments);
+        // SAFETY: the function only sets a variable of this thread's.
+        unsafe { (runtime.reserve_below_stacks)() };
         // SAFETY: both arrays are NULL-terminated, of NUL-terminated strings, and leaked, as the runtime keeps pointers
         // into them. This is the only call in the process (STARTED), on a thread of its own, after set_host.
         unsafe {

@@ -103,8 +103,11 @@ void steelbank_set_host(const struct steelbank_host *host);
 void steelbank_set_executable(const char *path);
 /* The build that the runtime belongs to; a core names the same one. NUL-terminated, static. */
 const char *steelbank_runtime_build(void);
+/* Keeps address space free below the stacks of the Lisp thread that the calling thread makes next, by initialize_lisp or in
+ * Lisp: an array that goes past the stack meets a fault there, and not memory that somebody else has mapped. */
+void steelbank_reserve_below_stacks(void);
 
-/* Called by the Lisp half. */
+/* Called by the Lisp half, as is steelbank_reserve_below_stacks. */
 void steelbank_host_serve(const struct steelbank_entry_points *entry_points, uint64_t lane);
 void steelbank_host_supervise(struct steelbank_order *order);
 void steelbank_host_answer(const uint8_t *octets, size_t length);

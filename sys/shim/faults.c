@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "genesis/sbcl.h"
@@ -29,7 +30,12 @@ enum { SIGNAL_FRAME = 16 << 10 };
 /* The room below its frame pointer in which a function keeps what it unwinds with. */
 enum { FRAME = 32 << 10 };
 
+/* The address space below a lane's stacks in which nothing is mapped: an array of up to this size that is allocated
+ * past the guard pages meets a fault, and not the memory of somebody else. */
+static const size_t RESERVE = (size_t)4 << 30;
+
 static __thread int guard_is_open;
+static __thread int wants_reserve;
 
 static int is_inside(os_vm_address_t address, void *start, void *end) {
   return (char *)address >= (char *)start && (char *)address < (char *)end;
@@ -103,6 +109,25 @@ int __wrap_arch_os_thread_init(struct thread *thread) {
     protect_alien_stack_hard_guard_page(1, thread);
   }
   return __real_arch_os_thread_init(thread);
+}
+
+void steelbank_reserve_below_stacks(void) { wants_reserve = 1; }
+
+/* Allocates the stacks of a thread. SBCL puts them where there is room, right above what is mapped next. A reserve is never
+ * unmapped: lanes last as long as the process. Under a limit of the address space there is none, as it would count. */
+os_vm_address_t __real_os_alloc_gc_space(int space, int attributes, os_vm_address_t address, os_vm_size_t size);
+os_vm_address_t __wrap_os_alloc_gc_space(int space, int attributes, os_vm_address_t address, os_vm_size_t size) {
+  struct rlimit limit;
+  int is_stack = space == THREAD_STRUCT_CORE_SPACE_ID;
+  if (is_stack && wants_reserve && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY) {
+    wants_reserve = 0;
+    char *base = mmap(NULL, RESERVE + size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base != MAP_FAILED) {
+      if (mprotect(base + RESERVE, size, OS_VM_PROT_ALL) == 0) return base + RESERVE;
+      munmap(base, RESERVE + size);
+    }
+  }
+  return __real_os_alloc_gc_space(space, attributes, address, size);
 }
 
 /* Only the collector of this process may stop a thread. SBCL would wait for a collection that nobody makes. */

@@ -19,6 +19,8 @@ pub struct Runtime {
     pub set_host: unsafe extern "C" fn(host: *const steelbank_host),
     /// `steelbank_set_executable`.
     pub set_executable: unsafe extern "C" fn(path: *const c_char),
+    /// `steelbank_reserve_below_stacks`: for the Lisp thread that the calling thread makes next.
+    pub reserve_below_stacks: unsafe extern "C" fn(),
     runtime_build: unsafe extern "C" fn() -> *const c_char,
 }
 
@@ -142,6 +144,7 @@ impl Runtime {
             initialize_lisp: function!("initialize_lisp"),
             set_host: function!("steelbank_set_host"),
             set_executable: function!("steelbank_set_executable"),
+            reserve_below_stacks: function!("steelbank_reserve_below_stacks"),
             runtime_build: function!("steelbank_runtime_build"),
         })
     }
