@@ -458,7 +458,8 @@ fn damage_is_noticed_and_the_command_line_makes_another() {
             .collect()
     };
     let soon = |what: &str, is_so: &dyn Fn() -> bool| {
-        let patience = Instant::now() + Duration::from_secs(120);
+        // Wait long: a snapshot is made at the lowest priority, and other tests run.
+        let patience = Instant::now() + Duration::from_secs(600);
         while !is_so() {
             assert!(Instant::now() < patience, "{what}");
             std::thread::sleep(Duration::from_millis(50));
