@@ -53,7 +53,16 @@
     (file-error
      (list :kind :file
            :path (around-user-code (sb-ext:native-namestring (file-error-pathname condition)))))
+    (package-error
+     (list :kind :load :name (missing-package condition)))
     (t (list :kind :load))))
+
+(defun missing-package (condition)
+  "The name of the package that CONDITION, a package error, says there is not, or NIL."
+  (let ((name (around-user-code (package-error-package condition))))
+    (and (typep name '(or string symbol character))
+         (not (find-package name))
+         (string name))))
 
 (defun component-path (component)
   "The names of COMPONENT and what it is part of, outermost first, joined by slashes."
@@ -93,6 +102,8 @@ where it happened."
            (format nil "~A does not compile; the diagnostics say why." *file*))
           ((eq kind :cache)
            (format nil "The cache folder ~A cannot be used: ~A" path (condition-text condition)))
+          ((wild-fasl-p condition)
+           (format nil "ASDF compiles no file that has *, ? or [ in its name~@[, such as ~A~]: give it another." *file*))
           ((typep condition 'heap-share-exhausted)
            (heap-text condition))
           ((typep condition 'serious-condition)

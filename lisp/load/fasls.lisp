@@ -70,9 +70,16 @@
          (eql (or (mismatch cache (pathname-directory path) :test #'equal) (length cache))
               (length cache)))))
 
+(defun wild-fasl-p (condition)
+  "True when CONDITION is of a wild pathname in the cache: UIOP makes one of the name of a source with *, ? or [ in it."
+  (and (typep condition 'file-error)
+       (in-cache-p (file-error-pathname condition))
+       (wild-pathname-p (file-error-pathname condition))))
+
 (defun cache-trouble-p (condition)
   "True when CONDITION says that a file of the cache cannot be read or written."
   (typecase condition
+    ((satisfies wild-fasl-p) nil)
     (file-error (in-cache-p (file-error-pathname condition)))
     (end-of-file nil)
     (stream-error (let ((stream (stream-error-stream condition)))

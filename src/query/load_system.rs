@@ -141,7 +141,7 @@ pub struct LoadFailure {
     /// Why it stopped.
     #[schemars(with = "String")]
     pub kind: FailureKind,
-    /// The system or component that is missing or of another version, or those in the circle.
+    /// The system, component or package that is missing or of another version, or those in the circle.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
     /// Who needs the system that is missing.
@@ -215,9 +215,14 @@ impl LoadFailure {
             FailureKind::Compile => vec![format!(
                 "Correct the errors and warnings of {path} in the diagnostics and load again: what is compiled is kept."
             )],
-            FailureKind::Load => vec![format!(
-                "Correct what {path} does when it is loaded, and load again: what is compiled is kept."
-            )],
+            FailureKind::Load => {
+                let package = self.name.as_deref().map(|package| {
+                    format!("If a system makes package {package}, load that system, which may have {path} as well.")
+                });
+                let correct =
+                    format!("Correct what {path} does when it is loaded, and load again: what is compiled is kept.");
+                package.into_iter().chain([correct]).collect()
+            }
         };
     }
 }

@@ -323,9 +323,7 @@ impl Steelbank {
     pub fn scratch(&self, overlays: Vec<Overlay>, control: &Control) -> Result<Scratch, ScratchError> {
         let plain = overlays.is_empty();
         let key = self.snapshot_key().filter(|_| plain);
-        let root = self.project().root();
-        let overlays = overlays.into_iter().map(|overlay| real(root, overlay));
-        self.start_scratch(overlays.collect::<Result<_, _>>()?, &[], key, control)
+        self.start_scratch(all_real(self.project().root(), overlays)?, &[], key, control)
     }
 
     /// Starts a scratch image from no snapshot, in which the files `texts`, by their real paths, have other
@@ -380,6 +378,22 @@ impl Steelbank {
         let program = program.to_owned();
         Ok(Scratch { helper, program, start, calls: 0, _folder: folder, _permit: permit })
     }
+}
+
+/// Resolves the overlays' paths. Refuses two of one file: one of them would be lost.
+fn all_real(root: Option<&Path>, overlays: Vec<Overlay>) -> Result<Vec<Overlay>, ScratchError> {
+    let mut resolved: Vec<Overlay> = Vec::with_capacity(overlays.len());
+    for overlay in overlays {
+        let overlay = real(root, overlay)?;
+        if resolved.iter().any(|other| other.path == overlay.path) {
+            return Err(ScratchError::Overlay {
+                path: overlay.path,
+                why: "more than one text is given for it".to_owned(),
+            });
+        }
+        resolved.push(overlay);
+    }
+    Ok(resolved)
 }
 
 /// Resolves the overlay's path as the file system does.
@@ -527,5 +541,9 @@ mod tests {
         assert!(path("no/folder.lisp").unwrap_err().to_string().contains("its folder does not exist"));
         assert!(path(".").unwrap_err().to_string().contains("it is a folder"));
         assert!(real(None, overlay("a.lisp")).unwrap_err().to_string().contains("needs a project"));
+        let both =
+            all_real(Some(root.path()), vec![overlay("a.lisp"), overlay("b.lisp"), overlay("./a.lisp")]);
+        let twice = both.unwrap_err().to_string();
+        assert!(twice.ends_with("a.lisp: more than one text is given for it"), "{twice}");
     }
 }
