@@ -353,23 +353,28 @@ const MOST_DIAGNOSTICS: usize = 200;
 impl LoadAnswer {
     /// Makes the answer of a load that ran out of time; `message` says what it did.
     pub(crate) fn timed_out(target: LoadTarget, allowed: Duration, message: String) -> LoadAnswer {
+        let duration_ms = u64::try_from(allowed.as_millis()).unwrap_or(u64::MAX);
+        let answer = Self::stopped(target, FailureKind::TimedOut, None, message);
+        LoadAnswer { status: LoadStatus::TimedOut, duration_ms, ..answer }
+    }
+
+    /// Makes the answer of a load that Lisp could not give, as something of `kind` stopped it at the file `path`.
+    pub(crate) fn stopped(
+        target: LoadTarget,
+        kind: FailureKind,
+        path: Option<String>,
+        message: String,
+    ) -> LoadAnswer {
+        let failure =
+            LoadFailure { kind, name: None, required_by: None, path, message, remedies: Vec::new() };
         let (system, path) = match target {
             LoadTarget::System(name) => (Some(name), None),
             LoadTarget::File(path) => (None, Some(path)),
         };
-        let failure = LoadFailure {
-            kind: FailureKind::TimedOut,
-            name: None,
-            required_by: None,
-            path: None,
-            message,
-            remedies: Vec::new(),
-        };
         LoadAnswer {
             system,
             path,
-            status: LoadStatus::TimedOut,
-            duration_ms: u64::try_from(allowed.as_millis()).unwrap_or(u64::MAX),
+            status: LoadStatus::Failed,
             failure: Some(failure),
             ..LoadAnswer::of_project()
         }

@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::scratch::{Scratch, ScratchError, ScratchNews};
 use crate::Steelbank;
 use crate::query::check::{CheckAnswer, CheckRequest};
 use crate::query::control::Control;
-use crate::query::load_system::LoadAnswer;
+use crate::query::load_system::{FailureKind, LoadAnswer, LoadTarget};
 
 impl Steelbank {
     /// Checks in a scratch image whether a system or files load. The main image, the project and the cache
@@ -48,25 +48,35 @@ impl Steelbank {
             duration_ms: 0,
             cached: BTreeSet::new(),
         };
-        let left = |tool: &str| -> (String, Control) {
-            let left = control.allowed().saturating_sub(begun.elapsed());
-            (tool.to_owned(), Control::new(left).with_cancellation(control.cancellation()))
-        };
-        for system in &systems {
-            let (tool, control) = left("load-system");
-            let arguments = json!({ "system": system, "timeout_seconds": seconds(&control), "detail": true });
-            answer.add(load(&mut scratch, &tool, arguments, &control, &mut news)?);
-        }
         // Compile the edited files themselves if no system loads them.
         let edited = request.edits.iter().filter(|edit| systems.is_empty() && edit.text.is_some());
-        for path in request.paths.iter().chain(edited.map(|edit| &edit.path)) {
-            let path = self.project().real(path).display().to_string();
-            if answer.compiled.contains(&path) {
+        let files = request.paths.iter().chain(edited.map(|edit| &edit.path));
+        let files = files.map(|path| LoadTarget::File(self.project().real(path).display().to_string()));
+        for target in systems.iter().cloned().map(LoadTarget::System).chain(files) {
+            if matches!(&target, LoadTarget::File(path) if answer.compiled.contains(path)) {
                 continue;
             }
-            let (tool, control) = left("load-file");
-            let arguments = json!({ "path": path, "timeout_seconds": seconds(&control), "detail": true });
-            answer.add(load(&mut scratch, &tool, arguments, &control, &mut news)?);
+            let control = Control::new(control.allowed().saturating_sub(begun.elapsed()))
+                .with_cancellation(control.cancellation());
+            let mut at = match &target {
+                LoadTarget::System(_) => None,
+                LoadTarget::File(path) => Some(path.clone()),
+            };
+            let loaded = load(&mut scratch, &target, &control, |told| {
+                if told.path.is_some() {
+                    at.clone_from(&told.path);
+                }
+                news(told);
+            });
+            match loaded {
+                Err(ScratchError::Ended(why)) => {
+                    let place = at.as_ref().map_or_else(String::new, |path| format!(", at {path}"));
+                    let message = format!("Lisp died in the copy{place}: {why}.");
+                    answer.add(LoadAnswer::stopped(target, FailureKind::Load, at, message).finished());
+                    break;
+                }
+                loaded => answer.add(loaded?),
+            }
         }
         let known =
             |path: &str| answer.cached.contains(path) || answer.compiled.iter().any(|other| other == path);
@@ -84,17 +94,19 @@ impl Steelbank {
     }
 }
 
-fn seconds(control: &Control) -> u64 {
-    control.allowed().as_secs().clamp(1, 86_400)
-}
-
 fn load(
     scratch: &mut Scratch,
-    tool: &str,
-    arguments: Value,
+    target: &LoadTarget,
     control: &Control,
-    news: &mut impl FnMut(ScratchNews),
+    news: impl FnMut(ScratchNews),
 ) -> Result<LoadAnswer, ScratchError> {
+    let seconds = control.allowed().as_secs().clamp(1, 86_400);
+    let (tool, mut arguments) = match target {
+        LoadTarget::System(system) => ("load-system", json!({ "system": system })),
+        LoadTarget::File(path) => ("load-file", json!({ "path": path })),
+    };
+    arguments["timeout_seconds"] = seconds.into();
+    arguments["detail"] = true.into();
     let answer = scratch.call(tool, arguments, control, news)?;
     serde_json::from_value(answer.structured)
         .map_err(|error| ScratchError::Broken(format!("its answer cannot be read: {error}")))

@@ -119,7 +119,7 @@ pub enum ScratchError {
     /// It started, but could not be set up.
     #[error("the scratch image could not be set up: {0}")]
     Broken(String),
-    /// Its process ended by itself.
+    /// Its Lisp died, or its process ended by itself.
     #[error("the scratch image ended: {0}")]
     Ended(String),
     /// The time limit passed.
@@ -490,6 +490,7 @@ impl Scratch {
                 Some(Reply::Failure { id: of, message }) if of == id => {
                     return Err(ScratchError::Call(message));
                 }
+                Some(Reply::Died { id: of, reason }) if of == id => return Err(ScratchError::Ended(reason)),
                 Some(reply) if reply.of() == Some(id) => {
                     if let Some(taken) = take(reply) {
                         return Ok(taken);

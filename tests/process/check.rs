@@ -16,6 +16,9 @@ use steelbank::{ProjectSettings, Steelbank};
 use crate::child::in_own_process;
 use crate::program::{Folder, STEELBANK};
 
+/// Ends Lisp, wherever it is evaluated.
+const DEADLY: &str = "(sb-alien:alien-funcall (sb-alien:extern-alien \"abort\" (function sb-alien:void)))";
+
 const LONG: Duration = Duration::from_secs(300);
 
 /// Writes a project of two files below `folder`, and starts an image of it.
@@ -219,6 +222,10 @@ fn code_is_tried_in_a_copy_that_is_thrown_away() {
     in_own_process("check::code_is_tried_in_a_copy_that_is_thrown_away", || {
         let folder = Folder::new("tried");
         let bank = project(&folder.0);
+        let edits = vec![edit("b.lisp", DEADLY)];
+        let alone = CheckRequest { edits, ..CheckRequest::default() };
+        let died = bank.check(&alone, &Control::new(LONG), |_| ()).unwrap();
+        assert!(!died.loads && died.failures[0].path.as_ref().unwrap().ends_with("/b.lisp"), "{died:?}");
         assert!(bank.load_system("shop", false, &Control::new(LONG), None).unwrap().failure.is_none());
         let session = Session::new(bank).allowing(Permissions::ALL);
         let ask = |tool: &str, arguments: Value| {
@@ -242,6 +249,21 @@ fn code_is_tried_in_a_copy_that_is_thrown_away() {
         assert_eq!((&said["severity"], &said["at"]), (&json!("error"), &json!("b.lisp:4:3")), "{said:?}");
         let lean = |key: &String| ["severity", "at", "message", "form"].contains(&key.as_str());
         assert!(said.keys().all(lean), "{said:?}");
+        // What kills Lisp kills the copy, and is told as a load that fails.
+        let edits = json!([{ "path": "b.lisp", "text": DEADLY }]);
+        let died = ask("check", json!({ "edits": edits }));
+        assert_eq!(died.structured["loads"], json!(false), "{}", died.text);
+        let failure = &died.structured["failures"][0];
+        assert_eq!((&failure["kind"], &failure["path"]), (&json!("load"), &json!("b.lisp")), "{}", died.text);
+        let message = failure["message"].as_str().unwrap();
+        assert!(
+            message.starts_with("Lisp died in the copy, at b.lisp: the runtime called abort"),
+            "{message}"
+        );
+        let evaluate = Tools::all().get("evaluate").unwrap();
+        let arguments = json!({ "code": DEADLY, "scratch": true }).as_object().unwrap().clone();
+        let died = evaluate.call(&session, arguments, &Call::default()).unwrap_err().to_string();
+        assert!(died.starts_with("The scratch image ended: the runtime called abort"), "{died}");
         let same = ask("check", json!({}));
         assert_eq!(same.structured.get("diagnostics"), None, "{}", same.structured);
         assert_eq!(

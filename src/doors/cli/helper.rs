@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::{CommandError, Exit, PROGRAM, Shell};
 use crate::doors::mcp::take_streams;
-use crate::engine::DEFAULT_HEAP_MEGABYTES;
+use crate::engine::{DEFAULT_HEAP_MEGABYTES, EngineState};
 use crate::query::control::Cancellation;
 use crate::scratch::{
     HelperStart, HelperTask, Overlay, Reply, ScratchAnswer, ScratchNews, ScratchOrder as Line, ScratchOutcome,
@@ -129,9 +129,14 @@ fn scratch(
         let (session, running) = (session.clone(), Arc::clone(&running));
         let replies = Arc::clone(replies);
         std::thread::spawn(move || {
-            let told = carried_out(&session, order, &call);
+            let told = carried_out(&session, order, &call).unwrap_or_else(|message| {
+                match session.started().map(|bank| bank.status().state) {
+                    Some(EngineState::Dead { reason }) => Reply::Died { id, reason },
+                    _ => Reply::Failure { id, message },
+                }
+            });
             running.lock().remove(&id);
-            reply(&replies, &told.unwrap_or_else(|message| Reply::Failure { id, message }));
+            reply(&replies, &told);
         });
     }
     Ok(())

@@ -95,6 +95,11 @@ pub(crate) enum Reply {
         id: u64,
         message: String,
     },
+    /// Lisp has died during the call, for this reason.
+    Died {
+        id: u64,
+        reason: String,
+    },
 }
 
 impl Reply {
@@ -104,7 +109,8 @@ impl Reply {
             Self::News { id, .. }
             | Self::Answer { id, .. }
             | Self::Traces { id, .. }
-            | Self::Failure { id, .. } => Some(*id),
+            | Self::Failure { id, .. }
+            | Self::Died { id, .. } => Some(*id),
             Self::Ready | Self::Broken(_) | Self::Saved | Self::Again(_) => None,
         }
     }
