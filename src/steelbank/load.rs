@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+
 use super::flights::{Flight, Flights};
 use super::snapshot::Snapshot;
 use crate::Steelbank;
@@ -320,8 +322,13 @@ impl Steelbank {
             moving.begin();
         }
         let begins = Arc::clone(&moving);
+        let at = Arc::new(Mutex::new(None::<String>));
+        let reached = Arc::clone(&at);
         let listener: LoadListener = Arc::new(move |news| {
             begins.begin();
+            if !news.path.is_empty() {
+                *reached.lock() = Some(news.path.clone());
+            }
             if let Some(listener) = &listener {
                 listener(news);
             }
@@ -337,7 +344,8 @@ impl Steelbank {
             Ok(answer) => answer,
             Err(error) => {
                 self.refresh_later(move || moving.end());
-                return Err(error);
+                let at = at.lock().as_deref().map(|path| project.shown(Path::new(path)));
+                return Err(died_at(error, at));
             }
         };
         if answer.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Heap) {
@@ -476,6 +484,16 @@ struct Landing<'a> {
 impl Drop for Landing<'_> {
     fn drop(&mut self) {
         self.flights.land(self.system, self.flight, self.answer.take());
+    }
+}
+
+/// Adds to the error of a load during which Lisp died the file that it was at, if it was at one.
+fn died_at(error: Error, path: Option<String>) -> Error {
+    match (error, path) {
+        (Error::Lisp(LispError::Dead { reason }), Some(path)) => {
+            Error::Lisp(LispError::Dead { reason: format!("{reason}, when {path} was being loaded") })
+        }
+        (error, _) => error,
     }
 }
 

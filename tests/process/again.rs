@@ -114,6 +114,15 @@ fn lisp_dies_and_comes_back_with_what_was_loaded() {
     // The first answers told of it, and status goes on to.
     let told = client.text("status", json!({}));
     assert!(told.contains("Lisp was started again at") && told.contains("on purpose"), "{told}");
+    // Of a system, the file is named at which Lisp died.
+    std::fs::write(
+        server.folder.0.join("fatal.asd"),
+        "(defsystem \"fatal\" :components ((:file \"good\") (:file \"end-0\")))",
+    )
+    .unwrap();
+    let error = client.error("load-system", json!({ "system": "fatal" }));
+    assert!(error.contains("when end-0.lisp was being loaded; it is being started again"), "{error}");
+    comes_back(client);
     assert!(told.contains("Loaded again: good.lisp"), "{told}");
     let status = client.call("status", json!({}));
     assert_eq!(status["structuredContent"]["restarts"][0]["loaded_again"][0], "good.lisp", "{status}");
