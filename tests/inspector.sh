@@ -45,7 +45,7 @@ END
 chmod +x "$scratch/server"
 mkdir "$scratch/project"
 cat >"$scratch/project/sample.asd" <<'END'
-(defsystem "sample" :components ((:file "sample")))
+(defsystem "sample" :components ((:file "sample")) :perform (test-op (o c) (print c)))
 END
 cat >"$scratch/project/sample.lisp" <<'END'
 (defpackage "SAMPLE" (:use "CL"))

@@ -143,23 +143,63 @@ value, or empty if the framework does not tell it."
                           collect name)))
      :test #'string=)))
 
+(defun testing-systems (name)
+  "The names of the systems that belong to testing the system NAME, that one first."
+  (let ((names '()))
+    (labels ((visit (name)
+               (unless (member name names :test #'string=)
+                 (push name names)
+                 (mapc #'visit (test-dependencies (asdf:find-system name))))))
+      (visit name))
+    (nreverse names)))
+
 (define-question "test-systems" (name)
   "The systems that belong to testing the system NAME, that one first, with the files of each."
   (let ((name (known-system name)))
     (if (null name)
         (object "status" "unknown")
-        (let ((names '()))
-          (labels ((visit (name)
-                     (unless (member name names :test #'string=)
-                       (push name names)
-                       (mapc #'visit (test-dependencies (asdf:find-system name))))))
-            (visit name))
-          (object "status" "found"
-                  "systems" (loop for name in (nreverse names)
-                                  collect (object "name" name
-                                                  "files" (loop for component in (system-files (asdf:find-system name))
-                                                                for file = (source-file-of component)
-                                                                when file collect file))))))))
+        (object "status" "found"
+                "systems" (loop for name in (testing-systems name)
+                                collect (object "name" name
+                                                "files" (loop for component in (system-files (asdf:find-system name))
+                                                              for file = (source-file-of component)
+                                                              when file collect file)))))))
+
+(defun asdf-name-p (symbol)
+  "True if SYMBOL is ASDF's."
+  (let ((package (symbol-package symbol)))
+    (and package (eql 0 (search "ASDF" (package-name package))))))
+
+(defun own-perform-p (system)
+  "True if a method of PERFORM that is not ASDF's own applies to the test-op of SYSTEM."
+  (flet ((general-p (specializer)
+           (and (typep specializer 'class)
+                (or (eq specializer (find-class t)) (asdf-name-p (class-name specializer))))))
+    (loop for method in (compute-applicable-methods #'asdf:perform (list (asdf:make-operation 'asdf:test-op) system))
+            thereis (notevery #'general-p (sb-mop:method-specializers method)))))
+
+(defun test-op-acts-p (system &optional seen)
+  "True if the test-op of SYSTEM does more than load systems, as far as it is known: by a method or by other operations
+that it comes after. SEEN are the systems that were asked before."
+  (flet ((tested-p (component)
+           (let ((tested (and (typep component '(or string symbol asdf:system)) (asdf:find-system component nil))))
+             (and tested
+                  (not (member tested (cons system seen)))
+                  (test-op-acts-p tested (cons system seen))))))
+    (or (own-perform-p system)
+        (loop for (operation . components) in (asdf:component-depends-on 'asdf:test-op system)
+              for name = (if (typep operation 'asdf:operation) (type-of operation) operation)
+                thereis (cond ((eq name 'asdf:test-op) (some #'tested-p components))
+                              (t (not (asdf-name-p name))))))))
+
+(define-question "test-operations" (name)
+  "The names of the systems whose test-op is to be performed to test the system NAME: that one, or else those of its tests,
+as far as they do anything."
+  (flet ((acts-p (name) (test-op-acts-p (asdf:find-system name))))
+    (let ((names (testing-systems name)))
+      (if (acts-p name)
+          (list name)
+          (or (remove-if-not #'acts-p (rest names)) '())))))
 
 (define-question "run-test-op" (system)
   "Perform SYSTEM's test-op. The assertions of frameworks without named tests are told one by one."

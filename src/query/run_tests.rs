@@ -50,6 +50,9 @@ pub struct TestRun {
     /// Why the systems are not loaded, so that no test ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_loaded: Option<String>,
+    /// Why no test ran, if all is loaded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// The system, if it does not load for there is none of that name.
     #[serde(skip)]
     pub unknown_system: Option<String>,
@@ -271,6 +274,16 @@ impl TestSystems {
         let (told, _): (Self, _) =
             context.ask_on(Lane::Work, "test-systems", vec![name.to_owned()], control)?;
         Ok((told.status == SystemStatus::Found).then_some(told))
+    }
+
+    /// Lists the systems whose test-op tests `name`: that one, or else those of its tests. Those that do nothing are left
+    /// out.
+    pub(crate) fn operations(
+        context: &QueryContext<'_>,
+        name: &str,
+        control: &Control,
+    ) -> Result<Vec<String>, Error> {
+        Ok(context.ask_on(Lane::Work, "test-operations", vec![name.to_owned()], control)?.0)
     }
 
     /// Lists the tests of recognised frameworks that belong to the systems: those named in packages of their

@@ -128,7 +128,7 @@ fn file_and_line(place: &str) -> Option<(String, u32)> {
     Some((file.to_owned(), line.parse().ok()?))
 }
 
-fn answer(bank: &Steelbank, run: TestRun, only_affected: bool) -> Result<ToolAnswer, Failure> {
+fn answer(bank: &Steelbank, mut run: TestRun, only_affected: bool) -> Result<ToolAnswer, Failure> {
     if let Some(system) = &run.unknown_system {
         return Missing::system(&systems(bank), system).beside(run);
     }
@@ -137,23 +137,29 @@ fn answer(bank: &Steelbank, run: TestRun, only_affected: bool) -> Result<ToolAns
         let missing = Missing::other(format!("Test {test} not found"), near.clone(), note);
         return missing.beside(run);
     }
+    if run.tests.is_empty() && run.not_loaded.is_none() {
+        run.note = Some(no_tests(&run.systems.join(", "), only_affected));
+    }
     let all_passed = run.not_loaded.is_none() && run.tests.iter().all(|test| test.status.is_good());
     let outcome = if all_passed { CallOutcome::Answered } else { CallOutcome::Failed };
-    ToolAnswer::new(text(&run, only_affected), &MaybeFound::yes(run), outcome)
+    ToolAnswer::new(text(&run), &MaybeFound::yes(run), outcome)
 }
 
-fn text(run: &TestRun, only_affected: bool) -> String {
-    if let Some(why) = &run.not_loaded {
-        return why.clone();
+/// Says why no test of `systems` ran.
+fn no_tests(systems: &str, only_affected: bool) -> String {
+    if only_affected {
+        return format!(
+            "No tests were run: none of {systems} reaches what has changed since the last commit."
+        );
     }
-    if run.tests.is_empty() {
-        let systems = run.systems.join(", ");
-        return match only_affected {
-            true => format!(
-                "No tests were run: none of {systems} reaches what has changed since the last commit."
-            ),
-            false => format!("No tests were run. Systems: {systems}"),
-        };
+    format!(
+        "No tests were run: {systems} has none of a framework that is recognised, and no test-op that does anything."
+    )
+}
+
+fn text(run: &TestRun) -> String {
+    if let Some(why) = run.not_loaded.as_ref().or(run.note.as_ref()) {
+        return why.clone();
     }
     let counts: Vec<String> = run.counts.iter().map(|(status, count)| format!("{count} {status}")).collect();
     let mut text = format!("{} ({} ms)\n", counts.join(", "), run.duration_ms);

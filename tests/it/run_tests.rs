@@ -18,6 +18,12 @@ const TESTED: [(&str, &str); 6] = [
 (defsystem \"fias\" :depends-on (\"tested\" \"fiasco\") :components ((:file \"fias\")))
 (defsystem \"pt\" :depends-on (\"tested\" \"ptester\") :components ((:file \"pt\"))
   :perform (test-op (o c) (symbol-call :tested '#:run-pt)))
+(defsystem \"untested\" :components ())
+(defsystem \"apart\" :components ())
+(defsystem \"apart/tests\" :components () :perform (test-op (o c) (format t \"said by apart\")))
+(defsystem \"joined\" :components () :in-order-to ((test-op (test-op \"joined/some\"))))
+(defsystem \"joined/some\" :components () :perform (test-op (o c) (format t \"said by joined\")))
+(defsystem \"after\" :components () :perform (test-op :after (o c) (format t \"said by after\")))
 (defsystem \"plain\" :components () :perform (test-op (o c) (format t \"said by plain\")))
 (defsystem \"broken\" :components ((:file \"nowhere\")))
 ",
@@ -199,6 +205,15 @@ fn tested() {
     let answer = world.ask("run-tests", json!({ "system": "plain" }));
     assert_eq!(results(&answer), expected(&[("test-op of plain", "done")]));
     assert!(answer["tests"][0]["output"].as_str().unwrap().contains("said by plain"), "{answer}");
+    // A test-op that does nothing is no test; that of the system's tests is performed if nothing leads to it.
+    let answer = world.ask("run-tests", json!({ "system": "untested" }));
+    assert_eq!(results(&answer), expected(&[]));
+    assert!(answer["note"].as_str().unwrap().starts_with("No tests were run: untested has none"), "{answer}");
+    for (system, tested) in [("apart", "apart/tests"), ("joined", "joined"), ("after", "after")] {
+        let answer = world.ask("run-tests", json!({ "system": system }));
+        assert_eq!(results(&answer), expected(&[(&format!("test-op of {tested}"), "done")]), "{answer}");
+        assert!(answer["tests"][0]["output"].as_str().unwrap().contains(system), "{answer}");
+    }
     let answer = world.ask("run-tests", json!({ "system": "broken" }));
     assert!(answer["not_loaded"].as_str().unwrap().contains("broken"), "{answer}");
     assert_eq!(world.ask("evaluate", json!({ "code": "(+ 1 2)" }))["values"], json!([{ "text": "3" }]));

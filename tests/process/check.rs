@@ -27,7 +27,7 @@ fn project(folder: &Path) -> Steelbank {
     fs::create_dir_all(&root).unwrap();
     fs::write(
         root.join("shop.asd"),
-        "(asdf:defsystem \"shop\" :serial t :components ((:file \"a\") (:file \"b\")))",
+        "(asdf:defsystem \"shop\" :serial t :components ((:file \"a\") (:file \"b\"))\n  :perform (asdf:test-op (o c) (print (find-package :shop))))",
     )
     .unwrap();
     fs::write(
