@@ -156,6 +156,19 @@ last generation. It must allocate little: no collection can run."
      :dynamic)
     found))
 
+(defun active-timers ()
+  "The timers on the heap that are scheduled, or will be: a repeated one is not while its function waits to be called."
+  (let ((found '()))
+    (sb-vm:map-allocated-objects
+     (lambda (object type size)
+       (declare (ignore type size))
+       (when (typep object 'sb-ext:timer)
+         (push object found)))
+     :dynamic)
+    ;; Ask afterwards: that takes a lock, and the walk allows no garbage collection.
+    (remove-if-not (lambda (timer) (or (sb-ext:timer-scheduled-p timer) (sb-impl::%timer-repeat-interval timer)))
+                   found)))
+
 (define-inline heap-usage ()
   "How many octets of dynamic space are in use."
   (sb-kernel:dynamic-usage))

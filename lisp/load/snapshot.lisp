@@ -166,6 +166,12 @@ components that are not loaded are left out, and ASDF forgets the systems of whi
                    (eq thread (sb-thread:main-thread)))
           collect (format nil "Thread ~A runs, and a snapshot has no threads." (describe-thread thread))))
 
+(defun scheduled-timers ()
+  "A sentence for each timer that is scheduled. The save, which waits for nobody, would die of its signal."
+  (loop for timer in (active-timers)
+        collect (format nil "Timer ~A is scheduled, and would not be in a snapshot."
+                        (with-plain-printing (bounded-text (princ-to-string timer) 200)))))
+
 (defun open-streams ()
   "A sentence for each open file and device."
   (loop for stream in (open-file-streams)
@@ -194,7 +200,8 @@ Returns a sentence for each obstacle."
   ;; Run the hooks first: they may be there to end threads and close files.
   (let ((hooks (failing-save-hooks)))
     (sb-ext:gc :full t)
-    (let ((obstacles (append hooks (foreign-threads) (open-streams) (kept-foreign-memory))))
+    (let ((obstacles (append hooks (foreign-threads) (scheduled-timers) (open-streams)
+                             (kept-foreign-memory))))
       (unless obstacles
         (stop-counting-foreign-memory)
         (setf sb-ext:*save-hooks* '()

@@ -353,6 +353,11 @@ fn what_forbids_saving_is_told_by_name() {
     let root = folder.0.canonicalize().unwrap();
     let cases = [
         ("thread", "(sb-thread:make-thread (lambda () (sleep 1000)) :name \"the poller\")", "the poller"),
+        (
+            "timer",
+            "(sb-ext:schedule-timer (sb-ext:make-timer (lambda ()) :name \"the tick\") 0.1 :repeat-interval 0.1)",
+            "the tick",
+        ),
         ("stream", "(defvar cl-user::*log* (open \"/dev/zero\"))", "/dev/zero"),
         (
             "hook",
