@@ -116,6 +116,7 @@
     ("SB-IMPL" "%DEFSETF" :function "(NAME EXPANDER)")
     ("SB-IMPL" "%QUERY-FILE-SYSTEM" :function "(PATHNAME QUERY-FOR ERRORP)")
     ("SB-IMPL" "%SYMBOL-FUNCTION" :function "(SYMBOL)")
+    ("SB-IMPL" "%TIMER-REPEAT-INTERVAL" :function "(INSTANCE)")
     ("SB-IMPL" "*STDERR*" :variable "")
     ("SB-IMPL" "*STDIN*" :variable "")
     ("SB-IMPL" "*STDOUT*" :variable "")
