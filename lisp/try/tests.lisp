@@ -166,9 +166,11 @@ value, or empty if the framework does not tell it."
                                                               when file collect file)))))))
 
 (defun asdf-name-p (symbol)
-  "True if SYMBOL is ASDF's."
+  "True if SYMBOL is ASDF's. Its extensions have packages such as ASDF-ENCODINGS."
   (let ((package (symbol-package symbol)))
-    (and package (eql 0 (search "ASDF" (package-name package))))))
+    (and package
+         (or (eq package (find-package :asdf))
+             (eql 0 (search "ASDF/" (package-name package)))))))
 
 (defun own-perform-p (system)
   "True if a method of PERFORM that is not ASDF's own applies to the test-op of SYSTEM."
@@ -199,7 +201,7 @@ as far as they do anything."
     (let ((names (testing-systems name)))
       (if (acts-p name)
           (list name)
-          (or (remove-if-not #'acts-p (rest names)) '())))))
+          (remove-if-not #'acts-p (rest names))))))
 
 (define-question "run-test-op" (system)
   "Perform SYSTEM's test-op. The assertions of frameworks without named tests are told one by one."
