@@ -11,14 +11,15 @@ use steelbank::query::load_system::LoadStatus;
 use steelbank::{Control, Error, LoadRequest, ProjectSettings, Steelbank};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = std::env::temp_dir().join(format!("steelbank-example-{}", std::process::id()));
-    fs::create_dir_all(&folder)?;
+    // Its removal fails if the load that is called off below still writes to it: that is no error here.
+    let project = tempfile::Builder::new().prefix("steelbank-example-").tempdir()?;
+    let folder = project.path();
     fs::write(folder.join("demo.asd"), "(defsystem \"demo\" :components ((:file \"demo\")))")?;
     fs::write(folder.join("demo.lisp"), "(defun cl-user::twice (list) (mapcar #'1+ list))\n")?;
     fs::write(folder.join("slow.asd"), "(defsystem \"slow\" :components ((:file \"slow\")))")?;
     fs::write(folder.join("slow.lisp"), "(eval-when (:compile-toplevel) (sleep 600))\n")?;
 
-    let bank = Steelbank::builder().project(ProjectSettings::in_folder(&folder)).start()?;
+    let bank = Steelbank::builder().project(ProjectSettings::in_folder(folder)).start()?;
 
     let minutes = |minutes: u64| Control::new(Duration::from_secs(60 * minutes));
     let request = LoadRequest::system("demo")
@@ -47,6 +48,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Err(Error::Lisp(LispError::Cancelled)) => println!("slow was called off"),
         other => println!("slow: {other:?}"),
     }
-    fs::remove_dir_all(&folder)?;
     Ok(())
 }
