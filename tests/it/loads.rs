@@ -417,6 +417,7 @@ fn names_and_places() {
         "lacks",
         &[("lacks-file", "(list 1)\n\n(defun cl-user::lacks () (cl-user::nowhere-defined))\n")],
     );
+    define(&root, "orphan", &[("orphan-file", "(in-package :made-elsewhere)\n")]);
     define(&root, "wild", &[("wild[1]", "(list 1)\n")]);
     let bank = project(&root, &root.join("cache"));
     // The compiler tells of it at the end, when it reads the file no more; then the cache does.
@@ -439,6 +440,9 @@ fn names_and_places() {
     names("newer", FailureKind::VersionMismatch, &["w is of version 1.0", "newer depends on version 9.9"]);
     names("beside", FailureKind::MissingComponent, &["zzz", "beside/a"]);
     names("NO-Such", FailureKind::UnknownSystem, &["NO-Such"]);
+    let (_, orphan) = failed(&bank, "orphan");
+    assert_eq!((orphan.kind, orphan.name.as_deref()), (FailureKind::Load, Some("MADE-ELSEWHERE")));
+    assert!(orphan.remedies[0].starts_with("If a system makes package MADE-ELSEWHERE, load"), "{orphan:?}");
     names("wild", FailureKind::File, &["no file that has *, ? or [ in its name", "wild[1].lisp"]);
     for (given, name) in [("UpPer", "UpPer"), ("W", "w")] {
         let answer = load(&bank, given);
