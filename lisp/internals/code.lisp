@@ -141,33 +141,30 @@ last generation. It must allocate little: no collection can run."
       (sb-alien:alien-funcall (sb-alien:extern-alien "close_code_region" (function sb-alien:void)))
       (sb-vm::walk-dynamic-space #'visit #b0111111 #b111 #b111))))
 
-(defun open-file-streams ()
-  "The streams on the heap that have an open file descriptor, but for those of the process's own."
-  (let ((own (list sb-impl::*stdin* sb-impl::*stdout* sb-impl::*stderr* sb-impl::*tty*))
-        (found '()))
-    (sb-vm:map-allocated-objects
-     (lambda (object type size)
-       (declare (ignore type size))
-       (when (and (typep object 'sb-sys:fd-stream)
-                  (open-stream-p object)
-                  (> (sb-sys:fd-stream-fd object) 2)
-                  (not (member object own)))
-         (push object found)))
-     :dynamic)
-    found))
-
-(defun active-timers ()
-  "The timers on the heap that are scheduled, or will be: a repeated one is not while its function waits to be called."
+(defun objects-on-heap (predicate)
+  "The objects of dynamic space for which PREDICATE is true. It must take no lock: no collection can run."
   (let ((found '()))
     (sb-vm:map-allocated-objects
      (lambda (object type size)
        (declare (ignore type size))
-       (when (typep object 'sb-ext:timer)
+       (when (funcall predicate object)
          (push object found)))
      :dynamic)
-    ;; Ask afterwards: that takes a lock, and the walk allows no garbage collection.
-    (remove-if-not (lambda (timer) (or (sb-ext:timer-scheduled-p timer) (sb-impl::%timer-repeat-interval timer)))
-                   found)))
+    found))
+
+(defun open-file-streams ()
+  "The streams on the heap that have an open file descriptor, but for those of the process's own."
+  (let ((own (list sb-impl::*stdin* sb-impl::*stdout* sb-impl::*stderr* sb-impl::*tty*)))
+    (objects-on-heap (lambda (object)
+                       (and (typep object 'sb-sys:fd-stream)
+                            (open-stream-p object)
+                            (> (sb-sys:fd-stream-fd object) 2)
+                            (not (member object own)))))))
+
+(defun active-timers ()
+  "The timers on the heap that are scheduled, or will be: a repeated one is not while its function waits to be called."
+  (remove-if-not (lambda (timer) (or (sb-ext:timer-scheduled-p timer) (sb-impl::%timer-repeat-interval timer)))
+                 (objects-on-heap (lambda (object) (typep object 'sb-ext:timer)))))
 
 (define-inline heap-usage ()
   "How many octets of dynamic space are in use."

@@ -143,27 +143,23 @@ value, or empty if the framework does not tell it."
                           collect name)))
      :test #'string=)))
 
-(defun testing-systems (name)
-  "The names of the systems that belong to testing the system NAME, that one first."
-  (let ((names '()))
-    (labels ((visit (name)
-               (unless (member name names :test #'string=)
-                 (push name names)
-                 (mapc #'visit (test-dependencies (asdf:find-system name))))))
-      (visit name))
-    (nreverse names)))
-
 (define-question "test-systems" (name)
   "The systems that belong to testing the system NAME, that one first, with the files of each."
   (let ((name (known-system name)))
     (if (null name)
         (object "status" "unknown")
-        (object "status" "found"
-                "systems" (loop for name in (testing-systems name)
-                                collect (object "name" name
-                                                "files" (loop for component in (system-files (asdf:find-system name))
-                                                              for file = (source-file-of component)
-                                                              when file collect file)))))))
+        (let ((names '()))
+          (labels ((visit (name)
+                     (unless (member name names :test #'string=)
+                       (push name names)
+                       (mapc #'visit (test-dependencies (asdf:find-system name))))))
+            (visit name))
+          (object "status" "found"
+                  "systems" (loop for name in (nreverse names)
+                                  collect (object "name" name
+                                                  "files" (loop for component in (system-files (asdf:find-system name))
+                                                                for file = (source-file-of component)
+                                                                when file collect file))))))))
 
 (defun asdf-name-p (symbol)
   "True if SYMBOL is ASDF's. Its extensions have packages such as ASDF-ENCODINGS."
@@ -194,14 +190,13 @@ that it comes after. SEEN are the systems that were asked before."
                 thereis (cond ((eq name 'asdf:test-op) (some #'tested-p components))
                               (t (not (asdf-name-p name))))))))
 
-(define-question "test-operations" (name)
-  "The names of the systems whose test-op is to be performed to test the system NAME: that one, or else those of its tests,
-as far as they do anything."
+(define-question "test-operations" (name &rest others)
+  "The names of the systems whose test-op is to be performed to test the system NAME: that one, or else the OTHERS, those
+that belong to testing it, as far as they do anything."
   (flet ((acts-p (name) (test-op-acts-p (asdf:find-system name))))
-    (let ((names (testing-systems name)))
-      (if (acts-p name)
-          (list name)
-          (remove-if-not #'acts-p (rest names))))))
+    (if (acts-p name)
+        (list name)
+        (remove-if-not #'acts-p others))))
 
 (define-question "run-test-op" (system)
   "Perform SYSTEM's test-op. The assertions of frameworks without named tests are told one by one."

@@ -276,14 +276,15 @@ impl TestSystems {
         Ok((told.status == SystemStatus::Found).then_some(told))
     }
 
-    /// Lists the systems whose test-op tests `name`: that one, or else those of its tests. Those that do nothing are left
-    /// out.
+    /// Lists the systems whose test-op is to be performed: the first, or else those of its tests. Those that do nothing
+    /// are left out.
     pub(crate) fn operations(
+        &self,
         context: &QueryContext<'_>,
-        name: &str,
         control: &Control,
     ) -> Result<Vec<String>, Error> {
-        Ok(context.ask_on(Lane::Work, "test-operations", vec![name.to_owned()], control)?.0)
+        let names = self.systems.iter().map(|system| system.name.clone()).collect();
+        Ok(context.ask_on(Lane::Work, "test-operations", names, control)?.0)
     }
 
     /// Lists the tests of recognised frameworks that belong to the systems: those named in packages of their

@@ -66,7 +66,7 @@ impl Steelbank {
             let mut tests = found.tests(&self.context(), &control.until(deadline))?;
             // Run the test-op of a system that was asked for by name and has no tests that are recognised.
             if tests.is_empty() && request.tests.is_empty() && request.lines.is_none() {
-                for tested in TestSystems::operations(&self.context(), name, &control.until(deadline))? {
+                for tested in found.operations(&self.context(), &control.until(deadline))? {
                     let allowed = left();
                     news(&tested, 0, 0);
                     run.tests.push(run_test_op(&self.context(), &tested, allowed, control)?);

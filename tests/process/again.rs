@@ -114,6 +114,11 @@ fn lisp_dies_and_comes_back_with_what_was_loaded() {
     // The first answers told of it, and status goes on to.
     let told = client.text("status", json!({}));
     assert!(told.contains("Lisp was started again at") && told.contains("on purpose"), "{told}");
+    assert!(told.contains("Loaded again: good.lisp"), "{told}");
+    let status = client.call("status", json!({}));
+    assert_eq!(status["structuredContent"]["restarts"][0]["loaded_again"][0], "good.lisp", "{status}");
+    // Go on in the same session: the protocol's state holds, and ids continue.
+    assert!(client.text("who-calls", json!({ "name": "cl:mapcar" })).contains("REMEMBERED"));
     // Of a system, the file is named at which Lisp died.
     std::fs::write(
         server.folder.0.join("fatal.asd"),
@@ -123,11 +128,6 @@ fn lisp_dies_and_comes_back_with_what_was_loaded() {
     let error = client.error("load-system", json!({ "system": "fatal" }));
     assert!(error.contains("when end-0.lisp was being loaded; it is being started again"), "{error}");
     comes_back(client);
-    assert!(told.contains("Loaded again: good.lisp"), "{told}");
-    let status = client.call("status", json!({}));
-    assert_eq!(status["structuredContent"]["restarts"][0]["loaded_again"][0], "good.lisp", "{status}");
-    // Go on in the same session: the protocol's state holds, and ids continue.
-    assert!(client.text("who-calls", json!({ "name": "cl:mapcar" })).contains("REMEMBERED"));
     assert!(server.child.try_wait().unwrap().is_none());
     drop(server.client);
     assert_eq!(ends(server.child).code(), Some(0));
