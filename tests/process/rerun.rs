@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::child;
 use crate::client::Client;
 use crate::program::{Folder, STEELBANK, Streams, ends, serve};
 
@@ -236,8 +237,7 @@ fn uses(client: &mut Client) -> Vec<(String, u64, u64)> {
 
 /// Returns how often a race is tried.
 fn times(usual: usize) -> usize {
-    let factor = std::env::var("STEELBANK_HOSTILE_TIMES").ok().and_then(|times| times.parse().ok());
-    usual * factor.unwrap_or(1)
+    child::small_or_full(usual, 20 * usual)
 }
 
 /// A finding: its number, its name, and the code that reproduces it.

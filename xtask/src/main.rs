@@ -1,4 +1,5 @@
-//! `cargo xtask check`: those checks of a change that take minutes. `.ci/run` is the whole; it runs these steps too.
+//! `cargo xtask check`: those checks of a change that take minutes. `.ci/run` is what a change must pass; it runs these
+//! steps too. `cargo xtask full` takes hours: each test that has a long form runs in it.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -6,10 +7,11 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "Usage: cargo xtask check | lint
+const USAGE: &str = "Usage: cargo xtask check | lint | full
 
   check  lint, the unit tests of all crates, the architecture, and the Lisp half in a plain SBCL
   lint   formatting, clippy, documentation, what features bring in, the least version of Rust, licences
+  full   check, all tests in their long form (STEELBANK_FULL), the protocol's clients that are not ours, an hour of soak
 ";
 
 /// Crates that a Rust program which uses the library alone must not compile.
@@ -20,6 +22,19 @@ fn main() -> ExitCode {
     let steps: &[fn() -> Outcome] = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["check"] => &[format, clippy, documentation, features, least_rust, licences, unit_tests, lisp],
         ["lint"] => &[format, clippy, documentation, features, least_rust, licences],
+        ["full"] => &[
+            format,
+            clippy,
+            documentation,
+            features,
+            least_rust,
+            licences,
+            unit_tests,
+            lisp,
+            long_tests,
+            other_clients,
+            soak,
+        ],
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);
@@ -138,4 +153,21 @@ fn unit_tests() -> Outcome {
 
 fn lisp() -> Outcome {
     run("the Lisp half", Command::new("sh").arg("tests/lisp.sh").current_dir(root()))
+}
+
+fn long_tests() -> Outcome {
+    run("all tests, in their long form", cargo().arg("test").env("STEELBANK_FULL", "1"))
+}
+
+fn other_clients() -> Outcome {
+    run("the release build", cargo().args(["build", "--release", "--bin", "steelbank"]))?;
+    for script in ["tests/inspector.sh", "tests/sdk.sh"] {
+        run(script, Command::new("sh").arg(script).current_dir(root()))?;
+    }
+    Ok(())
+}
+
+fn soak() -> Outcome {
+    let arguments = ["run", "-q", "--release", "--example", "soak", "--", "--minutes", "60"];
+    run("an hour of everything at once", cargo().args(arguments))
 }
