@@ -1,8 +1,7 @@
 //! Repeats the findings of a hostile user, each in a server of its own over a sound project. After each the
 //! server must answer as before; or Lisp must be reported dead, with its reason, and come back.
 //!
-//! What comes about by a race is tried as often as the old fault needed to show. `STEELBANK_HOSTILE_TIMES=10` does all that ten times
-//! as often.
+//! What comes about by a race is tried as often as the old fault needed to show; in `cargo xtask full` twenty times as often.
 
 use std::fs;
 use std::panic::catch_unwind;
