@@ -150,7 +150,8 @@ fn the_crates_below_stand_alone() {
         ("xref", vec![]),
         ("reader", vec![]),
         ("watch", vec![]),
-        ("text", vec!["steelbank-reader", "steelbank-watch"]),
+        ("cache", vec![]),
+        ("text", vec!["steelbank-cache", "steelbank-reader", "steelbank-watch"]),
     ] {
         let manifest = fs::read_to_string(root().join(format!("crates/{name}/Cargo.toml"))).unwrap();
         let manifest = manifest.split("[dev-dependencies]").next().unwrap();

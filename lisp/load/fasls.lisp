@@ -45,7 +45,7 @@
               ;; What cannot be taken is made again.
               (handler-case
                   (progn
-                    (ensure-directories-exist path)
+                    (make-private-directories path)
                     (sb-posix:link (sb-ext:native-namestring from) name))
                 ((or file-error sb-posix:syscall-error) () nil))))))))
   path)
@@ -199,6 +199,8 @@ stamps of source, fasl and sidecar when each was last found to be what it must b
 (defun make-record (fasl source)
   "Put a record beside FASL, which was compiled from SOURCE, a file version. Returns the record, or NIL if there is no
 fasl."
+  ;; Before its stamp is taken.
+  (close-to-others fasl)
   (let ((version (current-version fasl)))
     (when version
       (let ((record (make-fasl-record source version)))
@@ -321,12 +323,14 @@ contents and ASDF, for which a file changes by becoming newer, would not load FA
 Then ASDF makes it again, and what depends on it."
   (let ((fasl (first (asdf:output-files operation component)))
         (source (compiled-source component)))
-    (when (and source (in-cache-p fasl) (probe-file fasl))
-      (let ((stale (or (uiop:directory-exists-p fasl)
-                       (null (read-record fasl))
-                       (stale-fasl-p fasl source component))))
-        (when stale
-          (discard-fasl fasl))))))
+    (cond ((not (and source (in-cache-p fasl))))
+          ((not (probe-file fasl))
+           ;; ASDF would make them as the umask says.
+           (when-file-permits (make-private-directories fasl)))
+          ((or (uiop:directory-exists-p fasl)
+               (null (read-record fasl))
+               (stale-fasl-p fasl source component))
+           (discard-fasl fasl)))))
 
 (defun unseen-change (path loaded)
   "Compare the file PATH with LOADED, the file version in which it was read. :CHANGED if it differs and ASDF may not see

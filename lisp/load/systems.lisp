@@ -63,7 +63,7 @@ outcome as of LOAD-SYSTEM, of the step that failed, or of the last. :STEP names 
     (setf *project-root* (and root (directory-named root)))
     (let ((directory (directory-named cache)))
       ;; Ignore a folder that cannot be made: the first write there reports it.
-      (when-file-permits (ensure-directories-exist directory))
+      (when-file-permits (make-private-directories directory))
       (keep-cache-in (or (when-file-permits (truename directory)) directory)))
     (let ((session (make-session nil nil timeout-seconds)))
       (loop for (step function)

@@ -22,6 +22,17 @@
   (handler-case (file-octets path)
     ((or file-error stream-error) () (make-array 0 :element-type '(unsigned-byte 8)))))
 
+(defun make-private-directories (path)
+  "Make the missing directories of PATH, a file of the cache, for their user alone. Returns PATH."
+  (ensure-directories-exist path :mode #o700))
+
+(defun close-to-others (file)
+  "Leave FILE, a stream or a pathname of the cache, to its user alone, if the file system lets one."
+  (handler-case (if (streamp file)
+                    (sb-posix:fchmod file #o600)
+                    (sb-posix:chmod file #o600))
+    (sb-posix:syscall-error () nil)))
+
 (defun replace-file (path octets)
   "Replace the file PATH by one with OCTETS, atomically. A folder of that name is removed."
   (declare (type pathname path) (type octets octets))
@@ -29,11 +40,12 @@
                     (format nil "~A.~36R" (sb-ext:native-namestring path)
                             (random (expt 2 64) (make-random-state t)))))
         (folder (uiop:ensure-directory-pathname path)))
-    (ensure-directories-exist path)
+    (make-private-directories path)
     (when (uiop:directory-exists-p folder)
       (uiop:delete-directory-tree folder :validate t))
     (with-open-file (stream temporary :direction :output :element-type '(unsigned-byte 8)
                                       :if-exists :supersede)
+      (close-to-others stream)
       (write-sequence octets stream))
     (rename-file temporary path)
     path))

@@ -206,12 +206,12 @@ impl Contribs {
 /// Writes the files beside `folder` and renames: another process sees all of them or none.
 fn unpack(files: &[(&str, &[u8])], folder: &Path) -> io::Result<()> {
     let parent = folder.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(parent)?;
+    steelbank_cache::create_folder(parent)?;
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let unfinished = parent.join(format!(".{name}.{}", std::process::id()));
-    std::fs::create_dir_all(&unfinished)?;
+    steelbank_cache::create_folder(&unfinished)?;
     for (name, bytes) in files {
-        let mut fasl = File::create(unfinished.join(name))?;
+        let mut fasl = steelbank_cache::create_file(&unfinished.join(name))?;
         io::copy(&mut flate2::read::ZlibDecoder::new(*bytes), &mut fasl)?;
     }
     let renamed = std::fs::rename(&unfinished, folder);

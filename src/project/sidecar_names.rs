@@ -90,7 +90,9 @@ impl SidecarNames {
         let bytes = headed::write(&heads, hashes);
         // Write under a name with a hyphen: leftovers of writers that died are deleted with old sidecars.
         let written = folder.join(format!("{FILE}-{}", std::process::id()));
-        if std::fs::write(&written, bytes).is_err() || std::fs::rename(&written, folder.join(FILE)).is_err() {
+        if steelbank_cache::write(&written, &bytes).is_err()
+            || std::fs::rename(&written, folder.join(FILE)).is_err()
+        {
             let _ = std::fs::remove_file(&written);
         }
     }

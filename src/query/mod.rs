@@ -105,6 +105,9 @@ pub enum Error {
     /// SBCL did not start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The cache folder is not its user's alone.
+    #[error(transparent)]
+    Cache(#[from] steelbank_cache::CacheError),
     /// The index of cross references is damaged.
     #[error("the index of cross references cannot be read: {0}")]
     Index(String),

@@ -222,6 +222,9 @@ impl Builder {
     /// # Errors
     /// Unfit files, and a second start in the process: what can be seen before SBCL runs.
     pub fn launch(self) -> Result<Steelbank, Error> {
+        if let Some(project) = &self.project {
+            steelbank_cache::claim(&project.cache)?;
+        }
         let key = self.snapshot_key();
         let (snapshot, without) = key.as_ref().map(snapshot::Snapshot::choose).unwrap_or_default();
         let installation = match &snapshot {

@@ -184,13 +184,13 @@ struct ScratchFolder {
 impl ScratchFolder {
     fn new(cache: &Path) -> std::io::Result<Self> {
         let all = cache.join("scratch");
-        std::fs::create_dir_all(&all)?;
+        steelbank_cache::create_folder(&all)?;
         sweep(&all);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let path = all.join(format!("{}-{number}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(path.join("overlays"))?;
-        let lock = File::create(path.join("lock"))?;
+        steelbank_cache::create_folder(&path.join("overlays"))?;
+        let lock = steelbank_cache::create_file(&path.join("lock"))?;
         flock(&lock, FlockOperation::LockShared)?;
         std::os::unix::fs::symlink(std::fs::canonicalize(cache)?, path.join("lower"))?;
         Ok(Self { path, _lock: lock })
@@ -351,7 +351,7 @@ impl Steelbank {
         let mut held = Vec::with_capacity(texts.len());
         for (number, (path, text)) in texts.iter().enumerate() {
             let file = folder.path.join(format!("overlays/text-{number}.lisp"));
-            std::fs::write(&file, text)?;
+            steelbank_cache::write(&file, text)?;
             // Give the text the file's own date, so that code that asks ASDF, as tests do, does not find it
             // newer than its fasl.
             let written = std::fs::metadata(path).and_then(|metadata| metadata.modified());

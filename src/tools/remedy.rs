@@ -17,6 +17,7 @@ pub(super) fn with_remedy(error: &Error) -> String {
 fn remedy(error: &Error) -> Option<&'static str> {
     const BUILD: &str = "run ./bootstrap and build again, or point STEELBANK_HOME to a folder with libsteelbank-sbcl.so and steelbank.core";
     match error {
+        Error::Cache(_) => Some("name another folder in STEELBANK_CACHE"),
         Error::Index(_) => Some("run ./bootstrap and build steelbank again"),
         Error::Start(StartError::Load(error)) if error.is_limit() => {
             Some("raise its limits (ulimit -n, ulimit -v)")

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod again;
+mod cache;
 mod check;
 mod check_libraries;
 #[path = "../child/mod.rs"]

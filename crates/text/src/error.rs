@@ -25,6 +25,9 @@ pub enum TextError {
         /// The system's error.
         source: io::Error,
     },
+    /// The cache folder is not its user's alone.
+    #[error(transparent)]
+    Cache(#[from] steelbank_cache::CacheError),
     /// The index cannot be read.
     #[error("the index in {} cannot be read: {source}. Call index_project with force to build it anew.", path.display())]
     Read {

@@ -11,7 +11,7 @@ use crate::tree::{Root, Tree};
 use crate::update::Update;
 use crate::watch::{Changed, TreeWatch};
 use parking_lot::Mutex;
-use std::fs::{File, TryLockError};
+use std::fs::TryLockError;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -81,9 +81,10 @@ impl TextIndex {
     ///
     /// # Errors
     ///
-    /// If the root is no folder that can be read.
+    /// If the root is no folder that can be read, or the cache not its user's alone.
     pub fn open(root: &Path, cache: &Path, freshness: Freshness) -> Result<TextIndex, TextError> {
         let tree = Tree::open(root)?;
+        steelbank_cache::claim(cache)?;
         let name = format!("{:016x}", crate::store::codec::checksum(crate::tree::bytes(tree.path())));
         Ok(TextIndex {
             folder: cache.join("text").join(name),
@@ -333,8 +334,8 @@ impl TextIndex {
         self.refresh_root()?;
         let failed =
             |source| TextError::Write { root: self.root().to_owned(), path: self.folder.clone(), source };
-        std::fs::create_dir_all(&self.folder).map_err(failed)?;
-        let lock = File::create(self.folder.join("lock")).map_err(failed)?;
+        steelbank_cache::create_folder(&self.folder).map_err(failed)?;
+        let lock = steelbank_cache::create_file(&self.folder.join("lock")).map_err(failed)?;
         loop {
             match lock.try_lock() {
                 Ok(()) => break,

@@ -203,7 +203,7 @@ fn session(shell: &Shell, start: &HelperStart) -> Result<Session, CommandError> 
             None => None,
             Some(text) => {
                 let file = start.cache.join(format!("overlays/{number}.lisp"));
-                std::fs::write(&file, text)?;
+                steelbank_cache::write(&file, text.as_bytes())?;
                 Some(file)
             }
         };

@@ -259,6 +259,12 @@ impl Shell {
     }
 
     fn run(self: &Arc<Self>, matches: &ArgMatches) -> Result<Exit, CommandError> {
+        // Let those commands pass that read nothing from the cache.
+        if !matches!(matches.subcommand_name(), Some("completions" | "man" | "tools"))
+            && let Some(cache) = installation::cache()
+        {
+            steelbank_cache::claim(&cache).map_err(Error::from)?;
+        }
         if let Some((name, matches)) = matches.subcommand()
             && let Some(tool) = commands::tool(name)
         {

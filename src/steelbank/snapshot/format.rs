@@ -102,7 +102,7 @@ impl SnapshotManifest {
     }
 
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
-        std::fs::write(path, sealed(&serde_json::to_vec(self)?))
+        steelbank_cache::write(path, &sealed(&serde_json::to_vec(self)?))
     }
 }
 

@@ -126,7 +126,7 @@ impl SnapshotOrder {
         let mut outcome = Err(MakeError::Unfit("no try was made".to_owned()));
         for attempt in 0..ATTEMPTS {
             let _ = std::fs::remove_dir_all(&making);
-            std::fs::create_dir_all(&making)?;
+            steelbank_cache::create_folder(&making)?;
             let start = HelperStart {
                 what: HelperTask::Save,
                 key: Some(key.clone()),
@@ -289,12 +289,17 @@ fn try_to_save(
     let inputs = Inputs::gather(told.inputs, &cache, begun).map_err(Reply::Again)?;
     let export = ask(Operation::XrefBaseline, &[])?;
     let index = steelbank_xref::bake::bake(&export).map_err(|error| broken(&error))?;
-    std::fs::write(folder.join("index"), index).map_err(|error| broken(&error))?;
-    std::fs::write(folder.join("names"), bank.project().bake_names()).map_err(|error| broken(&error))?;
+    steelbank_cache::write(&folder.join("index"), &index).map_err(|error| broken(&error))?;
+    steelbank_cache::write(&folder.join("names"), &bank.project().bake_names())
+        .map_err(|error| broken(&error))?;
     bank.lisp().save(&folder.join("core"), ALLOWED).map_err(|error| broken(&error))?;
     let part = |name: &str| File::open(folder.join(name)).and_then(|file| FilePart::of(&file));
+    let core = File::open(folder.join("core")).and_then(|core| {
+        steelbank_cache::close_to_others(&core)?;
+        FilePart::of(&core)
+    });
     let manifest = SnapshotManifest {
-        core: part("core").map_err(|error| broken(&error))?,
+        core: core.map_err(|error| broken(&error))?,
         index: part("index").map_err(|error| broken(&error))?,
         names: part("names").map_err(|error| broken(&error))?,
         root: key.root.clone(),

@@ -132,8 +132,8 @@ pub(super) struct MakingRight {
 impl MakingRight {
     /// Takes the right. None if another process holds it.
     pub(super) fn take(all: &Path, key: &str) -> std::io::Result<Option<Self>> {
-        std::fs::create_dir_all(all)?;
-        let lock = File::create(all.join(format!("{key}.lock")))?;
+        steelbank_cache::create_folder(all)?;
+        let lock = steelbank_cache::create_file(&all.join(format!("{key}.lock")))?;
         Ok(flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(Self { _lock: lock }))
     }
 }

@@ -57,7 +57,7 @@ pub(crate) fn write(path: &Path, body: &[&[u8]], table: &[u8]) -> io::Result<()>
 }
 
 fn write_to(path: &Path, body: &[&[u8]], table: &[u8]) -> io::Result<()> {
-    let mut file = io::BufWriter::with_capacity(1 << 20, File::create(path)?);
+    let mut file = io::BufWriter::with_capacity(1 << 20, steelbank_cache::create_file(path)?);
     let mut sums = Vec::new();
     let mut page = Vec::with_capacity(PAGE as usize);
     let mut length = 0;
