@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 struct block {
   void *at;
@@ -38,17 +39,18 @@ static void *note(void *at, size_t size) {
   return at;
 }
 
-static void forget(void *at) {
+/* Takes the block at this address out of the count. Returns it, or NULL if it is not counted. */
+static struct block *take(void *at) {
   struct block key = {.at = at};
   pthread_mutex_lock(&lock);
   struct block **found = tfind(&key, &blocks, by_address);
-  if (found) {
-    struct block *block = *found;
-    tdelete(&key, &blocks, by_address);
-    free(block);
-  }
+  struct block *block = found ? *found : NULL;
+  if (block) tdelete(&key, &blocks, by_address);
   pthread_mutex_unlock(&lock);
+  return block;
 }
+
+static void forget(void *at) { free(take(at)); }
 
 void steelbank_own_memory(int64_t by) { __atomic_store_n(&owner, by, __ATOMIC_RELAXED); }
 
@@ -82,10 +84,17 @@ void steelbank_counted_free(void *at) {
 }
 
 void *steelbank_counted_realloc(void *at, size_t size) {
-  forget(at);
+  struct block *before = take(at);
   void *moved = realloc(at, size);
-  /* A reallocation that fails leaves the block as it was. */
-  note(moved || !size ? moved : at, size);
+  if (moved)
+    note(moved, size);
+  else if (before && size) {
+    /* A reallocation that fails leaves the block as it was. */
+    pthread_mutex_lock(&lock);
+    if (tsearch(before, &blocks, by_address)) before = NULL;
+    pthread_mutex_unlock(&lock);
+  }
+  free(before);
   return moved;
 }
 
@@ -98,13 +107,59 @@ int steelbank_counted_posix_memalign(void **at, size_t alignment, size_t size) {
 char *steelbank_counted_strdup(const char *text) { return note(strdup(text), strlen(text) + 1); }
 char *steelbank_counted_strndup(const char *text, size_t length) { return note(strndup(text, length), strnlen(text, length) + 1); }
 
+/* What cut looks for, and has found. */
+static char *cut_from, *cut_to;
+static struct block *overlapping;
+
+static void find_overlapping(const void *node, VISIT visit, int depth) {
+  (void)depth;
+  struct block *block = *(struct block *const *)node;
+  if ((visit == leaf || visit == postorder) && (char *)block->at < cut_to && (char *)block->at + block->size > cut_from)
+    overlapping = block;
+}
+
+/* Takes a range out of the counted mappings. What they have before and after it stays. */
+static void cut(char *from, char *to) {
+  pthread_mutex_lock(&lock);
+  for (;;) {
+    cut_from = from, cut_to = to, overlapping = NULL;
+    twalk(blocks, find_overlapping);
+    struct block *block = overlapping;
+    if (!block) break;
+    char *start = block->at, *end = start + block->size;
+    struct block *rest = end > to ? malloc(sizeof *rest) : NULL;
+    if (rest) {
+      *rest = (struct block){to, (size_t)(end - to), block->owner};
+      struct block **found = tsearch(rest, &blocks, by_address);
+      if (!found || *found != rest) free(rest);
+    }
+    if (start < from)
+      block->size = (size_t)(from - start);
+    else {
+      tdelete(block, &blocks, by_address);
+      free(block);
+    }
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+/* The system maps whole pages. */
+static size_t whole_pages(size_t length) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  return (length + page - 1) & ~(page - 1);
+}
+
 void *steelbank_counted_mmap(void *at, size_t length, int protection, int flags, int file, off_t offset) {
   void *mapped = mmap(at, length, protection, flags, file, offset);
-  if (mapped != MAP_FAILED) note(mapped, length);
-  return mapped;
+  if (mapped == MAP_FAILED) return mapped;
+  /* A mapping at a fixed address replaces what was there. */
+  cut(mapped, (char *)mapped + whole_pages(length));
+  return note(mapped, whole_pages(length));
 }
 
 int steelbank_counted_munmap(void *at, size_t length) {
-  forget(at);
+  /* The system refuses these, and nothing else that is mapped. */
+  int is_refused = !length || whole_pages((size_t)at) != (size_t)at;
+  if (!is_refused) cut(at, (char *)at + whole_pages(length));
   return munmap(at, length);
 }

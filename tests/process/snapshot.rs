@@ -383,6 +383,24 @@ fn what_forbids_saving_is_told_by_name() {
              sb-alien:size-t sb-alien:size-t)) 3 4)",
             "System finder keeps 12 bytes of foreign memory",
         ),
+        // What fails leaves the block, and what is unmapped in part the rest.
+        (
+            "failing",
+            "(defvar cl-user::*kept* (sb-alien:make-alien sb-alien:char 100))
+             (sb-alien:alien-funcall (sb-alien:extern-alien \"realloc\" (function sb-sys:system-area-pointer \
+             sb-sys:system-area-pointer sb-alien:size-t)) (sb-alien:alien-sap cl-user::*kept*) (expt 2 60))",
+            "System failing keeps 100 bytes of foreign memory",
+        ),
+        (
+            "halves",
+            "(let ((at (sb-alien:alien-funcall (sb-alien:extern-alien \"mmap\" (function sb-sys:system-area-pointer \
+             sb-alien:unsigned sb-alien:size-t sb-alien:int sb-alien:int sb-alien:int sb-alien:long)) \
+             0 20000 3 #x22 -1 0)))
+               (dolist (place '(4096 12288))
+                 (sb-alien:alien-funcall (sb-alien:extern-alien \"munmap\" (function sb-alien:int \
+                  sb-sys:system-area-pointer sb-alien:size-t)) (sb-sys:sap+ at place) 4096)))",
+            "System halves keeps 12288 bytes of foreign memory",
+        ),
         ("broken", "(car 1)", "does not load"),
     ];
     for (name, text, wanted) in cases {
