@@ -110,6 +110,9 @@ which else each process makes anew."
 
 (setf steelbank::*contribs* (contribs))
 (push 'steelbank::provide-contrib sb-ext:*module-provider-functions*)
+;; Last: a project's own wins.
+(setf asdf:*system-definition-search-functions*
+      (append asdf:*system-definition-search-functions* '(steelbank::find-contrib-system)))
 
 ;; Settings of the machine that builds must not be found on the machine that runs, nor those made above.
 (asdf:clear-configuration)

@@ -131,7 +131,7 @@ A build that has thrown away the cross references of SBCL's own code has none.")
          (let ((expected (mapcar #'rest *places*))
                (*standard-output* said))
            (report (and (plusp size) (equal places expected))
-                   "the tap gives three forms a sidecar of ~D octet~:P and the places ~{~{~D:~D~}~^ ~} (they are at ~{~{~D:~D~}~^ ~})."
+                   "the tap gives three forms a sidecar of ~D octet~:P and ~:[no places~;~:*the places ~{~{~D:~D~}~^ ~}~] (they are at ~{~{~D:~D~}~^ ~})."
                    size places expected)))))))
 
 (defun check-used-internals ()
@@ -139,11 +139,13 @@ A build that has thrown away the cross references of SBCL's own code has none.")
   (handler-bind ((warning #'muffle-warning))
     (dolist (file '("package.lisp" "internals/table.lisp"))
       (load (merge-pathnames file *load-truename*))))
-  (let ((differences (half "INTERNAL-DIFFERENCES")))
+  (let ((differences (half "INTERNAL-DIFFERENCES"))
+        (used (length (symbol-value (find-symbol "*INTERNALS*" "STEELBANK")))))
     (dolist (difference differences)
       (report nil "~A" difference))
-    (report (null differences) "~D internal symbols are what the Lisp half uses them as."
-            (length (symbol-value (find-symbol "*INTERNALS*" "STEELBANK"))))))
+    (report (null differences)
+            "~[~:;~:*~D of ~]~D internal symbols are ~:[not ~;~]what the Lisp half uses them as."
+            (length differences) used (null differences))))
 
 (defun run ()
   "Run every check and leave Lisp with the exit code that says whether all of them hold."

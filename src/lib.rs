@@ -53,6 +53,11 @@
     )
 )]
 
+/// README's Rust is compiled with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[cfg(feature = "server")]
 pub mod doors;
 pub mod engine;

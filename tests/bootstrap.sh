@@ -277,8 +277,38 @@ bootstrap
 exits 1
 complains 'FAILED: form numbers'
 complains 'SBCL 9.9.9 was built but fails the self-test'
+complains "$cache/sbcl-9.9.9-"
 has_trees 0
 left_nothing
+bootstrap --print-path
+exits 1
+: >"$scratch/calls"
+bootstrap
+exits 1
+says 'Testing again'
+complains 'FAILED: form numbers'
+built 1
+has_trees 0
+holds 'nothing is fetched' [ ! -s "$scratch/calls" ]
+row 'what was built is fit, once lisp/ is mended'
+echo 'echo "ok: mended"' >"$scratch/fitness"
+bootstrap
+exits 0
+built 1
+has_trees 1
+left_nothing
+holds 'the unfit one is gone' [ -z "$(ls -d "$cache"/*.unfit 2>/dev/null)" ]
+holds 'the tree says what it is' grep -qx 'self-test: ok: mended' "$cache"/sbcl-9.9.9-*/STEELBANK
+row 'another key is built anew'
+printf 'echo "FAILED: form numbers"; exit 1\n' >"$scratch/fitness"
+echo --with-more >>"$notes/flags"
+bootstrap
+exits 1
+built 2
+has_trees 1
+row 'an unfit SBCL that is known'
+fresh_world
+printf 'echo "FAILED: form numbers"; exit 1\n' >"$scratch/fitness"
 mv "$scratch/sbcl-9.9.9" "$scratch/sbcl-2.6.3"
 STEELBANK_SBCL_SOURCE=$scratch/sbcl-2.6.3
 export STEELBANK_SBCL_SOURCE

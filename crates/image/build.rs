@@ -72,6 +72,9 @@ fn pack_contribs(sbcl: &Path, image: &Path) -> Result<Vec<String>> {
     for entry in fs::read_dir(sbcl.join("obj/sbcl-home/contrib"))? {
         let path = entry?.path();
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        if !name.ends_with(".fasl") {
+            continue;
+        }
         let bytes = fs::read(&path)?;
         fs::write(whole.join(name), &bytes)?;
         let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());

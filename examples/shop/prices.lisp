@@ -9,7 +9,7 @@
 (defmethod price ((item integer))
   item)
 
-(defmethod price :around (item)
+(defmethod price :around ((item integer))
   (round (* (call-next-method) (- 100 *discount*)) 100))
 
 (defmacro with-discount ((percent) &body body)

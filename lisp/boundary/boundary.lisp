@@ -300,6 +300,12 @@ Without interrupts, so that code that terminates every other thread does not end
       (load fasl)
       t)))
 
+(defun find-contrib-system (name)
+  "The contrib NAME as a system, which REQUIRE loads, or NIL: ASDF finds them in SBCL's home, and there is none."
+  (when (member name *contribs* :test #'string=)
+    (or (asdf:registered-system name)
+        (make-instance 'asdf:require-system :name name))))
+
 (defvar *background-output* nil
   "The output stream of threads that run no call.")
 

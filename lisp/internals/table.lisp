@@ -308,7 +308,10 @@ as printed names.")
         (format nil "~A::~A is not there." package name)
         (multiple-value-bind (found-kind found) (internal-kind symbol)
           (unless (and (eq kind found-kind) (string= expected found))
-            (format nil "~A::~A is a ~(~A~) ~A, and was a ~(~A~) ~A." package name found-kind found kind expected))))))
+            (flet ((description (kind text)
+                     (format nil "~(~A~)~:[ ~A~;~]" kind (string= text "") text)))
+              (format nil "~A::~A is a ~A, and was a ~A."
+                      package name (description found-kind found) (description kind expected))))))))
 
 (defun internal-differences ()
   "A sentence for each internal that is not what the Lisp half was written for."

@@ -42,6 +42,11 @@
   (and (typep condition 'end-of-file)
        (typep (stream-error-stream condition) '(or empty-input (and two-way-stream (not file-stream))))))
 
+(defun file-stream-name (stream)
+  "The native name of the file that STREAM reads, or NIL if it has none."
+  (let ((path (around-user-code (pathname stream))))
+    (and path (sb-ext:native-namestring path))))
+
 (defun condition-text (condition)
   "The report of CONDITION, as one string of bounded length."
   (let* ((*print-length* 20) (*print-level* 6) (*print-pretty* nil) (*print-circle* t)
@@ -57,6 +62,9 @@
                       "A comment has octets that are no characters in the file's encoding; they were passed over.")
                      ((no-input-p inner)
                       "The code asked for input, and there is none: nobody sits at a terminal.")
+                     ((and (typep inner 'end-of-file) (typep (stream-error-stream inner) 'file-stream)
+                           (file-stream-name (stream-error-stream inner)))
+                      (format nil "~A ended while more was to be read." (file-stream-name (stream-error-stream inner))))
                      ((typep inner 'simple-reader-error)
                       (around-user-code (apply #'format nil (simple-condition-format-control inner)
                                                (simple-condition-format-arguments inner))))

@@ -148,6 +148,16 @@ PATHNAME each time it asks."
                         (lambda () (apply function stream arguments)))
         (apply function stream arguments))))
 
+(defun readable-forms (function file &rest keys)
+  "Read the forms of FILE by FUNCTION, UIOP's. Of one among others in a folder of configuration that cannot be read, warn: the others
+count."
+  (handler-bind ((error (lambda (condition)
+                          (when (uiop:string-suffix-p (or (first (last (pathname-directory file))) "") ".conf.d")
+                            (warn "~A cannot be read, and is left out: ~A"
+                                  (sb-ext:native-namestring file) (condition-text condition))
+                            (return-from readable-forms '())))))
+    (apply function file keys)))
+
 (defun install-load-hooks ()
   "Put the notes of progress, the safe points and the memory of definitions in place."
   (install-tap)
@@ -167,6 +177,7 @@ PATHNAME each time it asks."
                (,+query-file-system+ steady-query)
                (,+compile-constructor+ compile-constructor-late)
                (asdf/output-translations:apply-output-translations borrowing-translation)
-               (,+find-source-paths+ checked-find-source-paths))
+               (,+find-source-paths+ checked-find-source-paths)
+               (uiop:read-file-forms readable-forms))
         do (encapsulate name 'steelbank-load (symbol-function function)))
   t)

@@ -136,9 +136,9 @@ nothing."
               collect (settled-system-system settled)))))
 
 (defun standard-search-p ()
-  "True if ASDF looks for systems by its registry alone."
+  "True if ASDF looks for systems by its registry alone, and among the contribs."
   (and (null asdf:*central-registry*)
-       (equal asdf:*system-definition-search-functions* *standard-searches*)))
+       (equal (remove 'find-contrib-system asdf:*system-definition-search-functions*) *standard-searches*)))
 
 (defun register-settled-systems (target told)
   "Tell ASDF's session, which begins, of the loaded systems that have not changed, and put their names into the table TOLD; not of

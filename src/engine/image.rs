@@ -3,7 +3,11 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use rustix::fs::{MemfdFlags, StatVfsMountFlags, fstatvfs, memfd_create};
 
 /// The parts that make an SBCL: all from one build. The library is code that runs in this process when SBCL is started:
 /// it must be the one that this crate's build script linked, of this program's version.
@@ -23,7 +27,7 @@ pub struct Image {
 pub enum RuntimeLibrary {
     /// A file.
     File(PathBuf),
-    /// The bytes of one. They are written to a memory file, and loaded from there.
+    /// The bytes of one. They are written to a file without a name, and loaded from there.
     Memory(&'static [u8]),
 }
 
@@ -90,13 +94,13 @@ pub enum ImageError {
         /// The runtime's build.
         runtime: String,
     },
-    /// A memory file cannot be opened by name.
-    #[error(
-        "/proc is not mounted, and SBCL's runtime is loaded from /proc/self/fd; mount it, or use the files of a split installation"
-    )]
+    /// A file without a name cannot be opened.
+    #[error("/proc is not mounted, and the SBCL inside the program is started from /proc/self; mount it")]
     NoProc,
-    /// The runtime could not be put into a memory file.
-    #[error("cannot make a memory file for SBCL's runtime: {source}; the kernel must support memfd_create")]
+    /// The runtime could not be put into a file that code can be mapped from.
+    #[error(
+        "cannot make a file for SBCL's runtime: {source}; the system refuses memfd_create, and there is none of /dev/shm, /tmp and the cache folder that can be written to and is not mounted noexec"
+    )]
     Memory {
         /// The system's error.
         source: io::Error,
@@ -167,8 +171,8 @@ fn build_id(entry: &[u64]) -> Option<String> {
 }
 
 /// A path under which the dynamic linker can open the library, and what keeps it valid.
-pub(super) fn library_path(library: &RuntimeLibrary) -> Result<(PathBuf, Option<OwnedFd>), ImageError> {
-    match library {
+pub(super) fn library_path(image: &Image) -> Result<(PathBuf, Option<OwnedFd>), ImageError> {
+    match &image.library {
         RuntimeLibrary::File(path) => {
             File::open(path).map_err(|source| ImageError::Unreadable { path: path.clone(), source })?;
             Ok((path.clone(), None))
@@ -177,17 +181,48 @@ pub(super) fn library_path(library: &RuntimeLibrary) -> Result<(PathBuf, Option<
             if !Path::new("/proc/self/fd").exists() {
                 return Err(ImageError::NoProc);
             }
-            let descriptor = rustix::fs::memfd_create("libsteelbank-sbcl", rustix::fs::MemfdFlags::CLOEXEC)
-                .map_err(|error| ImageError::Memory { source: error.into() })?;
-            let mut file = File::from(descriptor);
-            file.write_all(bytes).map_err(|source| ImageError::Memory { source })?;
+            let file = memory_file(bytes)
+                .or_else(|refused| {
+                    let folders =
+                        image.contribs.cache().into_iter().chain(["/dev/shm", "/tmp"].map(Path::new));
+                    folders.filter_map(|folder| nameless_file(bytes, folder).ok()).next().ok_or(refused)
+                })
+                .map_err(|source| ImageError::Memory { source })?;
             let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
             Ok((path, Some(file.into())))
         }
     }
 }
 
+/// A file in memory.
+fn memory_file(bytes: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create("libsteelbank-sbcl", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+/// A file in `folder` that has lost its name, if code can be mapped from there.
+fn nameless_file(bytes: &[u8], folder: &Path) -> io::Result<File> {
+    let since_epoch = UNIX_EPOCH.elapsed().unwrap_or_default();
+    let path = folder.join(format!(".steelbank-{}-{}", std::process::id(), since_epoch.as_nanos()));
+    let mut file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    std::fs::remove_file(&path)?;
+    if fstatvfs(&file)?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
 impl Contribs {
+    /// The cache folder in which they are unpacked.
+    fn cache(&self) -> Option<&Path> {
+        match self {
+            Self::Packed { folder, .. } => folder.parent(),
+            Self::Folder(_) | Self::None => None,
+        }
+    }
+
     /// The folder with the fasls, written first if it is not there.
     pub(super) fn folder(&self) -> io::Result<Option<PathBuf>> {
         match self {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, getrlimit};
 use steelbank_sys::ffi;
 
 use super::answers::{CallError, EngineState, EngineStatus, EngineTrouble, Lane, LispError};
@@ -79,6 +80,7 @@ impl Shared {
             Stage::Dead(reason) => Err(StartError::Died {
                 reason: reason.to_string(),
                 megabytes: self.settings.dynamic_space_size >> 20,
+                address_space: getrlimit(Resource::As).current.map(|bytes| bytes >> 20),
             }),
         }
     }

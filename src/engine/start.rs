@@ -58,6 +58,26 @@ pub enum StartError {
     /// The library could not be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// The addresses that are compiled into SBCL are in use in this process. Nothing has been started.
+    #[error(
+        "SBCL runs at the addresses {start:#x} to {end:#x} only, and this process has {owner} there; start SBCL before that is mapped, or have it mapped elsewhere"
+    )]
+    AddressTaken {
+        /// The first address of the range.
+        start: usize,
+        /// The address after the range.
+        end: usize,
+        /// What `/proc/self/maps` has there: a file, or a word for memory without one.
+        owner: String,
+    },
+    /// The system refuses memory that is writable and executable, which SBCL compiles into. Nothing has been started.
+    #[error(
+        "the system refuses SBCL memory that is both writable and executable: {source}; allow it (in a unit of systemd: MemoryDenyWriteExecute=no; under SELinux: setsebool deny_execmem off)"
+    )]
+    WriteExecute {
+        /// The system's error.
+        source: std::io::Error,
+    },
     /// The runtime ended while it started.
     #[error("SBCL ended while it started: {reason}{}", self.hint())]
     Died {
@@ -65,6 +85,8 @@ pub enum StartError {
         reason: String,
         /// The dynamic space that was asked for, in MiB.
         megabytes: usize,
+        /// The limit of the process's address space (`ulimit -v`), in MiB, if there is one.
+        address_space: Option<u64>,
     },
     /// The image was not ready in time.
     #[error("SBCL was not ready {seconds} s after its start; the machine may be overloaded")]
@@ -86,10 +108,34 @@ pub enum StartError {
     #[error(
         "cannot make a thread or pipe for SBCL: {0}; does a limit of this process or its user (ulimit -u, ulimit -n, ulimit -v) leave no room?"
     )]
-    System(#[from] std::io::Error),
+    System(std::io::Error),
+    /// The system refuses threads, and not for want of room.
+    #[error(
+        "the system refuses SBCL a thread: {0}; does a seccomp profile refuse clone3 with an error other than ENOSYS, as Docker's before 20.10.10 does? Update it, or allow clone3"
+    )]
+    ThreadRefused(std::io::Error),
 }
 
+impl From<std::io::Error> for StartError {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::PermissionDenied => Self::ThreadRefused(error),
+            _ => Self::System(error),
+        }
+    }
+}
+
+/// The address space that SBCL takes beside its heap, with the program that it is in, in MiB: 900 to 1000 were measured.
+const BESIDE_THE_HEAP: usize = 1000;
+/// The least heap that serves, in MiB.
+const LEAST_HEAP: usize = 128;
+
 impl StartError {
+    /// Whether the limit of the process's address space leaves no room for any heap.
+    pub fn is_for_address_space(&self) -> bool {
+        matches!(self, Self::Died { address_space: Some(limit), .. } if *limit < (LEAST_HEAP + BESIDE_THE_HEAP) as u64)
+    }
+
     /// Whether it died for want of memory or address space, as far as the runtime's words tell: a smaller
     /// [`Settings::dynamic_space_size`] may help.
     pub fn is_for_room(&self) -> bool {
@@ -104,6 +150,10 @@ impl StartError {
                 " (the core could not be read whole: is the file damaged, or may the process open no more files?)"
                     .to_owned()
             }
+            Self::Died { megabytes, address_space: Some(limit), .. } if self.is_for_room() => format!(
+                " (a heap of {megabytes} MiB was asked for, with which SBCL takes some {} MiB of address space, and this process may have {limit}: ulimit -v)",
+                megabytes.saturating_add(BESIDE_THE_HEAP)
+            ),
             Self::Died { megabytes, .. } if self.is_for_room() => format!(
                 " (a heap of {megabytes} MiB was asked for; is there address space and memory for it?)"
             ),
@@ -125,7 +175,7 @@ static STARTED: AtomicBool = AtomicBool::new(false);
 /// Starts SBCL and returns at once; [`Lisp::wait_until_ready`] tells how it went. Jobs can be submitted right away.
 pub(super) fn start(settings: &Settings) -> Result<Lisp, StartError> {
     // Check all that can be checked before the one attempt is used up.
-    let (path, keep_open) = image::library_path(&settings.image.library)?;
+    let (path, keep_open) = image::library_path(&settings.image)?;
     let core_build = match &settings.image.core {
         Core::File(path) => Some(image::core_build(path)?),
         Core::Embedded => None,
@@ -152,6 +202,7 @@ fn launch(
             return Err(ImageError::OtherBuild { path: path.clone(), core, runtime }.into());
         }
     }
+    try_memory(&runtime)?;
     let arguments = runtime_arguments(settings);
     let executable = match settings.image.core {
         Core::Embedded => PathBuf::from("/proc/self/exe"),
@@ -190,6 +241,43 @@ fn launch(
     Ok(Lisp::new(shared))
 }
 
+/// Tries the memory without which SBCL cannot run.
+fn try_memory(runtime: &Runtime) -> Result<(), StartError> {
+    let (mut start, mut size) = (0, 0);
+    // SAFETY: both pointers are to variables of their types; what the function maps where nothing was it unmaps.
+    let error = unsafe { (runtime.try_static_space)(&raw mut start, &raw mut size) };
+    match error {
+        libc::EEXIST => {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+            let end = start + size;
+            Err(StartError::AddressTaken { start, end, owner: owner(&maps, start, end) })
+        }
+        libc::EPERM | libc::EACCES => {
+            Err(StartError::WriteExecute { source: std::io::Error::from_raw_os_error(error) })
+        }
+        // The runtime has its own words for all else.
+        _ => Ok(()),
+    }
+}
+
+/// What stands first between two addresses, in the text of a `/proc/PID/maps`.
+fn owner(maps: &str, start: usize, end: usize) -> String {
+    let taken = maps.lines().find_map(|line| {
+        let mut words = line.splitn(6, ' ');
+        let (from, to) = words.next()?.split_once('-')?;
+        let address = |text| usize::from_str_radix(text, 16).ok();
+        (address(from)? < end && address(to)? > start)
+            .then(|| (line, words.last().unwrap_or_default().trim()))
+    });
+    match taken {
+        Some((_, name)) if !name.is_empty() => name.to_owned(),
+        Some((line, _)) => {
+            format!("memory of no file ({})", line.split(' ').next().unwrap_or_default())
+        }
+        None => "something".to_owned(),
+    }
+}
+
 fn runtime_arguments(settings: &Settings) -> Vec<CString> {
     let mut arguments: Vec<Vec<u8>> = vec![b"steelbank".to_vec()];
     if let Core::File(path) = &settings.image.core {
@@ -220,4 +308,25 @@ fn leak_pointers(strings: Vec<CString>) -> &'static [*const c_char] {
     let pointers: Vec<*const c_char> =
         strings.into_iter().map(|string| string.into_raw().cast_const()).chain([std::ptr::null()]).collect();
     Vec::leak(pointers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_of_an_address_is_named() {
+        let maps = "4f000000-50000000 r--p 00000000 00:00 0 \n\
+                    50000000-50100000 r--p 00000000 00:00 0 \n\
+                    60000000-60001000 r-xp 00000000 08:01 99                         /lib/a library.so\n\
+                    7ffc0000-7ffd0000 rw-p 00000000 00:00 0                          [stack]\n";
+        for (start, end, named) in [
+            (0x5000_0000, 0x5010_0000, "memory of no file (50000000-50100000)"),
+            (0x5ff0_0000, 0x6000_0800, "/lib/a library.so"),
+            (0x7ffc_ffff, 0x7fff_0000, "[stack]"),
+            (0x1000, 0x2000, "something"),
+        ] {
+            assert_eq!(owner(maps, start, end), named);
+        }
+    }
 }

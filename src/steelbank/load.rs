@@ -336,8 +336,12 @@ impl Steelbank {
         let deadline = deadline_after(control.allowed());
         let outcome = self
             .open_project(control, deadline)
-            .and_then(|()| self.work(operation, arguments, control, deadline, Some(listener)))
-            .and_then(|bytes| Ok(read_json::<LoadAnswer>(&bytes)?))
+            .and_then(|cautions| {
+                let bytes = self.work(operation, arguments, control, deadline, Some(listener))?;
+                let mut answer: LoadAnswer = read_json(&bytes)?;
+                answer.cautions.splice(0..0, cautions);
+                Ok(answer)
+            })
             .or_else(|error| timed_out(error, target, control.allowed()));
         // Refresh the index after a failure too: whatever was loaded before it stays.
         let mut answer = match outcome {
@@ -380,10 +384,11 @@ impl Steelbank {
         Ok(answer.finished())
     }
 
-    /// Tells Lisp of the project and loads the init file, once, before the first load.
-    fn open_project(&self, control: &Control, deadline: Instant) -> Result<(), Error> {
+    /// Tells Lisp of the project and loads the init file, once, before the first load. Returns what is wrong with ASDF's
+    /// configuration.
+    fn open_project(&self, control: &Control, deadline: Instant) -> Result<Vec<String>, Error> {
         let project = self.project();
-        let Some(settings) = project.settings() else { return Ok(()) };
+        let Some(settings) = project.settings() else { return Ok(Vec::new()) };
         // Wait for another thread that opens the project.
         let mut opened = loop {
             let soon = (Instant::now() + Duration::from_millis(20)).min(deadline);
@@ -398,7 +403,7 @@ impl Steelbank {
             }
         };
         if *opened {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let text = |path: Option<&PathBuf>| path.map(|path| path.display().to_string()).unwrap_or_default();
         let arguments =
@@ -409,7 +414,8 @@ impl Steelbank {
             return Err(Error::SetUp(set_up_failed(settings, set_up)));
         }
         *opened = true;
-        Ok(())
+        let warnings = set_up.diagnostics.into_iter().filter(|said| said.severity <= Severity::Warning);
+        Ok(warnings.map(|said| said.message).collect())
     }
 
     /// Runs `operation` on the lane of long work until `deadline`. The remaining time is its last argument.

@@ -16,6 +16,8 @@ pub(super) fn with_remedy(error: &Error) -> String {
 
 fn remedy(error: &Error) -> Option<&'static str> {
     const BUILD: &str = "run ./bootstrap and build again, or point STEELBANK_HOME to a folder with libsteelbank-sbcl.so and steelbank.core";
+    const SPLIT: &str =
+        "or name in STEELBANK_HOME a folder with SBCL's parts as files (`steelbank --help` lists them)";
     match error {
         Error::Cache(_) => Some("name another folder in STEELBANK_CACHE"),
         Error::Index(_) => Some("run ./bootstrap and build steelbank again"),
@@ -26,6 +28,8 @@ fn remedy(error: &Error) -> Option<&'static str> {
             StartError::Load(_)
             | StartError::Image(ImageError::Unreadable { .. } | ImageError::CutOff { .. }),
         ) => Some(BUILD),
+        Error::Start(StartError::Image(ImageError::NoProc | ImageError::Memory { .. })) => Some(SPLIT),
+        Error::Start(error) if error.is_for_address_space() => Some("raise that limit"),
         Error::Start(error) if error.is_for_room() => Some("--dynamic-space-size asks for less"),
         _ => None,
     }
@@ -41,11 +45,18 @@ mod tests {
             path: "steelbank.core".into(),
             source: std::io::ErrorKind::NotFound.into(),
         };
-        let died = StartError::Died { reason: "cannot allocate memory".into(), megabytes: 8192 };
+        let died = |address_space| StartError::Died {
+            reason: "cannot allocate memory".into(),
+            megabytes: 8192,
+            address_space,
+        };
         for (error, advised) in [
             (Error::Index("no file".into()), "./bootstrap"),
             (Error::Start(unreadable.into()), "STEELBANK_HOME"),
-            (Error::Start(died), "--dynamic-space-size"),
+            (Error::Start(died(None)), "--dynamic-space-size"),
+            (Error::Start(died(Some(4000))), "--dynamic-space-size"),
+            (Error::Start(died(Some(500))), "raise that limit"),
+            (Error::Start(ImageError::NoProc.into()), "STEELBANK_HOME"),
         ] {
             for word in ["bootstrap", "STEELBANK", "--"] {
                 assert!(!error.to_string().contains(word), "{error}");

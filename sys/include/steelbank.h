@@ -103,6 +103,10 @@ void steelbank_set_host(const struct steelbank_host *host);
 void steelbank_set_executable(const char *path);
 /* The build that the runtime belongs to; a core names the same one. NUL-terminated, static. */
 const char *steelbank_runtime_build(void);
+/* Tries whether the system gives SBCL memory at the addresses that are compiled into it, writable and executable. Returns 0,
+ * or the system's error: EEXIST if the `size` octets from `start`, which are told in any case, are in use. Nothing stays
+ * mapped. */
+int steelbank_try_static_space(uintptr_t *start, size_t *size);
 /* Keeps address space free below the stacks of the Lisp thread that the calling thread makes next, by initialize_lisp or in
  * Lisp: an array that goes past the stack meets a fault there, and not memory that somebody else has mapped. */
 void steelbank_reserve_below_stacks(void);

@@ -130,6 +130,17 @@ os_vm_address_t __wrap_os_alloc_gc_space(int space, int attributes, os_vm_addres
   return __real_os_alloc_gc_space(space, attributes, address, size);
 }
 
+int steelbank_try_static_space(uintptr_t *start, size_t *size) {
+  *start = STATIC_SPACE_START;
+  *size = STATIC_SPACE_SIZE;
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+  void *at = mmap((void *)*start, *size, OS_VM_PROT_ALL, flags, -1, 0);
+  if (at == MAP_FAILED) return errno;
+  munmap(at, *size);
+  /* Linux before 4.17 takes the address for a hint. */
+  return at == (void *)*start ? 0 : EEXIST;
+}
+
 /* Only the collector of this process may stop a thread. SBCL would wait for a collection that nobody makes. */
 void __real_sig_stop_for_gc_handler(int signal, siginfo_t *info, os_context_t *context);
 void __wrap_sig_stop_for_gc_handler(int signal, siginfo_t *info, os_context_t *context) {

@@ -4,6 +4,7 @@
 #include "steelbank.h"
 #include "faults.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -16,6 +17,7 @@ static struct steelbank_host host;
 static char *executable;
 static char reason[1024];
 static int dead;
+static pid_t host_process;
 
 void __wrap_abort(void);
 
@@ -30,6 +32,7 @@ static struct sigaction before[NSIG];
 
 void steelbank_set_host(const struct steelbank_host *functions) {
   host = *functions;
+  host_process = getpid();
   for (int signal = 1; signal < NSIG; signal++) sigaction(signal, NULL, &before[signal]);
   /* SBCL hands its own signals on to the handler before it where they meet a thread that is not Lisp's, and loses if
    * there was none. Only SBCL uses this signal. */
@@ -140,6 +143,25 @@ int64_t steelbank_host_contribs(char *buffer, size_t size) { return host.contrib
 
 /* SBCL looks for a core in its executable. Only the host knows whether that core is the one to run. */
 char *__wrap_os_get_runtime_executable_path(void) { return executable ? strdup(executable) : NULL; }
+/* It looks in what PATH has under its name, too: this program, perhaps, where another core is to run. */
+off_t __real_search_for_embedded_core(char *path, void *sizes);
+off_t __wrap_search_for_embedded_core(char *path, void *sizes) {
+  return executable && strcmp(path, executable) == 0 ? __real_search_for_embedded_core(path, sizes) : -1;
+}
+
+/* SBCL answers addresses that are taken with another personality, and by executing its program again: the host. Only what
+ * RUN-PROGRAM has forked executes anything. */
+int __real_execv(const char *path, char *const arguments[]);
+int __wrap_execv(const char *path, char *const arguments[]) {
+  if (getpid() != host_process) return __real_execv(path, arguments);
+  errno = EPERM;
+  return -1;
+}
+int __real_personality(unsigned long persona);
+int __wrap_personality(unsigned long persona) {
+  (void)persona;
+  return __real_personality(0xffffffff); /* asks */
+}
 
 /* The first thread to arrive reports; every thread that arrives stays here. Signals are blocked, since no handler
  * of a dead runtime may run. */

@@ -33,7 +33,7 @@ complains() { holds "it complains '$1'" grep -qF -- "$1" "$scratch/err"; }
 quiet() { holds 'its standard error is empty' [ ! -s "$scratch/err" ]; }
 built() { holds "there have been $1 builds" [ "$(wc -l <"$scratch/builds")" -eq "$1" ]; }
 left_nothing() { holds 'no work folder is left' [ -z "$(ls -d "$cache"/work.* 2>/dev/null)" ]; }
-has_trees() { holds "the cache holds $1 trees" [ "$(ls -d "$cache"/sbcl-*-* 2>/dev/null | wc -l)" -eq "$1" ]; }
+has_trees() { holds "the cache holds $1 trees" [ "$(ls -d "$cache"/sbcl-*-*[0-9a-f] 2>/dev/null | wc -l)" -eq "$1" ]; }
 
 # ---- The world of a row ---------------------------------------------------------------------------------
 
@@ -59,6 +59,7 @@ make_source() { # folder
     cat >"$1/make.sh" <<END
 set -e
 echo "\$*" >>"$scratch/builds"
+[ "\$CL_SOURCE_REGISTRY" = '(:source-registry :ignore-inherited-configuration)' ] && [ -z "\$(ls "\$HOME")" ]
 grep -q new src/code/repack-xref.lisp
 echo //entering make-host-1.sh
 [ ! -f "$scratch/during" ] || . "$scratch/during"

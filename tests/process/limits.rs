@@ -148,22 +148,6 @@ fn a_user_that_the_system_does_not_know_is_served() {
 }
 
 #[test]
-fn without_proc_the_sentence_is_to_mount_it() {
-    let script = format!(
-        "umount -l /proc 2>/dev/null || mount -t tmpfs none /proc && exec '{STEELBANK}' describe-symbol car"
-    );
-    let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).stdin(Stdio::null()).output();
-    let Ok(output) = output else { return };
-    let (_, errors, code) = said(&output);
-    if errors.contains("unshare") || errors.contains("mount:") {
-        // Only the superuser can take it away.
-        return;
-    }
-    assert_eq!(code, Some(3), "{errors}");
-    assert!(errors.contains("/proc is not mounted") && !errors.contains("bootstrap"), "{errors}");
-}
-
-#[test]
 fn a_project_that_is_no_folder_is_named() {
     for arguments in [&["list-systems"][..], &["find-references", "x"], &["serve"]] {
         let output = Command::new(STEELBANK)
@@ -176,4 +160,48 @@ fn a_project_that_is_no_folder_is_named() {
         assert_eq!((text.as_str(), code), ("", Some(2)), "{errors}");
         assert!(errors.contains("--project /nowhere/my-project is no folder"), "{errors}");
     }
+}
+
+/// Runs the program as a user who may not write to the cache folder, with `temporary` for temporary files.
+#[test]
+fn a_temporary_folder_stands_in_for_a_cache_that_cannot_be_written() {
+    use std::os::unix::process::CommandExt;
+    let folder = Folder::new("cache-denied");
+    // SAFETY: the call only returns a number.
+    // Not the user whose threads another test counts.
+    let user = (unsafe { libc::geteuid() } == 0).then_some(NOBODY + 1);
+    let (closed, temporary, project) = (folder.0.join("closed"), folder.0.join("tmp"), folder.0.join("p"));
+    for path in [&closed, &temporary, &project] {
+        fs::create_dir(path).unwrap();
+    }
+    fs::write(project.join("p.asd"), "(defsystem \"p\" :components ((:file \"a\")))").unwrap();
+    fs::write(project.join("a.lisp"), "(defun one () 1)\n(defun two () (one))\n").unwrap();
+    let program = copied(&folder);
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
+    fs::set_permissions(&temporary, fs::Permissions::from_mode(0o777)).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(arguments).current_dir(&project).stdin(Stdio::null());
+        command.env("STEELBANK_CACHE", closed.join("cache")).env("TMPDIR", &temporary);
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        said(&command.output().unwrap())
+    };
+    for arguments in [&["--system", "p", "who-calls", "cl-user::one"][..], &["find-references", "one"]] {
+        let (text, errors, code) = run(arguments);
+        assert!(code == Some(0) && text.to_lowercase().contains("a.lisp"), "{arguments:?}: {text} {errors}");
+        let named = [&closed.join("cache"), &temporary].map(|path| errors.contains(path.to_str().unwrap()));
+        assert!(named == [true, true] && errors.contains("STEELBANK_CACHE"), "{errors}");
+    }
+    let stand_in = fs::read_dir(&temporary)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .find(|entry| entry.file_name().to_string_lossy().starts_with("steelbank-"))
+        .unwrap();
+    assert_eq!(stand_in.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    // Another user's folder of that name is not used.
+    fs::set_permissions(stand_in.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let (_, errors, code) = run(&["find-references", "one"]);
+    assert!(code == Some(3) && errors.contains("others have access to it"), "{errors}");
 }

@@ -22,6 +22,7 @@ mod limits;
 mod one_file;
 mod program;
 mod readme;
+mod refusals;
 mod rename;
 mod rename_libraries;
 #[path = "../renames/mod.rs"]

@@ -56,6 +56,15 @@ fn examples_are_what_the_program_prints() {
     assert_eq!(fs::read_to_string(&graph_picture).unwrap(), graph, "docs/call-graph.svg is another graph");
 }
 
+#[test]
+fn the_shop_passes_its_own_tests() {
+    let home = tempfile::tempdir().unwrap();
+    let project = copy_of_the_shop(home.path());
+    let said =
+        printed("steelbank --system shop/tests run-tests shop/tests; echo exit $?", &project, home.path());
+    assert!(said.contains(&"exit 0".to_owned()), "{said:#?}");
+}
+
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }

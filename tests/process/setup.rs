@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use steelbank::engine::{Core, RuntimeLibrary, StartError};
 use steelbank::query::Error;
 use steelbank::{IndexData, Installation, Steelbank};
 
 use crate::child::in_own_process;
+use crate::program::{Folder, STEELBANK, said};
 
 fn start(installation: Installation) -> String {
     match Steelbank::builder().installation(installation).start() {
@@ -178,4 +180,129 @@ fn contribs_are_required_from_the_folder() {
             bank.evaluate(&format!("(require {name:?})"), allowed).unwrap();
         }
     });
+}
+
+/// Prints for each name how ASDF's load of that system ends.
+const LOADS: &str = "(format nil \"~{~A ~}\" (mapcar (lambda (name)
+  (let ((*standard-output* (make-broadcast-stream)) (*error-output* (make-broadcast-stream)))
+    (format nil \"~A:~A\" name
+      (handler-case (handler-bind ((warning (function muffle-warning)))
+                      (asdf:load-system name)
+                      \"LOADED\")
+        (error (condition) (symbol-name (type-of condition)))))))
+  '(NAMES)))";
+
+#[test]
+fn contribs_are_systems_as_in_a_plain_sbcl() {
+    in_own_process("setup::contribs_are_systems_as_in_a_plain_sbcl", || {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("bootstrap");
+        let tree = Command::new("sh").arg(script).arg("--print-path").output().unwrap().stdout;
+        let tree = PathBuf::from(String::from_utf8(tree).unwrap().trim());
+        let home = tree.join("obj/sbcl-home");
+        let mut names: Vec<String> = fs::read_dir(home.join("contrib"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "asd"))
+            .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        assert!(names.len() > 15, "{names:?}");
+        // One that is no contrib, and one that is only a module.
+        names.extend(["sb-nonesuch".to_owned(), "uiop".to_owned()]);
+        let quoted: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
+        let form = LOADS.replace("NAMES", &quoted.join(" "));
+        let plain = Command::new(tree.join("src/runtime/sbcl"))
+            .arg("--core")
+            .arg(tree.join("output/sbcl.core"))
+            .args(["--noinform", "--no-sysinit", "--no-userinit", "--non-interactive"])
+            .args(["--eval", "(require :asdf)", "--eval", &format!("(prin1 {form})")])
+            .env_clear()
+            .env("SBCL_HOME", &home)
+            .env("HOME", "/nonexistent")
+            .output()
+            .unwrap();
+        let plain = String::from_utf8(plain.stdout).unwrap();
+        let bank = Steelbank::builder().start().unwrap();
+        let ours = bank.evaluate(&form, std::time::Duration::from_secs(300)).unwrap().values;
+        assert_eq!(ours, [plain.trim()]);
+        for name in ["sb-simd", "sb-queue", "sb-cover", "sb-posix"] {
+            assert!(plain.contains(&format!("{name}:LOADED ")), "{plain}");
+        }
+        assert!(plain.contains("sb-nonesuch:MISSING-COMPONENT "), "{plain}");
+    });
+}
+
+#[test]
+fn a_project_depends_on_contribs_and_its_own_win() {
+    let (folder, cache) = (Folder::new("contrib-project"), Folder::new("contrib-project-cache"));
+    let write = |name: &str, text: &str| fs::write(folder.0.join(name), text).unwrap();
+    write("p.asd", "(defsystem \"p\" :depends-on (\"sb-queue\" \"sb-perf\") :components ((:file \"a\")))");
+    write("a.lisp", "(defun one () (sb-queue:make-queue))\n(defun two () (one))\n");
+    write("sb-perf.asd", "(defsystem \"sb-perf\" :components ((:file \"own\")))");
+    write(
+        "own.lisp",
+        "(defpackage :own-perf (:use :cl) (:export #:mine))\n(in-package :own-perf)\n(defun mine () 1)\n",
+    );
+    let ask = |arguments: &[&str]| {
+        let mut command = Command::new(STEELBANK);
+        command.args(arguments).current_dir(&folder.0).stdin(Stdio::null());
+        said(&command.env("STEELBANK_CACHE", &cache.0).output().unwrap())
+    };
+    for again in ["compiled", "from the cache", "from the snapshot"] {
+        if again == "from the snapshot" {
+            let (text, errors, code) = ask(&["--system", "p", "snapshot"]);
+            assert_eq!(code, Some(0), "{text} {errors}");
+        }
+        // Where there is no snapshot yet, one would be made in the background.
+        let started = if again == "from the snapshot" {
+            &["--system", "p"][..]
+        } else {
+            &["--no-snapshot", "--system", "p"]
+        };
+        let (text, errors, code) = ask(&[started, &["who-calls", "cl-user::one"]].concat());
+        assert!(code == Some(0) && text.contains("COMMON-LISP-USER::TWO"), "{again}: {text} {errors}");
+        let (text, errors, _) = ask(&[started, &["describe-symbol", "own-perf:mine"]].concat());
+        assert!(text.contains("OWN-PERF::MINE [FUNCTION]"), "{again}: {text} {errors}");
+    }
+    let (text, errors, code) = ask(&["check", "--system", "p"]);
+    assert!(code == Some(0), "{text} {errors}");
+}
+
+/// A configuration that cannot be read costs itself, and not the load.
+#[test]
+fn a_damaged_file_of_the_source_registry_is_named_and_left_out() {
+    let folder = Folder::new("registry");
+    let registry = folder.0.join("home/.config/common-lisp/source-registry.conf.d");
+    for (path, text) in [
+        (
+            folder.0.join("p/p.asd"),
+            "(defsystem \"p\" :depends-on (\"other\") :components ((:file \"a\")))".to_owned(),
+        ),
+        (folder.0.join("p/a.lisp"), "(defun one () 1)\n(defun two () (one))\n".to_owned()),
+        (folder.0.join("other/other.asd"), "(defsystem \"other\")".to_owned()),
+        (registry.join("40-damaged.conf"), "garbage (".to_owned()),
+        (registry.join("60-good.conf"), format!("(:tree {:?})", folder.0.join("other"))),
+    ] {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let load = || {
+        let mut command = Command::new(STEELBANK);
+        command
+            .args(["--no-snapshot", "load-system", "p"])
+            .current_dir(folder.0.join("p"))
+            .stdin(Stdio::null());
+        command.env("HOME", folder.0.join("home")).env("STEELBANK_CACHE", folder.0.join("cache"));
+        said(&command.env_remove("XDG_CONFIG_HOME").env_remove("CL_SOURCE_REGISTRY").output().unwrap())
+    };
+    let (text, errors, code) = load();
+    let all = text + &errors;
+    assert!(
+        code == Some(0) && all.contains("40-damaged.conf cannot be read") && !all.contains("#<"),
+        "{all}"
+    );
+    fs::write(registry.parent().unwrap().join("source-registry.conf"), "(:source-registry").unwrap();
+    let (text, errors, code) = load();
+    let all = text + &errors;
+    assert!(code != Some(0) && all.contains("/source-registry.conf") && !all.contains("#<"), "{all}");
 }

@@ -1,7 +1,13 @@
-//! Finds the SBCL that the program runs.
+//! Finds the SBCL that the program runs, and the cache folder.
 
 use std::env;
-use std::path::PathBuf;
+use std::fs::DirBuilder;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 
 use crate::Installation;
 
@@ -17,8 +23,68 @@ pub(super) fn find() -> Installation {
     }
 }
 
-/// Returns the cache folder, the same one that `bootstrap` uses.
+/// The cache folder, and what is to be said of it.
+struct CacheFolder {
+    path: Option<PathBuf>,
+    caution: Option<String>,
+}
+
+/// Returns the cache folder: the one that `bootstrap` uses, or a temporary one where that cannot be written.
 pub(super) fn cache() -> Option<PathBuf> {
+    found().path.clone()
+}
+
+/// Returns why the cache folder is not the one that was asked for, if it is not.
+pub(super) fn caution() -> Option<&'static str> {
+    found().caution.as_deref()
+}
+
+fn found() -> &'static CacheFolder {
+    static FOUND: OnceLock<CacheFolder> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let folder = configured();
+        let Some((wanted, error)) = folder.as_deref().and_then(|wanted| Some((wanted, refused(wanted)?)))
+        else {
+            return CacheFolder { path: folder, caution: None };
+        };
+        let stand_in = env::temp_dir().join(format!("steelbank-{}", rustix::process::geteuid().as_raw()));
+        let wanted = format!("The cache folder {} cannot be written: {error}", wanted.display());
+        let remedy = "Set STEELBANK_CACHE to a folder that can be.";
+        match own(&stand_in) {
+            Ok(()) => CacheFolder {
+                caution: Some(format!("{wanted}. {} stands in for it. {remedy}", stand_in.display())),
+                path: Some(stand_in),
+            },
+            Err(other) => CacheFolder {
+                path: None,
+                caution: Some(format!("{wanted}; nor can {} be used: {other}. {remedy}", stand_in.display())),
+            },
+        }
+    })
+}
+
+/// Returns the error of writing to `folder`, or where it is to be made.
+fn refused(folder: &Path) -> Option<Errno> {
+    let there = folder.ancestors().find(|folder| folder.exists())?;
+    access(there, Access::WRITE_OK | Access::EXEC_OK).err()
+}
+
+/// Makes a folder that nobody else can read or write, or checks that it is one.
+fn own(folder: &Path) -> Result<(), String> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error.to_string()),
+        _ => {}
+    }
+    let found = folder.symlink_metadata().map_err(|error| error.to_string())?;
+    let ours = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
+    match ours && found.mode() & 0o077 == 0 {
+        true => refused(folder).map_or(Ok(()), |error| Err(error.to_string())),
+        false => Err("others have access to it".to_owned()),
+    }
+}
+
+/// Returns the folder that the environment names.
+fn configured() -> Option<PathBuf> {
     env::var_os("STEELBANK_CACHE")
         .filter(|folder| !folder.is_empty())
         // Resolve a relative path from the current folder.
