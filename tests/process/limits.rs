@@ -200,8 +200,9 @@ fn a_temporary_folder_stands_in_for_a_cache_that_cannot_be_written() {
         .find(|entry| entry.file_name().to_string_lossy().starts_with("steelbank-"))
         .unwrap();
     assert_eq!(stand_in.metadata().unwrap().permissions().mode() & 0o777, 0o700);
-    // Another user's folder of that name is not used.
-    fs::set_permissions(stand_in.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    // A link of that name, which anybody may have made, is not followed.
+    fs::remove_dir_all(stand_in.path()).unwrap();
+    std::os::unix::fs::symlink(&project, stand_in.path()).unwrap();
     let (_, errors, code) = run(&["find-references", "one"]);
-    assert!(code == Some(3) && errors.contains("others have access to it"), "{errors}");
+    assert!(code == Some(3) && errors.contains(stand_in.path().to_str().unwrap()), "{errors}");
 }

@@ -39,6 +39,8 @@ struct Report {
     steelbank: &'static str,
     sbcl: String,
     machine: String,
+    /// The folder of STEELBANK_HOME, if SBCL's parts are files there.
+    home: Option<String>,
     library: String,
     core: String,
     index: String,
@@ -127,6 +129,7 @@ fn examine(shell: &Shell) -> Result<Report, CommandError> {
         steelbank: env!("CARGO_PKG_VERSION"),
         sbcl: identity.lisp,
         machine: identity.machine,
+        home: std::env::var("STEELBANK_HOME").ok().filter(|_| matches!(image.core, Core::File(_))),
         library: match &image.library {
             RuntimeLibrary::File(path) => file(path),
             RuntimeLibrary::Memory(bytes) => format!("in this program, {}", size(bytes.len() as u64)),
@@ -267,6 +270,10 @@ fn form_numbers(bank: &Steelbank) -> HealthCheck {
 fn text(report: &Report) -> String {
     let mut lines = vec![
         format!("steelbank {} with SBCL {} ({})", report.steelbank, report.sbcl, report.machine),
+        format!(
+            "  home          {}",
+            report.home.as_deref().unwrap_or("STEELBANK_HOME is not set: the SBCL inside this program runs")
+        ),
         format!("  library       {}", report.library),
         format!("  core          {}", report.core),
         format!("  index         {}, {} cross references", report.index, report.records),

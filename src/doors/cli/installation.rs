@@ -1,8 +1,6 @@
 //! Finds the SBCL that the program runs, and the cache folder.
 
 use std::env;
-use std::fs::DirBuilder;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -69,18 +67,13 @@ fn refused(folder: &Path) -> Option<Errno> {
     access(there, Access::WRITE_OK | Access::EXEC_OK).err()
 }
 
-/// Makes a folder that nobody else can read or write, or checks that it is one.
+/// Makes `folder` the user's own, or says why it cannot be.
 fn own(folder: &Path) -> Result<(), String> {
-    match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error.to_string()),
-        _ => {}
+    steelbank_cache::claim(folder).map_err(|error| error.to_string())?;
+    if !folder.is_dir() || folder.is_symlink() {
+        return Err("it is no folder".to_owned());
     }
-    let found = folder.symlink_metadata().map_err(|error| error.to_string())?;
-    let ours = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
-    match ours && found.mode() & 0o077 == 0 {
-        true => refused(folder).map_or(Ok(()), |error| Err(error.to_string())),
-        false => Err("others have access to it".to_owned()),
-    }
+    refused(folder).map_or(Ok(()), |error| Err(error.to_string()))
 }
 
 /// Returns the folder that the environment names.
