@@ -11,6 +11,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use parking_lot::{Condvar, Mutex};
+
 use super::signals;
 
 /// The arguments, environment and folder that the process was started with, to start it again.
@@ -23,6 +25,53 @@ pub struct ProcessStart {
     pub environment: Vec<(OsString, OsString)>,
     /// The current folder.
     pub folder: PathBuf,
+}
+
+/// The number of calls that write files, and whether no further one may begin.
+static WRITERS: Mutex<(usize, bool)> = Mutex::new((0, false));
+static WRITTEN: Condvar = Condvar::new();
+
+/// A call that writes files: the program is neither executed again nor ended by its server before this is
+/// dropped.
+#[derive(Debug)]
+pub struct Writing(());
+
+impl Writing {
+    /// Begins to write. None if the program is about to be executed again.
+    pub fn begin() -> Option<Self> {
+        let mut writers = WRITERS.lock();
+        (!writers.1).then(|| {
+            writers.0 += 1;
+            Self(())
+        })
+    }
+
+    /// Waits for the calls that write. None begins until the guard is dropped.
+    pub fn wait_for_end() -> WritingEnded {
+        let mut writers = WRITERS.lock();
+        WRITTEN.wait_while(&mut writers, |writers| writers.1);
+        writers.1 = true;
+        WRITTEN.wait_while(&mut writers, |writers| writers.0 > 0);
+        WritingEnded(())
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        WRITERS.lock().0 -= 1;
+        WRITTEN.notify_all();
+    }
+}
+
+/// See [`Writing::wait_for_end`].
+#[derive(Debug)]
+pub struct WritingEnded(());
+
+impl Drop for WritingEnded {
+    fn drop(&mut self) {
+        WRITERS.lock().1 = false;
+        WRITTEN.notify_all();
+    }
 }
 
 /// Executes `program` in place of this one as `origin` says. The standard descriptors and those of `kept` stay open.

@@ -38,7 +38,9 @@ mod ticket;
 mod watch;
 
 pub(crate) use again::keep_from_children;
-pub use again::{ProcessStart, adopt_descriptor, close_on_fork, execute_again, reap_children};
+pub use again::{
+    ProcessStart, Writing, WritingEnded, adopt_descriptor, close_on_fork, execute_again, reap_children,
+};
 pub use answers::{
     CallAnswer, CallError, EngineState, EngineStatus, EngineTrouble, Expired, Fault, FaultKind, Lane,
     LispError, Operation,

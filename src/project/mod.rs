@@ -1,11 +1,14 @@
 //! The user's project: its root, the files that were loaded, and the positions in them.
 
 pub(crate) mod baked;
+pub(crate) mod edits;
 mod headed;
+pub(crate) mod journal;
 mod live;
 mod name_table;
 mod names;
 mod positions;
+pub(crate) mod replacement;
 mod sidecar_names;
 mod stamp;
 mod standings;
@@ -13,7 +16,6 @@ pub(crate) mod systems;
 mod text;
 mod texts;
 mod tree;
-pub(crate) mod undo;
 pub(crate) mod write;
 
 pub(crate) use text::{PackageText, TextContext, TextToken};
@@ -96,6 +98,7 @@ pub(crate) struct Project {
     positions: Mutex<Positions>,
     names: Mutex<NamesInFiles>,
     texts: Mutex<texts::Texts>,
+    cut_edits: Mutex<edits::CutEdits>,
     /// The reason for which the tree is not watched. Outside of the texts, so that reading it does not wait
     /// for a walk.
     unwatched: Mutex<Option<WatchRefusal>>,

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::lookup::find_package;
 use super::unified::unified;
 use crate::project::Project;
+use crate::project::journal::EditPurpose;
+use crate::project::replacement::Replacement;
 use crate::project::write::{self, FileError};
 use crate::source::tap::sidecar::fnv_1a;
 use steelbank_reader::edit::{self, DefinitionForm, EditAction};
@@ -27,6 +29,18 @@ pub enum EditOperation {
     InsertAfter,
     /// It is taken out; the comment above it stays.
     Delete,
+}
+
+impl EditOperation {
+    /// Returns what is done, in a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Replace => "replaced",
+            Self::InsertBefore => "inserted before",
+            Self::InsertAfter => "inserted after",
+            Self::Delete => "deleted",
+        }
+    }
 }
 
 impl From<EditOperation> for EditAction {
@@ -130,6 +144,7 @@ pub(crate) fn edit_definition(
         )
     })?;
     let path = write::own_file(root, &request.path)?;
+    let edits = project.edits().map_err(EditError::Refused)?;
     let shown = project.shown(&path);
     let old = std::fs::read(&path)
         .map_err(|error| EditError::Refused(format!("{shown} cannot be read: {error}.")))?;
@@ -152,15 +167,17 @@ pub(crate) fn edit_definition(
     let (start, end) = (edit.span.start as usize, edit.span.end as usize);
     let new = [&old[..start], &text, &old[end..]].concat();
     let diff = unified(&shown, &old, &new);
-    write::replace(&path, &old, &new).map_err(EditError::Refused)?;
+    let what = format!("{} at {} in {shown}", request.operation.word(), definition.label);
+    let file = Replacement { path, old, new };
+    edits.replace_all(&what, EditPurpose::Plain, std::slice::from_ref(&file)).map_err(EditError::Refused)?;
     let first = start + text.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
     Ok(EditAnswer {
         path: shown,
         definition: definition.label,
         operation: request.operation,
-        line: LineIndex::new(&new).line(first as u32),
+        line: LineIndex::new(&file.new).line(first as u32),
         diff,
-        version: version(&new),
+        version: version(&file.new),
         cautions,
     })
 }

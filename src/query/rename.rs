@@ -19,7 +19,7 @@ mod replaced;
 mod structures;
 mod verify;
 
-pub use crate::project::undo::UndoError;
+pub use crate::project::edits::{UndoError, UnfinishedEdit};
 pub use diff::Hunk;
 pub use plan::{
     Applied, Caution, CautionKind, Conflict, ConflictKind, Derived, Doubt, FileEdits, RenameEdit,

@@ -3,14 +3,15 @@
 use std::path::Path;
 
 use crate::Steelbank;
-use crate::project::undo::Undo;
-use crate::project::write::{self, Replacement};
+use crate::project::journal::EditPurpose;
+use crate::project::replacement::Replacement;
+use crate::project::write;
 use crate::query::Error;
 use crate::query::control::Control;
 use crate::query::find_definition::ImageDefinitions;
 use crate::query::rename::{
-    Applied, Hunk, ProjectSymbols, RenameError, RenamePlan, RenameRequest, Sources, UndoError, Undone, diff,
-    rename_plan,
+    Applied, Hunk, ProjectSymbols, RenameError, RenamePlan, RenameRequest, Sources, UndoError, Undone,
+    UnfinishedEdit, diff, rename_plan,
 };
 use crate::source::positions::SearchTarget;
 use crate::source::tap::sidecar::fnv_1a;
@@ -73,21 +74,13 @@ impl Steelbank {
         if let Some(conflict) = plan.conflicts.first() {
             return Err(RenameError(format!("{} Nothing was changed.", conflict.message)));
         }
+        let edits = self.project().edits().map_err(RenameError)?;
         let files = self.replacements(plan)?;
         if files.is_empty() {
             return Err(RenameError("The plan has no edits.".to_owned()));
         }
-        let undo = self.undo()?;
         let what = format!("{} became {}", plan.symbol, plan.new_name);
-        let id = undo.keep(&what, &files).map_err(RenameError)?;
-        if let Err(why) = write::replace_all(&files) {
-            // Keep the undo while a file of it could not be restored.
-            if undo.find(&id).is_ok_and(|kept| kept.files.is_empty()) {
-                undo.forget(&id);
-                return Err(RenameError(why));
-            }
-            return Err(RenameError(format!("{why} Edit {id} has the old texts.")));
-        }
+        let id = edits.replace_all(&what, EditPurpose::Undoable, &files).map_err(RenameError)?;
         Ok(Applied { undo: id, files: plan.files.iter().map(|file| file.path.clone()).collect() })
     }
 
@@ -97,23 +90,34 @@ impl Steelbank {
     /// # Errors
     /// There is no such edit, or a file was changed after it. Nothing was changed.
     pub fn rename_undo(&self, id: &str) -> Result<Undone, UndoError> {
-        let undo = self.undo().map_err(|RenameError(why)| why)?;
-        let kept = undo.find(id)?;
-        write::replace_all(&kept.files)?;
-        undo.forget(&kept.id);
-        let files = kept.files.iter().map(|file| self.project().shown(&file.path)).collect();
-        Ok(Undone { undo: kept.id, what: kept.what, files })
+        let undone = self.project().edits()?.undo(id)?;
+        let files = undone.files.iter().map(|path| self.project().shown(path)).collect();
+        Ok(Undone { undo: undone.id, what: undone.what, files })
     }
 
-    fn undo(&self) -> Result<Undo, RenameError> {
-        let settings = self.project().settings();
-        let root = self.project().root();
-        settings.zip(root).map(|(settings, root)| Undo::new(&settings.cache, root)).ok_or_else(no_project)
+    /// Takes back the edits of the project's files that were cut because their program ended, in each file that
+    /// nobody has changed since. Each edit does this first by itself.
+    ///
+    /// # Errors
+    /// There is no project, or another process has been editing it for long: a sentence.
+    pub fn take_back_cut_edits(&self) -> Result<(), RenameError> {
+        self.project().take_back_cut_edits().map_err(RenameError)
+    }
+
+    /// Lists the edits that were cut because their program ended: those that this process has taken back, and
+    /// those that nobody has yet.
+    pub fn unfinished_edits(&self) -> Vec<UnfinishedEdit> {
+        self.project().unfinished_edits()
+    }
+
+    /// Tells of the edits of [`Steelbank::unfinished_edits`] that this did not tell of yet, a sentence each.
+    pub(crate) fn untold_edits(&self) -> Vec<String> {
+        self.project().untold_edits().iter().map(UnfinishedEdit::to_string).collect()
     }
 
     /// Reads the files of a plan, and makes their new texts.
     pub(super) fn replacements(&self, plan: &RenamePlan) -> Result<Vec<Replacement>, RenameError> {
-        let root = self.project().root().ok_or_else(no_project)?;
+        let root = self.project().root().ok_or_else(|| RenameError("There is no project.".to_owned()))?;
         plan.files
             .iter()
             .map(|file| {
@@ -132,10 +136,4 @@ impl Steelbank {
             .collect::<Result<_, String>>()
             .map_err(RenameError)
     }
-}
-
-fn no_project() -> RenameError {
-    RenameError(
-        "There is no project whose files could be edited: start steelbank with --project DIR.".to_owned(),
-    )
 }

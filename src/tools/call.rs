@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::budget::BUDGET;
 use super::structured::Structured;
 use super::words::sentence;
+use crate::engine::Writing;
 use crate::query::control::{Cancellation, Control};
 use crate::query::index_project;
 use crate::query::{Error, Step};
@@ -31,6 +33,7 @@ pub struct Call {
     cancellation: Cancellation,
     budget: usize,
     listener: Arc<dyn Fn(ToolProgress) + Send + Sync>,
+    writing: Arc<Mutex<Option<Writing>>>,
 }
 
 impl std::fmt::Debug for Call {
@@ -51,7 +54,12 @@ impl Default for Call {
 impl Call {
     /// Makes a call that reports its progress to `listener`, which must not block.
     pub fn new(listener: impl Fn(ToolProgress) + Send + Sync + 'static) -> Self {
-        Self { cancellation: Cancellation::default(), budget: BUDGET, listener: Arc::new(listener) }
+        Self {
+            cancellation: Cancellation::default(),
+            budget: BUDGET,
+            listener: Arc::new(listener),
+            writing: Arc::default(),
+        }
     }
 
     /// Asks for the whole answer, however long it is.
@@ -74,6 +82,20 @@ impl Call {
     /// Makes the control of a query for this call: it may take `allowed`, and is cancelled with the call.
     pub fn control(&self, allowed: Duration) -> Control {
         Control::new(allowed).with_cancellation(self.cancellation())
+    }
+
+    /// Has neither a restart nor the client's leaving cut the call from now on, its answer included.
+    ///
+    /// # Errors
+    /// The call was called off, or the program is being started again.
+    pub fn begin_writing(&self) -> Result<(), Failure> {
+        let refused = |why: &str| Failure::Engine(format!("{why} Nothing was changed."));
+        let writing = Writing::begin().ok_or_else(|| refused("Lisp is being started again: ask again."))?;
+        if self.cancellation.is_cancelled() {
+            return Err(refused("The call was called off."));
+        }
+        *self.writing.lock() = Some(writing);
+        Ok(())
     }
 
     /// Reports progress to the listener.

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::missing::{MaybeFound, Missing};
+use super::words::sentence;
 use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
 use crate::query::edit_definition::{EditAnswer, EditError, EditOperation, EditRequest};
 
@@ -38,7 +39,7 @@ pub(super) fn tool() -> Tool {
     Tool::new::<Arguments, MaybeFound<EditAnswer>>(about, edit).needs(Permission::Edits)
 }
 
-fn edit(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Failure> {
+fn edit(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     if given.text.trim().is_empty() && given.operation != EditOperation::Delete {
         return Err(Failure::Arguments(
             "edit-definition needs the argument \"text\", the new form.".to_owned(),
@@ -47,19 +48,15 @@ fn edit(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Fai
     let mut request = EditRequest::new(given.path, &given.definition, given.operation, &given.text);
     request.version = given.version;
     let bank = session.bank()?;
+    call.begin_writing()?;
     let answer = match bank.edit_definition(&request) {
         Ok(answer) => answer,
         Err(EditError::Missing { path }) => return Missing::path(bank, &path).answer(CallOutcome::NotFound),
         Err(error) => return Err(Failure::Arguments(error.to_string())),
     };
-    let done = match answer.operation {
-        EditOperation::Replace => "Replaced",
-        EditOperation::InsertBefore => "Inserted before",
-        EditOperation::InsertAfter => "Inserted after",
-        EditOperation::Delete => "Deleted",
-    };
-    let mut text =
-        format!("{done} {} at {}:{}.\n\n{}", answer.definition, answer.path, answer.line, answer.diff);
+    let done =
+        format!("{} {} at {}:{}", answer.operation.word(), answer.definition, answer.path, answer.line);
+    let mut text = format!("{}\n\n{}", sentence(&done), answer.diff);
     for caution in &answer.cautions {
         // Writing to a string cannot fail.
         let _ = write!(text, "\nNote: {caution}");

@@ -184,7 +184,7 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         if given.name.is_some() || given.new_name.is_some() || given.apply {
             return Err(Failure::Arguments("Give rename either a name and a new_name, or undo.".to_owned()));
         }
-        return undo(session, id);
+        return undo(session, id, call);
     }
     let needed = |argument: &Option<String>, name: &str| {
         argument.clone().ok_or_else(|| {
@@ -193,6 +193,10 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     };
     let (name, new_name) = (needed(&given.name, "name")?, needed(&given.new_name, "new_name")?);
     let bank = session.bank()?;
+    if session.permit(Permission::Edits).is_ok() {
+        // Plan on whole edits. What cannot be taken back is told of by the answer's notes.
+        let _ = bank.take_back_cut_edits();
+    }
     let symbol = resolve(bank, NameAndPackage { name, package: given.package.clone() });
     let includes = |what| given.include.contains(&what);
     let request = RenameRequest {
@@ -241,7 +245,10 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         hunks.clear();
     }
     let applied = match applies && !differs {
-        true => Some(bank.rename_apply(&plan).map_err(failure)?),
+        true => {
+            call.begin_writing()?;
+            Some(bank.rename_apply(&plan).map_err(failure)?)
+        }
         false => None,
     };
     let next = match &applied {
@@ -364,9 +371,11 @@ struct UndoneRename {
     restored: Vec<String>,
 }
 
-fn undo(session: &Session, id: &str) -> Result<ToolAnswer, Failure> {
+fn undo(session: &Session, id: &str, call: &Call) -> Result<ToolAnswer, Failure> {
     session.permit(Permission::Edits)?;
-    let undone = match session.bank()?.rename_undo(id) {
+    let bank = session.bank()?;
+    call.begin_writing()?;
+    let undone = match bank.rename_undo(id) {
         Ok(undone) => undone,
         Err(UndoError::Missing { edit, kept }) => {
             return Missing::edit(&edit, kept).answer(CallOutcome::NotFound);

@@ -9,6 +9,7 @@ use super::arguments::NoArguments;
 use super::session::Load;
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::engine::EngineState;
+use crate::query::rename::UnfinishedEdit;
 use crate::render::project;
 use crate::steelbank::recovery::LispRestart;
 use steelbank_text::TextIndex;
@@ -48,6 +49,9 @@ pub(crate) struct StatusAnswer {
     /// When and why Lisp was started again, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     restarts: Vec<LispRestart>,
+    /// Edits of files that were cut because their program ended, and what became of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unfinished_edits: Vec<UnfinishedEdit>,
     /// Advice on what to do about a dead Lisp.
     #[serde(skip)]
     advice: &'static str,
@@ -108,6 +112,7 @@ fn status(session: &Session) -> Result<StatusAnswer, Failure> {
         loading: bank.is_loading(),
         loads: session.loads(),
         restarts: session.recovery().restarts(),
+        unfinished_edits: bank.unfinished_edits(),
         advice: session.recovery().advice(),
         recovery: session.recovery().sentences(),
         reports: status.reports,
@@ -152,6 +157,9 @@ fn text(answer: &StatusAnswer) -> String {
     }
     for sentence in &answer.recovery {
         let _ = write!(text, "\n- {sentence}");
+    }
+    for edit in &answer.unfinished_edits {
+        let _ = write!(text, "\n- {edit}");
     }
     for load in &answer.loads {
         let _ = write!(text, "\n- {}", load.outcome);

@@ -233,6 +233,7 @@ impl Tool {
                     }
                 }
                 answer.notes.extend(session.recovery().take_note());
+                answer.notes.extend(session.started().map(Steelbank::untold_edits).into_iter().flatten());
                 if moving {
                     answer.notes.push(LOADING_NOTE.to_owned());
                     if let Value::Object(structured) = &mut *answer.structured {

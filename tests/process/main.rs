@@ -12,6 +12,7 @@ mod cli;
 #[path = "../client/mod.rs"]
 mod client;
 mod death;
+mod edits;
 mod examples;
 #[allow(dead_code)]
 #[path = "../it/fixtures.rs"]
@@ -34,5 +35,6 @@ mod serve;
 mod setup;
 mod snapshot;
 mod tasks;
+mod tracer;
 mod traps;
 mod unwatched;

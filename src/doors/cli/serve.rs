@@ -64,6 +64,10 @@ impl Serve {
         if !session.lacks_project() || shell.options.project.any() || !loads.is_empty() {
             // Start SBCL now, so that a broken installation is reported at once.
             let bank = session.bank()?;
+            if self.allow_edits {
+                // Take back what was cut before its files are loaded. Status tells of it, also if this fails.
+                let _ = bank.take_back_cut_edits();
+            }
             let complete =
                 bank.is_from_fresh_snapshot() && loads.iter().all(|load| is_system_of(load, &baked));
             let expects = shell.options.project.any() || !loads.is_empty();

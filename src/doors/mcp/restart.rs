@@ -10,6 +10,7 @@ use rmcp::model::ErrorData;
 
 use super::message;
 use super::server::{GRACE, Server};
+use crate::engine::Writing;
 use crate::recovery::{Cause, Handover};
 
 /// The means to restart a server in another image of the program.
@@ -42,6 +43,8 @@ impl Server {
         // the index end by themselves. A Lisp that lives may have long work, which is not waited for.
         let brief = !matches!(cause, Cause::Died(_));
         self.calls.wait_for_answers(brief, Instant::now() + GRACE, reads);
+        // Wait for those that write, with their answers, and let no other begin to.
+        let _no_writer = Writing::wait_for_end();
         let (mut line, mut again) = (Vec::new(), Vec::new());
         for call in self.calls.take_unanswered() {
             match call.line {

@@ -26,6 +26,7 @@ use super::protocol::{Meta, Protocol, Terms};
 use super::restart::Again;
 use super::roots::{ask_for_roots, folders};
 use super::stdio;
+use crate::engine::Writing;
 use crate::recovery::Cause;
 use crate::tools::{Session, quoted};
 
@@ -233,6 +234,8 @@ impl Server {
         let end = (!self.input.is_file()).then(|| Instant::now() + GRACE);
         self.calls.wait_until_none(end, reads);
         self.calls.cancel_all();
+        // Let no edit be cut by the program's end.
+        drop(Writing::wait_for_end());
         if reads() {
             self.output.drain(end);
         }
