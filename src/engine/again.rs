@@ -46,13 +46,18 @@ impl Writing {
         })
     }
 
-    /// Waits for the calls that write. None begins until the guard is dropped.
-    pub fn wait_for_end() -> WritingEnded {
+    /// Waits until no call writes.
+    pub fn wait_for_end() {
+        WRITTEN.wait_while(&mut WRITERS.lock(), |writers| writers.0 > 0);
+    }
+
+    /// Waits until no call writes, and lets none begin to until the guard is dropped.
+    pub fn forbid() -> NoWriting {
         let mut writers = WRITERS.lock();
         WRITTEN.wait_while(&mut writers, |writers| writers.1);
         writers.1 = true;
         WRITTEN.wait_while(&mut writers, |writers| writers.0 > 0);
-        WritingEnded(())
+        NoWriting(())
     }
 }
 
@@ -63,11 +68,11 @@ impl Drop for Writing {
     }
 }
 
-/// See [`Writing::wait_for_end`].
+/// See [`Writing::forbid`].
 #[derive(Debug)]
-pub struct WritingEnded(());
+pub struct NoWriting(());
 
-impl Drop for WritingEnded {
+impl Drop for NoWriting {
     fn drop(&mut self) {
         WRITERS.lock().1 = false;
         WRITTEN.notify_all();

@@ -39,7 +39,7 @@ mod watch;
 
 pub(crate) use again::keep_from_children;
 pub use again::{
-    ProcessStart, Writing, WritingEnded, adopt_descriptor, close_on_fork, execute_again, reap_children,
+    NoWriting, ProcessStart, Writing, adopt_descriptor, close_on_fork, execute_again, reap_children,
 };
 pub use answers::{
     CallAnswer, CallError, EngineState, EngineStatus, EngineTrouble, Expired, Fault, FaultKind, Lane,

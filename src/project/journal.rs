@@ -9,7 +9,6 @@ use std::fs;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -97,7 +96,11 @@ impl EditRecords {
 
     /// Makes the folder of the records, which nobody else can read.
     pub(super) fn make_folder(&self) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)
+        if !self.folder.is_dir() {
+            steelbank_cache::create_folder(&self.folder)?;
+            self.folder.ancestors().skip(1).take(2).for_each(sync_folder);
+        }
+        Ok(())
     }
 
     /// Writes the journal of an edit of `files`, to the disk.
@@ -127,9 +130,7 @@ impl EditRecords {
         let part = self.folder.join(format!("{number}.{PARTIAL}"));
         let path = part.with_extension(JOURNAL);
         let write = || {
-            // Remove what a program left that ended here.
-            let _ = fs::remove_file(&part);
-            let mut file = fs::File::options().write(true).create_new(true).mode(0o600).open(&part)?;
+            let mut file = steelbank_cache::create_file(&part)?;
             file.write_all(&bytes)?;
             file.sync_all()?;
             fs::rename(&part, &path)

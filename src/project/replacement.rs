@@ -6,6 +6,7 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, fchown};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::fs::{FallocateFlags, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
@@ -150,6 +151,8 @@ impl Replacement {
                     }
                 };
                 back.put(&staged, temporary)?;
+                // Date it anew: somebody may have compiled the new text meanwhile. Ignore an error.
+                let _ = File::open(&self.path).and_then(|file| file.set_modified(SystemTime::now()));
                 TakenBack::Restored
             }
             Some(now) if self.is_torn(&now) => {

@@ -207,7 +207,7 @@ fn an_edit_that_is_cut_at_any_system_call_is_whole_or_nothing() {
                 assert!(!cut.is_new(&what), "{what}");
             }
         }
-        println!("seen: {rounds} ends in {applying} stops: {halves} in the middle, {news} whole");
+        println!("\nseen: {rounds} ends in {applying} stops: {halves} in the middle, {news} whole");
         assert!(halves > rounds / 2, "{halves}");
     });
 }
@@ -266,7 +266,7 @@ fn an_edit_in_which_a_system_call_fails_is_whole_or_nothing() {
             failed += usize::from(status.code() == Some(1));
             assert_eq!(cut.is_new(&what), status.success(), "{what}");
         }
-        println!("seen: {rounds} failures among {calls} calls, {failed} edits refused");
+        println!("\nseen: {rounds} failures among {calls} calls, {failed} edits refused");
         assert!(failed > 0);
     });
 }
@@ -535,7 +535,7 @@ fn writers_lose_no_edit() {
         done.extend(names.difference(&gone).cloned());
         refused += said.lines().filter(|line| line.contains("refused: ")).count();
     }
-    println!("seen: {count} edits done, {refused} refused");
+    println!("\nseen: {count} edits done, {refused} refused");
     assert_eq!((count, refused), (WRITERS * edits, 0));
     let mut found = BTreeSet::new();
     for number in 0..SHARED_FILES {

@@ -106,8 +106,11 @@ fn call(child: i32) -> Option<i64> {
         assert!(told > 0, "{}", std::io::Error::last_os_error());
         info
     };
+    if info.op != libc::PTRACE_SYSCALL_INFO_ENTRY {
+        return None;
+    }
     // SAFETY: at the entry, the union has this member.
-    (info.op == libc::PTRACE_SYSCALL_INFO_ENTRY).then(|| unsafe { info.u.entry.nr } as i64)
+    Some(unsafe { info.u.entry.nr } as i64)
 }
 
 #[cfg(target_arch = "x86_64")]

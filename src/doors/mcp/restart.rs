@@ -44,7 +44,7 @@ impl Server {
         let brief = !matches!(cause, Cause::Died(_));
         self.calls.wait_for_answers(brief, Instant::now() + GRACE, reads);
         // Wait for those that write, with their answers, and let no other begin to.
-        let _no_writer = Writing::wait_for_end();
+        let _no_writing = Writing::forbid();
         let (mut line, mut again) = (Vec::new(), Vec::new());
         for call in self.calls.take_unanswered() {
             match call.line {

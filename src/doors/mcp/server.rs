@@ -235,7 +235,7 @@ impl Server {
         self.calls.wait_until_none(end, reads);
         self.calls.cancel_all();
         // Let no edit be cut by the program's end.
-        drop(Writing::wait_for_end());
+        Writing::wait_for_end();
         if reads() {
             self.output.drain(end);
         }
