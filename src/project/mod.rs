@@ -109,6 +109,8 @@ pub(crate) struct Project {
 struct KnownImage {
     contents: HashMap<PathBuf, Contents>,
     systems: BTreeMap<String, ImageSystem>,
+    /// The components below the root of the systems that are defined there, each with the defining files.
+    components: Arc<HashMap<PathBuf, Vec<PathBuf>>>,
 }
 
 /// The contents of a file when it was loaded.
@@ -208,8 +210,19 @@ impl Project {
         contents: impl IntoIterator<Item = (PathBuf, Contents)>,
         systems: impl IntoIterator<Item = (String, ImageSystem)>,
     ) {
-        *self.image.write() =
-            KnownImage { contents: contents.into_iter().collect(), systems: systems.into_iter().collect() };
+        let systems: BTreeMap<String, ImageSystem> = systems.into_iter().collect();
+        let mut components: HashMap<PathBuf, Vec<PathBuf>> = HashMap::new();
+        for system in systems.values() {
+            let below = |path: &&PathBuf| self.root().is_some_and(|root| path.starts_with(root));
+            for file in system.files.iter().flatten().filter(below) {
+                components.entry(file.clone()).or_default().push(system.asd.clone());
+            }
+        }
+        *self.image.write() = KnownImage {
+            contents: contents.into_iter().collect(),
+            systems,
+            components: Arc::new(components),
+        };
     }
 
     /// Returns the systems that ASDF knows, by name.

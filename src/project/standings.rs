@@ -170,8 +170,8 @@ impl Project {
         let walk = Arc::clone(&texts.live.walk);
         let mut wanted: BTreeMap<&Path, bool> = BTreeMap::new();
         wanted.extend(texts.asked.iter().map(|path| (path.as_path(), false)));
-        let own = |path: &&PathBuf| path.parent().is_some_and(|folder| walk.owns(folder));
-        wanted.extend(loaded.keys().filter(own).map(|path| (path.as_path(), true)));
+        let own = self.own_in(&walk);
+        wanted.extend(loaded.keys().filter(|path| own.contains(path)).map(|path| (path.as_path(), true)));
         wanted.extend(walk.files.iter().map(|path| (path.as_path(), true)));
         let standings = &mut texts.standings;
         let gone: Vec<Arc<Path>> =

@@ -283,7 +283,7 @@ impl Project {
         *self.unwatched.lock() = texts.live.refusal;
     }
 
-    /// Whether the file at `path` is the project's own: below the root, and no vendored dependency.
+    /// Whether the file at `path` is the project's own, as [`Own`].
     pub(crate) fn contains(&self, path: &Path) -> bool {
         self.own().contains(path)
     }
@@ -295,12 +295,16 @@ impl Project {
         for path in &texts.live.news.changed {
             self.positions.lock().forget(path);
         }
-        Own { walk: Arc::clone(&texts.live.walk) }
+        self.own_in(&texts.live.walk)
+    }
+
+    pub(super) fn own_in(&self, walk: &Arc<ProjectWalk>) -> Own {
+        Own { walk: Arc::clone(walk), components: Arc::clone(&self.image.read().components) }
     }
 
     /// Looks at what has changed.
     pub(crate) fn now(&self) -> Now {
-        Now(Own { walk: Arc::clone(&self.look().live.walk) })
+        Now(self.own_in(&self.look().live.walk))
     }
 
     /// Lists the project's own files that may be Lisp, sorted.
@@ -392,15 +396,23 @@ impl Deref for Now {
     }
 }
 
-/// The set of the project's own files at a moment.
+/// The set of the project's own files at a moment: those below the root that are neither vendored nor ignored, and
+/// whatever else below the root belongs to a system that one of them defines.
 #[derive(Debug, Clone)]
 pub(crate) struct Own {
     walk: Arc<ProjectWalk>,
+    /// The components of the systems below the root, each with the files that define such a system.
+    components: Arc<HashMap<PathBuf, Vec<PathBuf>>>,
 }
 
 impl Own {
     /// Whether the file at `path` is in the set.
     pub(crate) fn contains(&self, path: &Path) -> bool {
-        path.parent().is_some_and(|folder| self.walk.owns(folder))
+        let is_walked = |path: &Path| path.parent().is_some_and(|folder| self.walk.owns(folder));
+        is_walked(path)
+            || self
+                .components
+                .get(path)
+                .is_some_and(|definitions| definitions.iter().any(|asd| is_walked(asd)))
     }
 }

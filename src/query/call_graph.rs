@@ -170,7 +170,7 @@ impl Question for CallGraphRequest {
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<CallGraphAnswer, Error> {
         let index = &context.index;
-        let lookup = Lookup::resolved(index, &self.name, &self.package)?;
+        let lookup = Lookup::new(index, &self.name, &self.package)?;
         let symbol = match lookup.found {
             Ok((symbol, _)) => symbol,
             Err(status) => {

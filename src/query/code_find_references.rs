@@ -11,6 +11,7 @@ pub use answer::{
     CodeFindReferencesAnswer, CodeFindReferencesError, CodeFindReferencesRequest, CodeReference, UseType,
 };
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use crate::source::sbcl::{SbclSources, SourceFile};
 use crate::source::tap::operators::Defined;
 use crate::source::tap::roles::SyntaxRole;
 use steelbank_reader::Range;
+use steelbank_reader::lines::LineColumn;
 use steelbank_xref::{Index, Kind, Package};
 
 impl Question for CodeFindReferencesRequest {
@@ -69,12 +71,29 @@ pub(crate) fn code_find_references(
     let uses = SymbolUses::new(index, symbol, lookup.function_name);
     let now = project.now();
     let wanted = |path: &Path| !request.project_only || now.contains(path);
-    let mut recorded = uses.recorded(|path, _| wanted(path));
+    let is_below = |path: &Path| project.root().is_some_and(|root| path.starts_with(root));
+    let left_out = RefCell::new(BTreeSet::new());
+    let mut recorded = uses.recorded(|path, _| {
+        let wanted = wanted(path);
+        if !wanted && is_below(path) {
+            left_out.borrow_mut().insert(project.shown(path));
+        }
+        wanted
+    });
+    let mut left_out = left_out.into_inner();
     // Adds files whose text names the symbol although no record does.
     let name = &uses.sought().name;
     let naming = if uses.with_text() { project.naming(name) } else { project.naming_at_toplevel(name) };
-    for version in naming.into_iter().filter(|version| wanted(&version.path)) {
-        recorded.files.entry(version).or_default();
+    for version in naming {
+        if wanted(&version.path) {
+            recorded.files.entry(version).or_default();
+        } else if is_below(&version.path)
+            && project
+                .positions_at(&now, &version.path, version.write_date)
+                .is_ok_and(|file| !uses.occurrences(&file).is_empty())
+        {
+            left_out.insert(project.shown(&version.path));
+        }
     }
     let mut search = UseSearch {
         project,
@@ -82,7 +101,7 @@ pub(crate) fn code_find_references(
         sbcl,
         uses: &uses,
         facts: Facts::recorded(&recorded.kinds),
-        seen: TextFacts::default(),
+        seen: TextFacts { left_out, ..TextFacts::default() },
         origins: Origins::new(project),
         lines: BTreeMap::new(),
     };
@@ -124,6 +143,9 @@ pub(super) fn not_found(asked: Asked, status: LookupStatus, unseen: String) -> C
     match status {
         LookupStatus::NoPackage => {
             CodeFindReferencesError::NoPackage { name: asked.name, package: asked.package, unseen }
+        }
+        LookupStatus::Uninterned => {
+            CodeFindReferencesError::Uninterned { name: asked.name, package: asked.package }
         }
         LookupStatus::NoSymbol | LookupStatus::Found => {
             CodeFindReferencesError::NoSymbol { name: asked.name, package: asked.package, unseen }
@@ -193,6 +215,8 @@ struct TextFacts {
     replaced: usize,
     /// Uses in forms that a file has only when it is read with other features.
     other_readings: usize,
+    /// Loaded files below the root that belong to no system of the project.
+    left_out: BTreeSet<String>,
     /// Loaded files that cannot be read.
     unreadable: BTreeSet<String>,
     /// Loaded files whose sidecar is incomplete or cannot be read.
@@ -219,7 +243,8 @@ struct UseSearch<'a> {
     facts: Facts,
     seen: TextFacts,
     origins: Origins<'a>,
-    lines: BTreeMap<(String, Option<u32>), UsesOnLine>,
+    /// By path and line; where the line is not known, by path and caller.
+    lines: BTreeMap<(String, Option<u32>, Option<String>), UsesOnLine>,
 }
 
 impl UseSearch<'_> {
@@ -277,21 +302,20 @@ impl UseSearch<'_> {
         }
     }
 
-    /// Adds the uses in a file of SBCL itself, of which only the top-level forms' places are known.
+    /// Adds the uses in a file of SBCL itself, of which only the top-level forms' places are known; the lines' texts are
+    /// if the sources are at hand.
     fn sbcl_file(&mut self, logical: &str, records: &[RecordedUse]) {
         let source = self.sbcl.native(logical).and_then(|path| SourceFile::read(&path));
         for record in records {
-            let place = source.as_ref().and_then(|source| {
-                let form = source.form_after(record.bytes?.into())?;
-                let (line, column) = (u32::try_from(form.line).ok()?, u32::try_from(form.column).ok()?);
-                Some((line, column, source.line_text(form.line)))
+            let place = record.bytes.and_then(|bytes| {
+                self.sbcl.baked(logical, bytes).or_else(|| source.as_ref()?.line_and_column(bytes))
             });
-            let Some((line, column, context)) = place else {
+            let Some(LineColumn { line: number, column }) = place else {
                 self.unknown(logical, record, false);
                 continue;
             };
-            let line = self.lines.entry((logical.to_owned(), Some(line))).or_default();
-            line.context.get_or_insert(context);
+            let line = self.lines.entry((logical.to_owned(), Some(number), None)).or_default();
+            line.context = source.as_ref().map(|source| source.line_text(number));
             line.found.insert(UseOnLine {
                 evidence: Evidence::Approximate,
                 column,
@@ -359,7 +383,7 @@ impl UseSearch<'_> {
 
     /// Adds a use whose line is not known. `stale`: because the file is not what was loaded.
     fn unknown(&mut self, shown: &str, recorded: &RecordedUse, stale: bool) {
-        let line = self.lines.entry((shown.to_owned(), None)).or_default();
+        let line = self.lines.entry((shown.to_owned(), None, recorded.caller.clone())).or_default();
         line.stale |= stale;
         line.found.insert(UseOnLine {
             evidence: Evidence::Approximate,
@@ -384,7 +408,7 @@ impl UseSearch<'_> {
         origin: Option<ExpansionOrigin>,
     ) {
         let place = file.position(range.start);
-        let line = self.lines.entry((shown.to_owned(), Some(place.line))).or_default();
+        let line = self.lines.entry((shown.to_owned(), Some(place.line), None)).or_default();
         line.stale = !file.is_fresh();
         line.context.get_or_insert_with(|| file.line_text(place.line).trim().to_owned());
         line.found.insert(UseOnLine { evidence, column: place.column, use_type, caller, via, origin });
@@ -399,10 +423,10 @@ impl UseSearch<'_> {
     fn finish(self, request: &CodeFindReferencesRequest, mut text: TextUses) -> CodeFindReferencesAnswer {
         let total = self.lines.len();
         // Drops unseen text on lines that already have an entry.
-        text.lines.retain(|found| !self.lines.contains_key(&(found.path.clone(), Some(found.line))));
+        text.lines.retain(|found| !self.lines.contains_key(&(found.path.clone(), Some(found.line), None)));
         let text_total = text.count();
         let stale: BTreeSet<String> =
-            self.lines.iter().filter(|(_, line)| line.stale).map(|((path, _), _)| path.clone()).collect();
+            self.lines.iter().filter(|(_, line)| line.stale).map(|((path, ..), _)| path.clone()).collect();
         let mut cautions = self.cautions();
         cautions.extend(text.cautions);
         let refs: Vec<CodeReference> = self
@@ -410,7 +434,7 @@ impl UseSearch<'_> {
             .into_iter()
             .skip(request.offset)
             .take(request.limit)
-            .filter_map(|((path, line), entry)| entry.reference(path, line))
+            .filter_map(|((path, line, _), entry)| entry.reference(path, line))
             .collect();
         let entries = total + text.lines.len();
         let text: Vec<TextUse> = text
@@ -421,6 +445,7 @@ impl UseSearch<'_> {
             .collect();
         CodeFindReferencesAnswer {
             symbol: self.uses.text(),
+            typed: self.uses.typed(),
             count: refs.len(),
             truncated: request.offset + refs.len() + text.len() < entries,
             total,

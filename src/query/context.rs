@@ -90,9 +90,8 @@ impl<'a> DefinitionPlaces<'a> {
         Self { project, sbcl, read: HashMap::new() }
     }
 
-    /// Adds line and column to `source`, as far as its file can be read.
+    /// Adds line and column to `source`, and SBCL's offset if it keeps none, as far as its file can be read.
     pub(super) fn put(&mut self, source: &mut SourcePlace) {
-        source.offset = source.octet_offset;
         source.place = self.project.shown(Path::new(&source.file));
         let Some(path) = self.sbcl.native(&source.file) else { return };
         source.native = (path.as_os_str() != source.file.as_str()).then(|| path.display().to_string());
@@ -102,13 +101,12 @@ impl<'a> DefinitionPlaces<'a> {
         let place = match (source.octet_offset, source.form_path.first()) {
             (Some(bytes), _) => {
                 let file = self.read.entry(path.clone()).or_insert_with(|| SourceFile::read(&path));
-                file.as_ref().and_then(|file| file.form_after(bytes)).map(|place| {
-                    source.offset = Some(place.offset);
-                    (place.line, place.column)
-                })
+                file.as_ref().and_then(|file| file.form_after(bytes)).map(|place| (place.line, place.column))
             }
             (None, Some(&form)) if source.native.is_none() => {
-                self.form(&path, date, form, source.form_number.unwrap_or(0))
+                let found = self.form(&path, date, form, source.form_number.unwrap_or(0));
+                source.octet_offset = found.and_then(|(_, octets)| octets);
+                found.map(|(place, _)| place)
             }
             (None, _) => None,
         };
@@ -138,17 +136,24 @@ impl<'a> DefinitionPlaces<'a> {
     ) -> String {
         let shown = self.project.shown(path);
         match form.and_then(|form| self.form(path, date, form, number.unwrap_or(0))) {
-            Some((line, column)) => format!("{shown}:{line}:{column}"),
+            Some(((line, column), _)) => format!("{shown}:{line}:{column}"),
             None => shown,
         }
     }
 
-    /// Finds line and column by form numbers, for variables and classes: SBCL keeps no offset of them.
-    fn form(&self, path: &Path, date: Option<u64>, form: u32, number: u32) -> Option<(u64, u64)> {
+    /// Finds line and column by form numbers, for variables and classes: SBCL keeps no offset of them. Returns also
+    /// the offset that it would keep.
+    fn form(
+        &self,
+        path: &Path,
+        date: Option<u64>,
+        form: u32,
+        number: u32,
+    ) -> Option<((u64, u64), Option<u64>)> {
         let date = date.or_else(|| universal_write_date(path))?;
         let file = self.project.positions(path, date).ok()?;
         let range = file.form_range(form, number).or_else(|| file.form_range(form, 0))?;
         let place = file.position(range.start);
-        Some((place.line.into(), place.column.into()))
+        Some(((place.line.into(), place.column.into()), file.octets_before(form)))
     }
 }

@@ -299,7 +299,7 @@ pub struct SourcePlace {
     /// The native path, where a logical name's file is at hand.
     #[serde(default, skip_serializing)]
     pub native: Option<String>,
-    /// SBCL's offset: bytes before the top-level form and the white space in front of it.
+    /// SBCL's offset: octets before the top-level form and the white space and comments in front of it.
     #[serde(default, skip_serializing)]
     pub octet_offset: Option<u64>,
     /// The top-level form's number, and the path inside it.
@@ -308,9 +308,6 @@ pub struct SourcePlace {
     /// The number of the sub-form.
     #[serde(default, skip_serializing)]
     pub form_number: Option<u32>,
-    /// Characters before the form itself; SBCL's offset if the file is not at hand.
-    #[serde(default, skip_serializing)]
-    pub offset: Option<u64>,
     /// The form's line, from 1; none if the file is not at hand.
     #[serde(default, skip_serializing)]
     pub line: Option<u64>,
@@ -374,7 +371,9 @@ impl Question for DescribeSymbolRequest {
                 let package = lookup.package.map(|package| index.package_name(package).into_owned());
                 (lookup.asked.name.clone(), package.unwrap_or_else(|| lookup.asked.package.clone()))
             }
-            Err(LookupStatus::NoPackage) => return Ok(missing(lookup.asked, LookupStatus::NoPackage)),
+            Err(status @ (LookupStatus::NoPackage | LookupStatus::Uninterned)) => {
+                return Ok(missing(lookup.asked, *status));
+            }
             // A symbol made since the last export is not in the index, so the image decides.
             Err(_) => (lookup.asked.name.clone(), lookup.asked.package.clone()),
         };
@@ -464,7 +463,7 @@ impl Description {
         match self.classification {
             Classification::Class => class.or(variable).or(deftype),
             Classification::Variable => variable.or(deftype),
-            Classification::Symbol => deftype,
+            Classification::Symbol => variable.or(deftype),
             _ => function.or(class).or(variable).or(deftype),
         }
     }
@@ -511,9 +510,15 @@ impl Description {
         let sources: &[SourcePlace] = match self.classification {
             Classification::Class => self.class.as_ref().map_or(&[], |facet| &facet.sources),
             Classification::Variable => self.variable.as_ref().map_or(&[], |facet| &facet.sources),
-            Classification::Symbol => self.deftype.as_ref().map_or(&[], |facet| &facet.sources),
+            Classification::Symbol => {
+                let variable = self.variable.iter().map(|facet| &facet.sources);
+                let others = [&self.deftype, &self.method_combination, &self.compiler_macro];
+                let others = others.into_iter().flatten().map(|facet| &facet.sources);
+                let all = variable.chain(others).chain([&self.setf_expander_sources]);
+                return all.flatten().find(|source| source.octet_offset.is_some());
+            }
             _ => self.function.as_ref().map_or(&[], |facet| &facet.sources),
         };
-        sources.iter().find(|source| source.offset.is_some())
+        sources.iter().find(|source| source.octet_offset.is_some())
     }
 }

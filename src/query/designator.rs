@@ -17,6 +17,8 @@ pub struct Designator {
     pub name: String,
     /// The form of the function name.
     pub function_name: FunctionName,
+    /// Whether it is written as `#:name`: then no package has it.
+    pub uninterned: bool,
 }
 
 /// The form in which a function name is made from a symbol.
@@ -108,6 +110,13 @@ impl Designator {
         if text.is_empty() {
             return Err(DesignatorError::Empty);
         }
+        if let Some(name) = text.strip_prefix("#:") {
+            let named = Self::symbol(name)?;
+            return match named.package {
+                None if !named.uninterned => Ok(Self { uninterned: true, ..named }),
+                _ => Err(DesignatorError::Colons(text.to_owned())),
+            };
+        }
         let mut parts = vec![String::new()];
         let mut colons = 0;
         let mut escaped = false;
@@ -135,7 +144,7 @@ impl Designator {
             (1, 1 | 2) if !parts[0].is_empty() => parts.pop(),
             _ => return Err(wrong()),
         };
-        Ok(Self { package, name, function_name: FunctionName::Plain })
+        Ok(Self { package, name, function_name: FunctionName::Plain, uninterned: false })
     }
 }
 
@@ -175,9 +184,20 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, package: Option<&str>, name: &str, function_name: FunctionName) {
-        let expected =
-            Designator { package: package.map(str::to_owned), name: name.to_owned(), function_name };
+        let package = package.map(str::to_owned);
+        let expected = Designator { package, name: name.to_owned(), function_name, uninterned: false };
         assert_eq!(Designator::parse(text), Ok(expected), "{text}");
+    }
+
+    #[test]
+    fn an_uninterned_symbol_has_no_package() {
+        for text in ["#:foo", "'#:foo", " #:|FOO|", "(setf #:foo)"] {
+            let read = Designator::parse(text).unwrap();
+            assert!(read.uninterned && read.package.is_none() && read.name == "FOO", "{text}");
+        }
+        for text in ["#:a:b", "#::foo", "#:#:foo", "#:"] {
+            assert!(Designator::parse(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -29,8 +29,9 @@ use crate::project::FileVersion;
 pub struct ImpactRequest {
     /// Names of symbols.
     pub names: Vec<String>,
-    /// The package in which they are looked up.
-    pub package: String,
+    /// The package in which they are looked up; without one CL-USER, or else the one package of the user's that has
+    /// the name.
+    pub package: Option<String>,
     /// Files, relative to the project: everything that they define.
     pub paths: Vec<String>,
     /// Whether to add what has changed in the working tree, by `git diff HEAD`.
@@ -187,7 +188,7 @@ impl ImpactRequest {
         }
         let index = &context.index;
         for name in &self.names {
-            let lookup = Lookup::resolved(index, name, &self.package)?;
+            let (lookup, _) = Lookup::resolved(index, name, self.package.as_deref())?;
             let symbol = match lookup.found {
                 Ok((symbol, _)) => symbol,
                 Err(status) => {

@@ -28,6 +28,8 @@ pub enum LookupStatus {
     Found,
     /// The package has no symbol of that name.
     NoSymbol,
+    /// The name is that of an uninterned symbol, which no package has.
+    Uninterned,
     /// There is no package of that name.
     NoPackage,
 }
@@ -58,28 +60,41 @@ impl Lookup {
                 (prefix, found)
             }
         };
+        let mut name = designator.name;
+        if designator.uninterned {
+            name.insert_str(0, "#:");
+        }
         let found = match package {
             None => Err(LookupStatus::NoPackage),
-            Some(package) => index.find_symbol(&designator.name, package).ok_or(LookupStatus::NoSymbol),
+            Some(_) if designator.uninterned => Err(LookupStatus::Uninterned),
+            Some(package) => index.find_symbol(&name, package).ok_or(LookupStatus::NoSymbol),
         };
-        let asked = Asked { name: designator.name, package: asked };
+        let asked = Asked { name, package: asked };
         Ok(Self { asked, function_name: designator.function_name, package, found })
     }
 }
 
 impl Lookup {
-    /// Finds what `name` denotes in `package`, as [`Lookup::new`]. If CL-USER, the default, has no such
-    /// symbol, and exactly one package of the user's has it as its own, finds it there.
-    pub fn resolved(index: &Index, name: &str, package: &str) -> Result<Self, DesignatorError> {
-        let lookup = Self::new(index, name, package)?;
-        if lookup.found == Err(LookupStatus::NoSymbol)
-            && lookup.package == find_package(index, package)
-            && package == DEFAULT_PACKAGE
+    /// Finds what `name` denotes in `package`, as [`Lookup::new`]. Without a package and a prefix, CL-USER is meant;
+    /// if that has no such symbol, and exactly one package of the user's has it as its own, finds it there. Returns
+    /// also the name of that package.
+    pub fn resolved(
+        index: &Index,
+        name: &str,
+        package: Option<&str>,
+    ) -> Result<(Self, Option<String>), DesignatorError> {
+        let lookup = Self::new(index, name, package.unwrap_or(DEFAULT_PACKAGE))?;
+        if package.is_none()
+            && lookup.found == Err(LookupStatus::NoSymbol)
+            && lookup.package == find_package(index, DEFAULT_PACKAGE)
             && let [(home, _)] = of_users(index, &lookup.asked.name).as_slice()
         {
-            return Self::new(index, name, home);
+            let there = Self::new(index, name, home)?;
+            if there.found.is_ok() {
+                return Ok((there, Some(home.clone())));
+            }
         }
-        Ok(lookup)
+        Ok((lookup, None))
     }
 }
 

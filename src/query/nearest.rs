@@ -145,11 +145,22 @@ fn written(
     }
     let documented =
         users || !home.starts_with("sb-") || ["sb-ext", "sb-thread", "sb-mop"].contains(&home.as_str());
-    match external {
-        true if documented => Some(format!("{home}:{}", readable(name))),
-        false if users => Some(format!("{home}::{}", readable(name))),
-        _ => None,
-    }
+    (users || (external && documented)).then(|| typed(index, symbol))
+}
+
+/// Writes `symbol` as a person does, with its home package: shop:price, shop::%helper, cl:mapcar, :key.
+pub(crate) fn typed(index: &Index, symbol: Symbol) -> String {
+    let name = index.symbol_name(symbol);
+    let Some(home) = index.symbol_package(symbol) else { return format!("#:{}", readable(&name)) };
+    let is_external = index.find_symbol(&name, home).is_some_and(|(_, access)| access == Access::External);
+    let package = index.package_name(home);
+    let prefix = match package.as_ref() {
+        "KEYWORD" => String::new(),
+        "COMMON-LISP" => "cl".to_owned(),
+        "COMMON-LISP-USER" => "cl-user".to_owned(),
+        other => readable(other),
+    };
+    format!("{prefix}{}{}", if is_external { ":" } else { "::" }, readable(&name))
 }
 
 /// Writes a symbol's name as one types it: in lower case, or between bars.

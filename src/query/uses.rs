@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::designator::FunctionName;
+use super::nearest::typed;
 use crate::project::FileVersion;
 use crate::source::positions::{Evidence, Occurrence, Placement, PositionedFile, SearchTarget, XrefRecord};
 use crate::source::tap::roles::SyntaxRole;
@@ -72,6 +73,12 @@ impl<'a> SymbolUses<'a> {
     /// Prints the symbol, inside a list if one was asked for.
     pub(super) fn text(&self) -> String {
         self.function_name.text(self.index.symbol_text(self.symbol))
+    }
+
+    /// Writes the name as a person does, inside a list if one was asked for.
+    pub(super) fn typed(&self) -> String {
+        let symbol = typed(self.index, self.symbol);
+        self.function_name.head().map_or(symbol.clone(), |head| format!("({} {symbol})", head.to_lowercase()))
     }
 
     /// Whether every occurrence of the symbol counts, and not only the uses of one function made from it.

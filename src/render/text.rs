@@ -96,7 +96,8 @@ pub fn describe_symbol(answer: &DescribeSymbolAnswer) -> String {
     }
     let mut text = format!("{} [{}]", description.symbol, description.classification.name());
     let value = description.variable.as_ref().and_then(|variable| variable.value.as_deref());
-    contract_lines(&mut text, arglist(description), value, description.documentation(), description.source());
+    let arglist = description.function.as_ref().and_then(|facet| facet.arglist.as_deref());
+    contract_lines(&mut text, arglist, value, description.documentation(), description.source());
     facets(&mut text, description);
     text
 }
@@ -114,12 +115,12 @@ fn describe_operator(operator: &str, description: &Description) -> String {
     };
     let mut text = format!("{name} [{kind}]");
     if let Some(facet) = function {
-        let source = facet.sources.iter().find(|source| source.offset.is_some());
+        let source = facet.sources.iter().find(|source| source.octet_offset.is_some());
         contract_lines(&mut text, facet.arglist.as_deref(), None, facet.documentation.as_deref(), source);
         definition(&mut text, &facet.kind.name().replace('-', " "), None, &facet.sources);
         methods(&mut text, facet);
     } else if let Some(facet) = compiler_macro {
-        let source = facet.sources.iter().find(|source| source.offset.is_some());
+        let source = facet.sources.iter().find(|source| source.octet_offset.is_some());
         contract_lines(&mut text, facet.arglist.as_deref(), None, facet.documentation.as_deref(), source);
         definition(&mut text, "compiler macro", None, &facet.sources);
     }
@@ -142,12 +143,14 @@ fn contract_lines(
     }
     if let Some(documentation) = documentation.filter(|text| !text.is_empty()) {
         text.push_str("\n  Documentation:");
-        for line in documentation.lines() {
-            let _ = write!(text, "\n    {line}");
+        let documentation = documentation.strip_suffix('\n').unwrap_or(documentation);
+        for line in documentation.split('\n') {
+            let indent = if line.trim_end().is_empty() { "" } else { "    " };
+            let _ = write!(text, "\n{indent}{line}");
         }
     }
     if let Some(source) = source
-        && let Some(offset) = source.offset
+        && let Some(offset) = source.octet_offset
     {
         let _ = write!(text, "\n  Source: {}:{offset}", source.file);
     }
@@ -156,8 +159,9 @@ fn contract_lines(
 /// Renders every facet with its place, and the parts of a class or a generic function.
 fn facets(text: &mut String, description: &Description) {
     for (index, (kind, arglist, sources)) in description.definitions().into_iter().enumerate() {
-        // Skip the first lambda list: it is in the contract's line above.
-        definition(text, &kind, arglist.filter(|_| index > 0), sources);
+        // Skip the operator's lambda list: it is in the contract's line above.
+        let is_above = index == 0 && description.function.is_some();
+        definition(text, &kind, arglist.filter(|_| !is_above), sources);
     }
     if description.setf_expander {
         definition(text, "setf expander", None, &description.setf_expander_sources);
@@ -254,17 +258,11 @@ fn left_out(text: &mut String, count: u64, shown: usize) {
     }
 }
 
-/// Returns the lambda list of the operator, or else of the type that DEFTYPE made.
-fn arglist(description: &Description) -> Option<&str> {
-    let operator = description.function.as_ref().map(|facet| facet.arglist.as_deref());
-    operator.unwrap_or_else(|| description.deftype.as_ref().and_then(|facet| facet.arglist.as_deref()))
-}
-
 /// Renders the sentence of all tools for a package or symbol that does not exist.
 pub fn missing(asked: &Asked, status: LookupStatus) -> String {
     match status {
         LookupStatus::NoPackage => format!("Package {} not found", asked.package),
-        LookupStatus::NoSymbol | LookupStatus::Found => {
+        LookupStatus::NoSymbol | LookupStatus::Uninterned | LookupStatus::Found => {
             format!("Symbol {} not found in package {} (status: NIL)", asked.name, asked.package)
         }
     }
@@ -298,9 +296,9 @@ mod tests {
         check(
             json!({ "type": "FUNCTION", "function": {
                 "name": "P::X", "kind": "function", "arglist": "(A &OPTIONAL B)", "documentation": "One.\n\nTwo.",
-                "sources": [{ "file": "/a b/c.lisp", "offset": 12, "octet_offset": 10 }] } }),
-            "P::X [FUNCTION]\n  Arglist: (A &OPTIONAL B)\n  Documentation:\n    One.\n    \n    Two.\n  \
-             Source: /a b/c.lisp:12",
+                "sources": [{ "file": "/a b/c.lisp", "octet_offset": 10 }] } }),
+            "P::X [FUNCTION]\n  Arglist: (A &OPTIONAL B)\n  Documentation:\n    One.\n\n    Two.\n  \
+             Source: /a b/c.lisp:10",
         );
     }
 
@@ -332,10 +330,10 @@ mod tests {
     }
 
     #[test]
-    fn a_type_has_its_own_lambda_list() {
+    fn a_types_lambda_list_is_no_operators() {
         check(
-            json!({ "type": "SYMBOL", "deftype": { "arglist": "(&OPTIONAL SIZE)", "documentation": "Doc." } }),
-            "P::X [SYMBOL]\n  Arglist: (&OPTIONAL SIZE)\n  Documentation:\n    Doc.",
+            json!({ "type": "SYMBOL", "deftype": { "arglist": "(&OPTIONAL SIZE)", "documentation": "A.\r\n\r\nB." } }),
+            "P::X [SYMBOL]\n  Documentation:\n    A.\r\n\r\n    B.\n  Defined as type (&OPTIONAL SIZE)",
         );
         check(json!({ "type": "SYMBOL" }), "P::X [SYMBOL]");
     }

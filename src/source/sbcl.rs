@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::positions::universal_write_date;
-use steelbank_reader::lines::{LineColumn, LineIndex, characters, decode};
+use steelbank_reader::lines::{LineColumn, LineIndex, decode};
 use steelbank_xref::places::{PlaceTable, form_start};
 
 /// The folder of the sources that SBCL was built from, if they are at hand.
@@ -32,10 +32,9 @@ pub struct SbclPlaces<'a> {
 impl SbclPlaces<'_> {
     /// The line and column, from 1, of the form after `offset` bytes of the file with this logical name.
     pub fn form_after(&mut self, file: &str, offset: u32) -> Option<LineColumn> {
-        if let Some(table) = &self.sources.table
-            && let Some((line, column)) = table.find(file, offset)
-        {
-            return Some(LineColumn { line, column });
+        // Without the sources there is nothing to look at there.
+        if let Some(place) = self.sources.baked(file, offset).filter(|_| self.sources.root.is_some()) {
+            return Some(place);
         }
         if let Some(place) = self.sources.places.lock().get(file).and_then(|places| places.get(&offset)) {
             return *place;
@@ -57,8 +56,6 @@ impl SbclPlaces<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FormPlace {
-    /// Characters before it.
-    pub offset: u64,
     /// Its line, from 1.
     pub line: u64,
     /// Its column in characters, from 1.
@@ -71,12 +68,18 @@ impl SbclSources {
         Self { root: root.filter(|root| root.join("src").is_dir()), table: None, places: Arc::default() }
     }
 
-    /// The same sources, with the table of the places of the core's functions. Without the sources, it is of no use: a
-    /// place is for looking at.
+    /// The same sources, with the table of the places of the core's functions.
     #[must_use]
     pub fn with_places(mut self, table: Option<PlaceTable>) -> Self {
-        self.table = table.filter(|_| self.root.is_some());
+        self.table = table;
         self
+    }
+
+    /// The line and column, from 1, of the form after `offset` bytes of the file with this logical name, as the table
+    /// has them: the sources need not be at hand.
+    pub fn baked(&self, file: &str, offset: u32) -> Option<LineColumn> {
+        let (line, column) = self.table?.find(file, offset)?;
+        Some(LineColumn { line, column })
     }
 
     /// Starts looking up places in several files.
@@ -124,13 +127,12 @@ impl SourceFile {
     }
 
     /// The text of `line`, from 1, without what surrounds it.
-    pub fn line_text(&self, line: u64) -> String {
-        let line = u32::try_from(line).unwrap_or(u32::MAX);
+    pub fn line_text(&self, line: u32) -> String {
         decode(self.lines.bytes(&self.text, line)).trim().to_owned()
     }
 
-    /// The line and column of the form after `offset` bytes.
-    fn line_and_column(&self, offset: u32) -> Option<LineColumn> {
+    /// The line and column, from 1, of the form after `offset` bytes and the white space and comments that follow.
+    pub fn line_and_column(&self, offset: u32) -> Option<LineColumn> {
         let start = form_start(&self.text, usize::try_from(offset).ok()?)?;
         Some(self.lines.position(&self.text, u32::try_from(start).ok()?))
     }
@@ -139,11 +141,7 @@ impl SourceFile {
     pub fn form_after(&self, offset: u64) -> Option<FormPlace> {
         let start = form_start(&self.text, usize::try_from(offset).ok()?)?;
         let LineColumn { line, column } = self.lines.position(&self.text, u32::try_from(start).ok()?);
-        Some(FormPlace {
-            offset: characters(&self.text[..start]) as u64,
-            line: line.into(),
-            column: column.into(),
-        })
+        Some(FormPlace { line: line.into(), column: column.into() })
     }
 }
 

@@ -572,8 +572,6 @@ fn note_asked(project: &Project, answer: &LoadAnswer) {
 
 /// Remembers the image's contents; `anew` are the files that this load compiled or loaded.
 fn note(project: &Project, image: &ImageContents, anew: &HashSet<&Path>) {
-    let dated = image.files.iter().filter_map(|file| Some((file.path.clone(), file.write_date?)));
-    project.note_loaded(dated, |path| anew.contains(path));
     let contents = image
         .files
         .iter()
@@ -584,4 +582,6 @@ fn note(project: &Project, image: &ImageContents, anew: &HashSet<&Path>) {
         (system.name.clone(), known)
     });
     project.note_image(contents, systems);
+    let dated = image.files.iter().filter_map(|file| Some((file.path.clone(), file.write_date?)));
+    project.note_loaded(dated, |path| anew.contains(path));
 }

@@ -19,9 +19,11 @@ pub(super) struct NoArguments {}
 pub(super) struct NameAndPackage {
     /// The symbol, in any case: mapcar, cl:mapcar, pkg::name, |Mixed Case|, (setf name).
     pub(super) name: String,
-    /// Where a name without prefix is looked up.
-    #[serde(default = "default_package")]
-    pub(super) package: String,
+    // Without one, the only package of the user's that has the name will do.
+    /// Package name (defaults to CL-USER).
+    #[serde(default)]
+    #[schemars(extend("default" = DEFAULT_PACKAGE))]
+    pub(super) package: Option<String>,
 }
 
 pub(super) fn default_package() -> String {

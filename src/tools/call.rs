@@ -12,6 +12,7 @@ use super::words::sentence;
 use crate::engine::Writing;
 use crate::query::control::{Cancellation, Control};
 use crate::query::index_project;
+use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::{Error, Step};
 
 /// The progress of a running call.
@@ -130,6 +131,8 @@ pub struct ToolAnswer {
     pub outcome: CallOutcome,
     /// Notes beside the answer, a sentence each.
     pub notes: Vec<String>,
+    /// The package in which a name without one was looked up, if that is not the default.
+    pub looked_up_in: Option<String>,
 }
 
 impl ToolAnswer {
@@ -139,7 +142,17 @@ impl ToolAnswer {
     /// `structured` cannot be JSON, which is a bug.
     pub fn new<T: Serialize>(text: String, structured: &T, outcome: CallOutcome) -> Result<Self, Failure> {
         let structured = Structured::new(structured).map_err(|error| Failure::Engine(error.to_string()))?;
-        Ok(Self { text, shown: None, structured, outcome, notes: Vec::new() })
+        Ok(Self { text, shown: None, structured, outcome, notes: Vec::new(), looked_up_in: None })
+    }
+
+    /// Says that the name was looked up in `package`, which nobody named; none if it was not.
+    #[must_use]
+    pub(super) fn looked_up_in(mut self, package: Option<String>) -> Self {
+        self.notes.extend(package.as_ref().map(|package| {
+            format!("Looked up in {package}: no package was given, and {DEFAULT_PACKAGE} has no symbol of that name.")
+        }));
+        self.looked_up_in = package;
+        self
     }
 
     /// Makes the answer `structured`, whose text is the same JSON; `shown` is for terminals.

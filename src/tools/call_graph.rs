@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::arguments::NameAndPackage;
-use super::missing::{MaybeFound, Missing};
+use super::missing::{MaybeFound, Missing, resolve};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::call_graph::{CallGraphAnswer, CallGraphRequest, Direction};
 use crate::query::control::ALLOWED;
@@ -75,14 +75,15 @@ pub(super) fn tool() -> Tool {
 }
 
 fn graph(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
+    let bank = session.bank()?;
+    let symbol = resolve(bank, given.symbol);
     let request = CallGraphRequest {
-        name: given.symbol.name,
-        package: given.symbol.package,
+        name: symbol.name,
+        package: symbol.package,
         direction: given.direction,
         depth: given.depth,
         limit: given.limit,
     };
-    let bank = session.bank()?;
     let graph = bank.call_graph(&request, &call.control(ALLOWED))?;
     if let Some(asked) = &graph.missing {
         let note = Some(&graph.unseen).filter(|unseen| !unseen.is_empty()).map(Unseen::sentence);
@@ -103,7 +104,8 @@ fn graph(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer,
         drawn.graph.cycles.clear();
         drawn.drawing = drawn.drawing.filter(|_| !drawing_left_out);
     }
-    ToolAnswer::new(text, &MaybeFound::yes(drawn), CallOutcome::Answered)
+    let answer = ToolAnswer::new(text, &MaybeFound::yes(drawn), CallOutcome::Answered)?;
+    Ok(answer.looked_up_in(symbol.looked_up_in))
 }
 
 /// Draws the graph as SVG.

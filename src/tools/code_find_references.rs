@@ -3,12 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{NameAndPackage, PageArguments, default_package};
+use super::arguments::{NameAndPackage, PageArguments};
 use super::budget::{all_fit, fit, length, most_as_json};
 use super::missing::{MaybeFound, of_error, resolve};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
 use crate::query::code_find_references::{self, CodeFindReferencesRequest, CodeReference, UseType};
+use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::text::TextUse;
 use crate::render::project;
 
@@ -16,9 +17,11 @@ use crate::render::project;
 struct Arguments {
     /// The symbol, in any case: my-func, pkg:name, pkg::name, |Mixed Case|, (setf name).
     symbol: String,
-    /// The package to look the symbol up in if it has no prefix.
-    #[serde(default = "default_package")]
-    package: String,
+    // Without one, the only package of the user's that has the name will do.
+    /// Package name (defaults to CL-USER).
+    #[serde(default)]
+    #[schemars(extend("default" = DEFAULT_PACKAGE))]
+    package: Option<String>,
     /// Only uses in the project's own files. False: in all that is loaded, SBCL itself included.
     #[serde(default = "yes")]
     project_only: bool,
@@ -121,10 +124,11 @@ pub(super) fn tool() -> Tool {
     let about = About {
         name: "code-find-references",
         title: "Find where a symbol is used",
-        description: "Finds every line of the project where a symbol is used: calls, macro uses, variable reads, \
-            writes and bindings as the compiler recorded them, and what it does not record: classes, types, slots, \
-            quoted symbols, macro templates, exports. Use it before renaming or changing anything. Each entry has \
-            path, line, column, type, the line's text and the calling function. The symbol stands there (edit it) unless \
+        description: "Finds every line of the project where a symbol is used, as the compiler recorded it and as the \
+            text has it. Use it before renaming or changing anything. Each entry has path, line, column, the line's \
+            text, the calling function, and `type`: call, macro, bind, set, reference, specialize; class, type, slot, \
+            function, declaration, export, import, block, quoted, template (of a macro), read-time, mention. \
+            `symbol` is the name as a person writes it. The symbol stands there (edit it) unless \
             `evidence` says via (a macro expands into the use: edit the macro) or approximate (look first). \
             The system must be loaded; entries of files that changed since then are marked stale. Definitions are not \
             listed: ask find-definition.",
@@ -170,14 +174,15 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolAn
         refs: answer.refs.iter().map(ShownUse::from).collect(),
         count: answer.count,
         total: answer.total,
-        symbol: &answer.symbol,
+        symbol: &answer.typed,
         text: &answer.text,
         text_total: answer.text_total,
         cautions: &answer.cautions,
         stale: &answer.stale,
         cursor: more.then(|| next.to_string()),
     };
-    ToolAnswer::new(text, &MaybeFound::yes(answered), CallOutcome::Answered)
+    let answer = ToolAnswer::new(text, &MaybeFound::yes(answered), CallOutcome::Answered)?;
+    Ok(answer.looked_up_in(symbol.looked_up_in))
 }
 
 /// Counts the entries that fit into `budget` characters: of the image, and of text.
@@ -208,4 +213,21 @@ fn page(answer: &code_find_references::CodeFindReferencesAnswer, budget: usize) 
         false => fit(text, room, |entry| 60 + entry.path.len() + entry.context.len()),
     };
     (fitting, in_text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_has_every_type_of_use() {
+        let schema = schemars::schema_for!(UseType);
+        let words = schema.get("oneOf").and_then(|choices| choices.as_array()).unwrap();
+        assert!(words.len() > 10);
+        let said: Vec<&str> = tool().about().description.split([' ', ',', ';', '.', '(']).collect();
+        for word in words {
+            let word = word["const"].as_str().unwrap();
+            assert!(said.contains(&word), "{word}");
+        }
+    }
 }

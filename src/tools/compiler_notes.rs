@@ -29,7 +29,9 @@ fn notes(session: &Session, given: NameAndPackage, call: &Call) -> Result<ToolAn
     };
     let found = !answer.definitions.is_empty();
     let outcome = if found { CallOutcome::Answered } else { CallOutcome::NotFound };
-    ToolAnswer::new(text(&answer), &MaybeFound { found, answer: Some(answer), missing: None }, outcome)
+    let text = text(&answer);
+    let answer = ToolAnswer::new(text, &MaybeFound { found, answer: Some(answer), missing: None }, outcome)?;
+    Ok(answer.looked_up_in(symbol.looked_up_in))
 }
 
 fn text(answer: &CompilerNotes) -> String {

@@ -34,5 +34,6 @@ fn disassemble(session: &Session, given: NameAndPackage, call: &Call) -> Result<
         format!("{}: {} instructions, {} bytes", function.name, function.instructions, function.bytes)
     });
     let text = format!("{}\n\n{}", heading.collect::<Vec<_>>().join("\n"), answer.lines.join("\n"));
-    ToolAnswer::new(text, &MaybeFound::yes(answer), CallOutcome::Answered)
+    let answer = ToolAnswer::new(text, &MaybeFound::yes(answer), CallOutcome::Answered)?;
+    Ok(answer.looked_up_in(symbol.looked_up_in))
 }

@@ -77,5 +77,6 @@ fn definition(session: &Session, given: NameAndPackage, call: &Call) -> Result<T
         count: answer.count,
         definitions: answer.definitions.into_iter().map(ShownDefinition::from).collect(),
     };
-    ToolAnswer::new(text, &MaybeFound::yes(definitions), CallOutcome::Answered)
+    let answer = ToolAnswer::new(text, &MaybeFound::yes(definitions), CallOutcome::Answered)?;
+    Ok(answer.looked_up_in(symbol.looked_up_in))
 }

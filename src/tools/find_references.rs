@@ -17,7 +17,7 @@ pub(super) fn tool() -> Tool {
     let about = About {
         name: "find_references",
         title: "Find a name in any source tree",
-        description: "Finds the definition of a name and every place where its text occurs, in one call, in any \
+        description: "Find a symbol's definition AND all usage sites in a single call, in any \
             language: Common Lisp, Emacs Lisp, Scheme, Clojure, Rust, TypeScript, JavaScript, Python, Go, C, C++, \
             Java, Ruby, PHP, C#, Zig, Kotlin, Swift, and other text. Nothing need be loaded and nothing is run. Use \
             it to rename, to see what a change touches, or to find dead code. An identifier matches whole identifiers \

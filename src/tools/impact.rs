@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::arguments::default_package;
-use super::missing::{MaybeFound, of_error};
+use super::arguments::NameAndPackage;
+use super::missing::{MaybeFound, of_error, resolve};
 use super::page::{Page, Paging};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::impact::{Affected, ImpactAnswer, ImpactRequest};
+use crate::query::lookup::DEFAULT_PACKAGE;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Arguments {
@@ -18,8 +19,9 @@ struct Arguments {
     #[serde(default)]
     names: Vec<String>,
     /// The package to look the names up in.
-    #[serde(default = "default_package")]
-    package: String,
+    #[serde(default)]
+    #[schemars(extend("default" = DEFAULT_PACKAGE))]
+    package: Option<String>,
     /// Files that change, relative to the project: everything that they define.
     #[serde(default)]
     paths: Vec<String>,
@@ -70,6 +72,9 @@ fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         depth: given.depth,
     };
     let bank = session.bank()?;
+    let looked_up_in = request.names.iter().find_map(|name| {
+        resolve(bank, NameAndPackage { name: name.clone(), package: request.package.clone() }).looked_up_in
+    });
     let mut answer = match bank.impact(&request, &call.control(ALLOWED)) {
         Ok(answer) => answer,
         Err(error) => return of_error(bank, error, CallOutcome::NotFound),
@@ -84,7 +89,9 @@ fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         page.cursor = Some((given.paging.offset()? + answer.users.len()).to_string());
     }
     let text = text(&answer, &page);
-    ToolAnswer::new(text, &MaybeFound::yes(ListedImpact { answer, page }), CallOutcome::Answered)
+    let answer =
+        ToolAnswer::new(text, &MaybeFound::yes(ListedImpact { answer, page }), CallOutcome::Answered)?;
+    Ok(answer.looked_up_in(looked_up_in))
 }
 
 fn text(answer: &ImpactAnswer, page: &Page) -> String {

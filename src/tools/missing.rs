@@ -6,7 +6,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::arguments::NameAndPackage;
+use super::arguments::{NameAndPackage, default_package};
 use super::call::{CallOutcome, Failure, ToolAnswer};
 use super::words::quoted;
 use crate::Steelbank;
@@ -62,11 +62,13 @@ pub(super) struct Missing {
 impl Missing {
     /// Makes the answer for the symbol or package `asked`, which does not exist.
     pub(super) fn new(index: &Index, asked: &Asked, status: LookupStatus, note: Option<String>) -> Self {
-        let mut suggestions = nearest::elsewhere(index, &asked.name);
+        let uninterned = status == LookupStatus::Uninterned;
+        let bare = asked.name.strip_prefix("#:").filter(|_| uninterned).unwrap_or(&asked.name);
+        let mut suggestions = nearest::elsewhere(index, bare);
         if suggestions.is_empty() {
             suggestions = match status {
                 LookupStatus::NoPackage => nearest::packages(index, &asked.package),
-                _ => nearest::names(index, &asked.name, find_package(index, &asked.package)),
+                _ => nearest::names(index, bare, find_package(index, &asked.package)),
             };
         }
         let load = "Load the system that defines it (load-system), or correct the name.";
@@ -77,12 +79,17 @@ impl Missing {
             let name = index.package_name(package);
             remedies = vec![format!("{name} is a package: ask package-info.")];
         }
+        if uninterned {
+            let what =
+                "An uninterned symbol cannot be looked up, as no package has it: name one that is interned.";
+            remedies = vec![what.to_owned()];
+        }
         Self {
             message: text::missing(&shortened(asked), status),
             suggestions,
             note,
             remedies,
-            advises: package.is_some(),
+            advises: package.is_some() || uninterned,
         }
     }
 
@@ -205,6 +212,9 @@ pub(super) fn of_error(bank: &Steelbank, error: Error, outcome: CallOutcome) -> 
         Error::References(CodeFindReferencesError::NoSymbol { name, package, unseen }) => {
             (Asked { name, package }, LookupStatus::NoSymbol, unseen)
         }
+        Error::References(CodeFindReferencesError::Uninterned { name, package }) => {
+            (Asked { name, package }, LookupStatus::Uninterned, String::new())
+        }
         Error::References(CodeFindReferencesError::NoPackage { name, package, unseen }) => {
             (Asked { name, package }, LookupStatus::NoPackage, unseen)
         }
@@ -258,19 +268,22 @@ pub(super) fn systems(bank: &Steelbank) -> Vec<String> {
     own.chain(bank.project().image_systems().into_keys()).collect()
 }
 
-/// Chooses the package for a lookup: the given one; but if the name is not there, has no prefix, and exactly
-/// one of the user's packages has a symbol of that name, that package.
-pub(super) fn resolve(bank: &Steelbank, mut symbol: NameAndPackage) -> NameAndPackage {
-    let index = bank.index();
-    if let Ok(lookup) = Lookup::resolved(&index, &symbol.name, &symbol.package)
-        && lookup.found.is_ok()
-        && find_package(&index, &symbol.package) != lookup.package
-        && let Some(package) =
-            lookup.package.filter(|_| symbol.package == super::arguments::default_package())
-    {
-        symbol.package = index.package_name(package).into_owned();
-    }
-    symbol
+/// A name, and the package in which it is looked up.
+pub(super) struct ResolvedName {
+    pub(super) name: String,
+    pub(super) package: String,
+    /// That package, if nobody named it.
+    pub(super) looked_up_in: Option<String>,
+}
+
+/// Chooses the package for a lookup: the given one; without one and without a prefix CL-USER, or else the only one of
+/// the user's packages that has a symbol of that name.
+pub(super) fn resolve(bank: &Steelbank, given: NameAndPackage) -> ResolvedName {
+    let NameAndPackage { name, package } = given;
+    let found = Lookup::resolved(&bank.index(), &name, package.as_deref());
+    let looked_up_in = found.ok().and_then(|(_, elsewhere)| elsewhere);
+    let package = looked_up_in.clone().or(package).unwrap_or_else(default_package);
+    ResolvedName { name, package, looked_up_in }
 }
 
 /// The longest name that an answer repeats, in characters.

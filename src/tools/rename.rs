@@ -7,12 +7,13 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{NameAndPackage, Timeout, default_package, wrong_cursor};
+use super::arguments::{NameAndPackage, Timeout, wrong_cursor};
 use super::budget::fit;
 use super::missing::{MaybeFound, Missing, of_error, resolve};
 use super::trial::scratch_failure;
 use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer, ToolProgress};
 use crate::query::control::ALLOWED;
+use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::rename::{
     self, Applied, Caution, CautionKind, Conflict, Derived, Doubt, Hunk, RenameError, RenameRequest, Scope,
     UndoError, Verified,
@@ -27,8 +28,9 @@ struct Arguments {
     #[serde(default)]
     new_name: Option<String>,
     /// The package to look the name up in if it has no prefix.
-    #[serde(default = "default_package")]
-    package: String,
+    #[serde(default)]
+    #[schemars(extend("default" = DEFAULT_PACKAGE))]
+    package: Option<String>,
     /// narrow: where it means what is renamed, if all that is exact. symbol: every token of the symbol, locals too. auto: narrow, else symbol.
     #[serde(default)]
     scope: Scope,
@@ -197,7 +199,7 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         // Plan on whole edits. What cannot be taken back is told of by the answer's notes.
         let _ = bank.take_back_cut_edits();
     }
-    let symbol = resolve(bank, NameAndPackage { name, package: given.package.clone() });
+    let symbol = resolve(bank, NameAndPackage { name, package: given.package });
     let includes = |what| given.include.contains(&what);
     let request = RenameRequest {
         package: symbol.package,
@@ -288,7 +290,8 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     };
     let mut answered = page(plan, hunks, applied, next, given.cursor.as_deref(), call.budget())?;
     answered.verified = verified;
-    ToolAnswer::new(text::rename(&answered), &MaybeFound::yes(answered), outcome)
+    let text = text::rename(&answered);
+    Ok(ToolAnswer::new(text, &MaybeFound::yes(answered), outcome)?.looked_up_in(symbol.looked_up_in))
 }
 
 /// Finds the places at which the plan warned that code makes the name from parts, in files in which something

@@ -16,7 +16,6 @@ use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer
 use crate::Steelbank;
 use crate::query::control::Control;
 use crate::query::impact::ImpactRequest;
-use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::run_tests::{RunTestsRequest, TestResult, TestRun};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -108,12 +107,7 @@ fn run(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, F
 
 /// Lists the definitions and tests that the working tree's changes reach, by file and line.
 fn affected(session: &Session, control: &Control) -> Result<Vec<(String, u32)>, Failure> {
-    let request = ImpactRequest {
-        package: DEFAULT_PACKAGE.to_owned(),
-        diff: true,
-        depth: 20,
-        ..ImpactRequest::default()
-    };
+    let request = ImpactRequest { diff: true, depth: 20, ..ImpactRequest::default() };
     let impact = session.bank()?.impact(&request, control)?;
     let used = [&impact.tests, &impact.users, &impact.made_by_macros];
     let places = used.into_iter().flatten().filter_map(|affected| affected.place.as_deref());

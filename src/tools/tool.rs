@@ -232,6 +232,11 @@ impl Tool {
                         budget::bound(&mut answer, call.budget());
                     }
                 }
+                if let (Some(package), Value::Object(structured)) =
+                    (&answer.looked_up_in.clone(), &mut *answer.structured)
+                {
+                    structured.insert("looked_up_in".to_owned(), package.as_str().into());
+                }
                 answer.notes.extend(session.recovery().take_note());
                 answer.notes.extend(session.started().map(Steelbank::untold_edits).into_iter().flatten());
                 if moving {

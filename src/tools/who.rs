@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::{Detail, NameAndPackage, PageArguments};
 use super::budget::{all_fit, fit, most_as_json};
-use super::missing::{MaybeFound, Missing, resolve};
+use super::missing::{MaybeFound, Missing, ResolvedName, resolve};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
 use crate::query::text::Unseen;
@@ -223,10 +223,11 @@ fn tool(kind: Kind, name: &'static str, title: &'static str, description: &'stat
 
 fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let bank = session.bank()?;
-    let (symbol, offset) = (resolve(bank, given.symbol), given.page.offset()?);
+    let ResolvedName { name, package, looked_up_in } = resolve(bank, given.symbol);
+    let offset = given.page.offset()?;
     let most = if call.budget() == usize::MAX { usize::MAX } else { MOST };
-    let mut request = WhoRequest::new(kind, symbol.name)
-        .package(symbol.package)
+    let mut request = WhoRequest::new(kind, name)
+        .package(package)
         .places(PlaceDetail::LinesUpTo(MOST))
         .limit(given.page.limit().min(most));
     request.offset = offset;
@@ -266,5 +267,6 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
         cautions: answer.cautions,
         cursor: (left_out > 0).then(|| next.to_string()),
     };
-    ToolAnswer::new(text, &MaybeFound::yes(listed), CallOutcome::Answered)
+    let answer = ToolAnswer::new(text, &MaybeFound::yes(listed), CallOutcome::Answered)?;
+    Ok(answer.looked_up_in(looked_up_in))
 }

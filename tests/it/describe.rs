@@ -28,10 +28,11 @@ fn mapcar() {
     let source = description.source().unwrap();
     assert_eq!(source.file, "SYS:SRC;CODE;LIST.LISP");
     assert!(!source.stale);
-    // The offset is that of the form itself: the source says so.
+    // The offset is of the white space in front of the form: the source says so.
     let path = source.native.as_deref().unwrap();
     let source_text = std::fs::read_to_string(path).unwrap();
-    let at: String = source_text.chars().skip(source.offset.unwrap() as usize).take(60).collect();
+    let before = source.octet_offset.unwrap() as usize;
+    let at: String = source_text[before..].trim_start().chars().take(60).collect();
     assert!(at.starts_with('('), "{at}");
     let line = source_text.lines().nth(source.line.unwrap() as usize - 1).unwrap();
     assert!(line.starts_with(&at[..10.min(line.len())]), "{line} {at}");

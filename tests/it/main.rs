@@ -7,6 +7,9 @@
 mod child;
 #[path = "../client/mod.rs"]
 mod client;
+mod contracts;
+#[path = "../contracts/mod.rs"]
+mod contracts_table;
 mod describe;
 mod edges;
 mod edit_loop;

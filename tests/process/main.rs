@@ -11,6 +11,9 @@ mod child;
 mod cli;
 #[path = "../client/mod.rs"]
 mod client;
+mod contracts;
+#[path = "../contracts/mod.rs"]
+mod contracts_table;
 mod death;
 mod edits;
 mod examples;

@@ -330,9 +330,10 @@ impl Language {
         (0..LANGUAGES.len() as u8).map(Language)
     }
 
-    /// The language with this name, or alias, in any case.
+    /// The language with this name, or alias, in any case, and in as many words as one likes: Common Lisp.
     pub fn named(name: &str) -> Option<Language> {
-        let name = name.trim().to_lowercase();
+        let is_joint = |char: char| char.is_whitespace() || matches!(char, '-' | '_');
+        let name = name.replace(is_joint, "").to_lowercase();
         Language::all().find(|language| {
             let info = language.info();
             info.name == name || info.aliases.contains(&name.as_str())

@@ -394,7 +394,7 @@ impl Searcher<'_> {
     }
 
     /// The sort key of a definition: real code before what is left out or only declared, the project's own code before
-    /// that of others, then code before tests, then by path and place.
+    /// that of others, then code before tests, a generic function before its methods, then by path and place.
     fn rank(&self, file: usize, definition: &LispTextDefinition) -> impl Ord + use<> {
         let path = self.file(file).path.to_string_lossy().to_lowercase();
         let within = |names: &[&str]| path.split('/').any(|part| names.contains(&part));
@@ -425,6 +425,7 @@ impl Searcher<'_> {
             ]),
             within(&["test", "tests", "spec", "specs", "testing", "t", "examples", "example", "benches"]),
             minor,
+            definition.kind != DefinitionKind::GenericFunction,
             file,
             definition.name.start,
         )

@@ -10,7 +10,7 @@ is defined. who-calls, who-macroexpands, who-references, who-sets, who-binds and
 ask them before you change or rename something.
 
 Names are read as Lisp reads them: mapcar and MAPCAR are the same, cl:mapcar names its package, |Mixed Case| keeps its \
-case, (setf name) is understood. Without a prefix a name is looked up in `package`, which is CL-USER unless given. \
+case, (setf name) is understood. Without a prefix a name is looked up in `package`; unless that is given, in CL-USER, or else in the only package of the user that has it. \
 Asking never defines, interns, loads or runs anything, except that printing a variable's value calls its print method.
 
 For the user's own project: load-system loads it, which runs its code; list-systems shows what there is to load. Then \

@@ -104,6 +104,7 @@ fn rmcp_reads_a_tools_answer() {
         structured: structured.clone().into(),
         outcome,
         notes: vec!["A note.".into()],
+        looked_up_in: None,
     };
     let failure = Failure::Engine("why".into());
     let said = failure.to_string();

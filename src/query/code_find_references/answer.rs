@@ -65,6 +65,16 @@ pub enum CodeFindReferencesError {
         /// A sentence that says where files that are not loaded have the name; empty if none has it.
         unseen: String,
     },
+    /// The name is that of an uninterned symbol.
+    #[error(
+        "Symbol {name} not found in package {package}. No package has an uninterned symbol: name one that is interned."
+    )]
+    Uninterned {
+        /// The symbol's name, with `#:` in front of it.
+        name: String,
+        /// The package in which it was looked up.
+        package: String,
+    },
     /// `project_only` without a project.
     #[error(
         "There is no project, so project_only has no meaning: start steelbank with --project DIR, or pass project_only=false."
@@ -169,6 +179,8 @@ pub struct CodeReference {
 pub struct CodeFindReferencesAnswer {
     /// The symbol as it is printed, with its home package.
     pub symbol: String,
+    /// The symbol as a person writes it: shop:price, shop::%helper, cl:mapcar.
+    pub typed: String,
     /// The entries.
     pub refs: Vec<CodeReference>,
     /// How many entries are listed.

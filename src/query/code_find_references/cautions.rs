@@ -7,6 +7,9 @@ use crate::query::counted;
 use crate::query::via::ExpansionOrigin;
 use crate::source::positions::Evidence;
 
+/// The most files of which a caution gives the names.
+const SHOWN: usize = 5;
+
 impl UseSearch<'_> {
     /// Lists the cautions, the most important first.
     pub(super) fn cautions(&self) -> Vec<String> {
@@ -64,6 +67,15 @@ impl UseSearch<'_> {
             cautions.push(format!(
                 "{} compiled when their file was read with other features: where they stand is not known.",
                 counted(self.seen.other_readings, "use was", "uses were")
+            ));
+        }
+        if !self.seen.left_out.is_empty() {
+            let files: Vec<&str> = self.seen.left_out.iter().take(SHOWN).map(String::as_str).collect();
+            let more = if self.seen.left_out.len() > SHOWN { ", …" } else { "" };
+            cautions.push(format!(
+                "It is also used in {} below the project's folder that no system of the project has: {}{more}. To list them, pass project_only=false.",
+                counted(self.seen.left_out.len(), "loaded file", "loaded files"),
+                files.join(", ")
             ));
         }
         if !self.seen.unreadable.is_empty() {

@@ -409,6 +409,20 @@ impl PositionedFile {
         }
     }
 
+    /// The octets before top-level form `form` and the white space and comments in front of it, as SBCL counts them.
+    /// None if the file is not what was loaded.
+    pub fn octets_before(&self, form: u32) -> Option<u64> {
+        let Some(before) = form.checked_sub(1) else { return self.fresh.then_some(0) };
+        let end = self.form_range(before, 0).filter(|_| self.fresh)?.end;
+        match self.decoded_as_is {
+            true => Some(end.into()),
+            false => {
+                let bytes = std::fs::read(&self.path).ok()?;
+                Some(self.range_on_disk(&bytes, Range::new(end, end))?.end as u64)
+            }
+        }
+    }
+
     /// The line and column, in characters, of an offset in one of this file's ranges. Editors show no byte order mark,
     /// so the first line's columns do not count it.
     pub fn position(&self, offset: u32) -> LineColumn {

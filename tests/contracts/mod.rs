@@ -1,0 +1,236 @@
+//! The contracts of the seven tools of docs/contracts.md as tables: each row a call, and what the contract wants of its
+//! answer. The same rows run over MCP (tests/it) and on the command line (tests/process).
+//!
+//! A row reads as the contract's own example: the call, then the text. In a text, `…` stands for any text, and for no
+//! more lines where it is a line of its own; `{n}` for a number; `{root}` for the project's folder.
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod code_find_references;
+mod describe_symbol;
+mod find_references;
+mod who;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use regex::Regex;
+use serde_json::Value;
+
+/// A demand of a contract, as a call and what is to come of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    /// The demand's number in docs/contracts.md.
+    pub(crate) id: &'static str,
+    pub(crate) tool: &'static str,
+    /// The arguments, as JSON.
+    pub(crate) given: &'static str,
+    /// The answer's text as the contract wants it.
+    text: &'static str,
+    /// What it is instead: a deviation, which docs/contracts.md declares.
+    instead: Option<&'static str>,
+    is_error: bool,
+    is_missing: bool,
+    /// Whether it is asked of a server that builds its index only when it is told to.
+    pub(crate) is_manual: bool,
+    /// A file that is written before, and its text.
+    pub(crate) written: Option<(&'static str, &'static str)>,
+    /// Fields of the structured answer by JSON pointer, each as JSON; null for one that is not there. In strings, the
+    /// signs of texts count.
+    fields: Vec<(&'static str, &'static str)>,
+}
+
+/// Makes a row of a call, written `tool {arguments}`, that has an answer with this text.
+fn row(id: &'static str, call: &'static str, text: &'static str) -> Row {
+    let (tool, given) = call.split_once(' ').unwrap_or((call, "{}"));
+    let fields = Vec::new();
+    Row {
+        id,
+        tool,
+        given,
+        text,
+        instead: None,
+        is_error: false,
+        is_missing: false,
+        is_manual: false,
+        written: None,
+        fields,
+    }
+}
+
+impl Row {
+    /// The answer is an error.
+    fn error(mut self) -> Self {
+        self.is_error = true;
+        self
+    }
+
+    /// What is asked about is not there, which is no error.
+    fn missing(mut self) -> Self {
+        self.is_missing = true;
+        self
+    }
+
+    fn field(mut self, pointer: &'static str, json: &'static str) -> Self {
+        self.fields.push((pointer, json));
+        self
+    }
+
+    /// It is asked of a server that builds its index only when it is told to.
+    fn manual(mut self) -> Self {
+        self.is_manual = true;
+        self
+    }
+
+    fn after_writing(mut self, path: &'static str, text: &'static str) -> Self {
+        self.written = Some((path, text));
+        self
+    }
+
+    /// The text is this one instead.
+    fn instead(mut self, text: &'static str) -> Self {
+        self.instead = Some(text);
+        self
+    }
+
+    /// Whether the row is about what the server says of its tools.
+    pub(crate) fn is_of_list(&self) -> bool {
+        self.tool == "tools/list"
+    }
+
+    /// Whether the answer is an error as what is asked about is not there.
+    pub(crate) fn is_missing_error(&self) -> bool {
+        self.is_error && self.is_missing
+    }
+
+    /// Whether the row needs the structured answer.
+    pub(crate) fn has_fields(&self) -> bool {
+        !self.fields.is_empty()
+    }
+}
+
+/// An answer, as a door gave it.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// None where the door has another text, for people.
+    pub(crate) text: Option<String>,
+    pub(crate) is_error: bool,
+    /// Whether it is said that what was asked about is not there; none if the door does not tell it from an error.
+    pub(crate) is_missing: Option<bool>,
+    pub(crate) structured: Value,
+}
+
+/// All rows.
+pub(crate) fn rows() -> Vec<Row> {
+    [describe_symbol::rows(), who::rows(), code_find_references::rows(), find_references::rows()].concat()
+}
+
+/// The numbers of all demands: 57, of which most who-rows stand for both tools.
+fn demands() -> BTreeSet<String> {
+    let numbered = |prefix: &str, numbers: std::ops::RangeInclusive<u32>| {
+        numbers.map(|number| format!("{prefix}{number}")).collect::<Vec<_>>()
+    };
+    let all = [numbered("ds", 1..=22), numbered("wc", 1..=12), numbered("wr", 1..=14)];
+    let all = all.into_iter().chain([numbered("cf", 1..=11), numbered("fr", 1..=12)]);
+    all.flatten().collect()
+}
+
+/// Makes the project that the rows ask about, in `folder`.
+pub(crate) fn make_project(folder: &Path) -> PathBuf {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/contracts/project");
+    copy(&from, folder);
+    fs::write(folder.join(".gitignore"), "made/\n").unwrap();
+    folder.canonicalize().unwrap()
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
+/// Asks every row, and compares: a difference must be declared in docs/contracts.md, and what is declared must differ.
+pub(crate) fn check(root: &Path, rows: &[Row], mut ask: impl FnMut(&Row) -> Answer) {
+    let declared = declared();
+    let (mut wrong, mut differ) = (Vec::new(), BTreeSet::new());
+    for row in rows {
+        let answer = ask(row);
+        let is = |text: &str| answer.text.as_deref().is_none_or(|answered| matches(text, answered, root));
+        let says = match row.instead {
+            Some(instead) => {
+                differ.insert(row.id);
+                let differs = answer.text.is_none() || !is(row.text);
+                is(instead) && differs && declared.contains_key(row.id)
+            }
+            None => is(row.text),
+        };
+        let missing = answer.is_missing.is_none_or(|missing| missing == row.is_missing);
+        let fields = row.fields.iter().all(|(pointer, wanted)| {
+            let wanted: Value = serde_json::from_str(wanted).unwrap_or_else(|_| panic!("{wanted}"));
+            agrees(&wanted, answer.structured.pointer(pointer).unwrap_or(&Value::Null), root)
+        });
+        if !says || !missing || !fields || row.is_error != answer.is_error {
+            let wanted = row.instead.unwrap_or(row.text);
+            let answered = answer.text.as_deref().unwrap_or_default();
+            wrong.push(format!(
+                "{}: {} {}\nwanted (error {}, missing {}):\n{wanted}\n{:?}\nanswered (error {}, missing {:?}):\n{answered}\n{}",
+                row.id, row.tool, row.given, row.is_error, row.is_missing, row.fields, answer.is_error,
+                answer.is_missing, answer.structured,
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{} rows are not as the contracts want:\n{}", wrong.len(), wrong.join("\n\n"));
+    let idle: Vec<&String> = declared.keys().filter(|id| !differ.contains(id.as_str())).collect();
+    assert!(idle.is_empty(), "docs/contracts.md declares what is no deviation: {idle:?}");
+    let asked: BTreeSet<String> = rows.iter().map(|row| row.id.to_owned()).collect();
+    assert_eq!(asked, demands(), "each demand has a row");
+}
+
+/// The deviations that docs/contracts.md declares: the table below "## Deviations", by number, each with its reason.
+fn declared() -> BTreeMap<String, String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/contracts.md");
+    let text = fs::read_to_string(path).unwrap();
+    let table = text.split_once("\n## Deviations\n").unwrap().1;
+    let table = table.split("\n## ").next().unwrap();
+    let mut declared = BTreeMap::new();
+    for line in table.lines().filter(|line| line.starts_with('|')).skip(2) {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [ids, .., reason] = cells.as_slice() else { panic!("{line}") };
+        assert!(reason.len() > 20, "a deviation has its reason: {line}");
+        for id in ids.split(", ") {
+            assert!(demands().contains(id), "{id}");
+            declared.insert(id.to_owned(), (*reason).to_owned());
+        }
+    }
+    declared
+}
+
+/// Whether `text` is what `pattern` says.
+fn matches(pattern: &str, text: &str, root: &Path) -> bool {
+    let pattern = regex::escape(pattern)
+        .replace("\n…", "(?s:\n.*)?")
+        .replace('…', "(?s:.*)")
+        .replace(r"\{n\}", "[0-9]+")
+        .replace(r"\{root\}", &regex::escape(&root.display().to_string()));
+    Regex::new(&format!("^{pattern}$")).unwrap().is_match(text)
+}
+
+/// Whether the value `found` is as `wanted` says. Of an object, only the keys that are wanted count.
+fn agrees(wanted: &Value, found: &Value, root: &Path) -> bool {
+    match (wanted, found) {
+        (Value::String(wanted), Value::String(found)) => matches(wanted, found, root),
+        (Value::Array(wanted), Value::Array(found)) => {
+            wanted.len() == found.len()
+                && wanted.iter().zip(found).all(|(wanted, found)| agrees(wanted, found, root))
+        }
+        (Value::Object(wanted), Value::Object(found)) => {
+            wanted.iter().all(|(key, wanted)| agrees(wanted, found.get(key).unwrap_or(&Value::Null), root))
+        }
+        _ => wanted == found,
+    }
+}

@@ -1,0 +1,2 @@
+﻿(in-package :my-package)
+(defun bom (x) (my-function x))

@@ -1,0 +1,5 @@
+(in-package :my-package)
+(defun crlf (x)
+  "One.
+Two."
+  (my-function x))

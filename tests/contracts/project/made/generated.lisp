@@ -1,0 +1,4 @@
+(in-package :my-package)
+
+(defun generated ()
+  (my-function 5))

@@ -1,0 +1,4 @@
+(in-package :my-package)
+
+(defun loose ()
+  (my-function 6))

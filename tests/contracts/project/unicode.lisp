@@ -1,0 +1,4 @@
+(in-package :my-package)
+
+(defun größe (x) "Größe von X — «ä»." #| äöü |# (my-function x))
+(defun λ-user () (größe 1))

@@ -1,0 +1,69 @@
+//! The contracts' rows, asked on the command line: `steelbank call TOOL JSON`, once as text, and once as JSON where
+//! fields are compared.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::contracts_table::{Answer, Row, check, make_project, rows};
+use crate::program::{Folder, STEELBANK, run, said};
+
+/// Calls the row's tool in the project at `root`.
+fn call(root: &Path, row: &Row, json: bool) -> (String, String, Option<i32>) {
+    let mut command = Command::new(STEELBANK);
+    command.arg("--project").arg(root).stdin(Stdio::null());
+    match row.is_manual {
+        true => command.arg("--no-auto-index"),
+        false => command.args(["--system", "contracts"]),
+    };
+    command.args(["call", row.tool, row.given]);
+    if json {
+        command.arg("--json");
+    }
+    said(&command.output().unwrap())
+}
+
+fn ask(root: &Path, row: &Row, listed: &Value) -> Answer {
+    if row.is_of_list() {
+        return Answer { text: None, is_error: false, is_missing: None, structured: listed.clone() };
+    }
+    // Only people read that text: it is lines, as grep writes them.
+    let has_text = row.tool != "find_references";
+    let (text, errors, code) = call(root, row, !has_text);
+    let structured = match has_text {
+        true if row.has_fields() => call(root, row, true).0,
+        true => String::new(),
+        false => text.clone(),
+    };
+    let is_error = matches!(code, Some(2 | 3));
+    let text = match (is_error, has_text) {
+        (true, _) => Some(errors.trim_end_matches('\n').replacen("steelbank: ", "", 1)),
+        (false, true) => Some(text.strip_suffix('\n').unwrap_or(&text).to_owned()),
+        (false, false) => None,
+    };
+    Answer {
+        text,
+        // The exit code tells that something is not there, and not whether that is an error.
+        is_error: is_error || (code == Some(1) && row.is_missing_error()),
+        is_missing: (!is_error).then_some(code == Some(1)),
+        structured: serde_json::from_str(&structured).unwrap_or_default(),
+    }
+}
+
+#[test]
+fn the_contracts_hold_on_the_command_line() {
+    let folder = Folder::new("contracts");
+    let root = make_project(&folder.0.join("project"));
+    let apart = make_project(&folder.0.join("apart"));
+    let listed: Value = serde_json::from_str(&said(&run(&["tools", "--json"])).0).unwrap();
+    let tools = listed["tools"].as_array().unwrap().iter();
+    let listed = tools.map(|tool| (tool["name"].as_str().unwrap().to_owned(), tool.clone())).collect();
+    let listed = Value::Object(listed);
+    check(&root, &rows(), |row| {
+        if let Some((path, text)) = row.written {
+            std::fs::write(apart.join(path), text).unwrap();
+        }
+        ask(if row.is_manual { &apart } else { &root }, row, &listed)
+    });
+}
