@@ -51,6 +51,16 @@ names the encapsulation."
 (defconstant +query-file-system+ 'sb-impl::%query-file-system
   "The function that TRUENAME, PROBE-FILE, FILE-WRITE-DATE and FILE-AUTHOR call.")
 
+(defconstant +open-file+ 'sb-unix:unix-open
+  "Opens a file: its first arguments are the native name and the flags. It returns NIL and the errno if it cannot.")
+
+(defparameter *writing-calls* '(sb-unix:unix-mkdir sb-unix:unix-unlink sb-unix:unix-rename)
+  "Functions that change a folder: the native name is the first argument. They return NIL and the errno if they cannot.")
+
+(defconstant +walker-template+ 'sb-walker::get-walker-template
+  "Tells how the code walker treats the forms of an operator, its first argument. A symbol names the function that walks
+them: it is called with form, context and environment.")
+
 (defconstant +after-collection+ 'sb-kernel::post-gc
   "The function that the thread which caused a garbage collection calls after it.")
 

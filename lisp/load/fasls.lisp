@@ -46,7 +46,9 @@
               (handler-case
                   (progn
                     (make-private-directories path)
-                    (sb-posix:link (sb-ext:native-namestring from) name))
+                    ;; A confined image may not link what it may not write.
+                    (handler-case (sb-posix:link (sb-ext:native-namestring from) name)
+                      (sb-posix:syscall-error () (uiop:copy-file from path))))
                 ((or file-error sb-posix:syscall-error) () nil))))))))
   path)
 

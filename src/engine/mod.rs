@@ -20,6 +20,7 @@
 
 mod again;
 mod answers;
+mod confine;
 mod death;
 mod heap;
 mod host;
@@ -45,6 +46,7 @@ pub use answers::{
     CallAnswer, CallError, EngineState, EngineStatus, EngineTrouble, Expired, Fault, FaultKind, Lane,
     LispError, Operation,
 };
+pub use confine::{ConfineError, confine};
 pub(crate) use heap::give_back_memory;
 pub use image::{Contribs, Core, Image, ImageError, RuntimeLibrary};
 pub use lisp::{Lisp, OnLisp, SaveError};

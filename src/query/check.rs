@@ -26,6 +26,8 @@ pub struct CheckRequest {
     pub edits: Vec<Overlay>,
     /// The system to load; none for those that the main image has loaded.
     pub system: Option<String>,
+    /// Whether to try it in a confined scratch image, which may write in its own folder only.
+    pub confined: bool,
 }
 
 /// The outcome of a check.
@@ -49,6 +51,12 @@ pub struct CheckAnswer {
     /// Files among the edits that none of the systems has: of them, nothing was tried.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_loaded: Vec<String>,
+    /// Whether it was tried in a confined image, which may write in its own folder only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub confined: bool,
+    /// Files to which writes were refused in a confined image: the first ones, if there are many.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<String>,
     /// How long it took, in milliseconds.
     pub duration_ms: u64,
     #[serde(skip)]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,7 +22,7 @@ use super::outline::{DefinitionInFile, files_at, resolved};
 use super::question::Question;
 use super::text::{Unseen, unseen_uses};
 use super::use_counts::is_test_path;
-use super::working_tree::{ChangedLines, changes, committed};
+use super::working_tree::changes;
 use crate::project::FileVersion;
 
 /// A request for what depends on definitions that change. Names, files and the diff all count.
@@ -34,7 +35,7 @@ pub struct ImpactRequest {
     pub package: Option<String>,
     /// Files, relative to the project: everything that they define.
     pub paths: Vec<String>,
-    /// Whether to add what has changed in the working tree, by `git diff HEAD`.
+    /// Whether to add what has changed in the working tree since the last commit of git.
     pub diff: bool,
     /// How many steps to follow users.
     pub depth: u32,
@@ -181,7 +182,12 @@ struct Subjects {
 }
 
 impl ImpactRequest {
-    fn subjects(&self, context: &QueryContext<'_>, users: &UserFinder<'_>) -> Result<Subjects, Error> {
+    fn subjects(
+        &self,
+        context: &QueryContext<'_>,
+        users: &UserFinder<'_>,
+        control: &Control,
+    ) -> Result<Subjects, Error> {
         let mut subjects = Subjects::default();
         if self.names.is_empty() && self.paths.is_empty() && !self.diff {
             return Err(ImpactError::Nothing.into());
@@ -228,7 +234,7 @@ impl ImpactRequest {
             }
         }
         if self.diff {
-            subjects.take_working_tree(context, users)?;
+            subjects.take_working_tree(context, users, control)?;
         }
         Ok(subjects)
     }
@@ -298,7 +304,7 @@ impl Question for ImpactRequest {
 
     fn answer(&self, context: &QueryContext<'_>, control: &Control) -> Result<ImpactAnswer, Error> {
         let users = UserFinder::new(context);
-        let subjects = self.subjects(context, &users)?;
+        let subjects = self.subjects(context, &users, control)?;
         let mut answer = ImpactAnswer { changed: subjects.changed.clone(), ..ImpactAnswer::default() };
         self.follow(&users, &subjects, control, &mut answer)?;
         let symbols = subjects.symbols.iter();
@@ -327,36 +333,40 @@ impl Question for ImpactRequest {
 
 impl Subjects {
     /// Adds what the working tree's changes touch: definitions on changed lines, and those that are gone.
-    fn take_working_tree(&mut self, context: &QueryContext<'_>, users: &UserFinder<'_>) -> Result<(), Error> {
+    fn take_working_tree(
+        &mut self,
+        context: &QueryContext<'_>,
+        users: &UserFinder<'_>,
+        control: &Control,
+    ) -> Result<(), Error> {
         let root =
             context.project.root().ok_or(super::code_find_references::CodeFindReferencesError::NoProject)?;
-        let ChangedLines { added, removed } = changes(root)?;
-        for (file, ranges) in &added {
-            let path = root.join(file);
-            let definitions = users.definitions(&context.project.shown(&path));
-            for (at, known) in definitions.iter().enumerate() {
-                if touches(ranges, known) {
+        let mut gone = Vec::new();
+        changes(root, control, |changed| {
+            let path = root.join(&changed.path);
+            let shown = context.project.shown(&path);
+            // Do not open what is no plain file any more.
+            let now = if changed.is_there { users.definitions(&shown) } else { Rc::default() };
+            for (at, known) in now.iter().enumerate() {
+                if touches(&changed.added, known) {
                     self.take(&path, known, at);
                 }
             }
-            self.files.insert(path);
-        }
-        for (file, ranges) in &removed {
-            let path = root.join(file);
-            let now = users.definitions(&context.project.shown(&path));
             let is_there = |old: &DefinitionInFile| {
                 now.iter().any(|new| {
                     (new.definition.kind, &new.home, &new.definition.name)
                         == (old.definition.kind, &old.home, &old.definition.name)
                 })
             };
-            for definition in lisp_definitions(&committed(root, file)?) {
-                let known = resolved(&context.index, file.clone(), definition, false);
-                if touches(ranges, &known) && !is_there(&known) {
-                    self.take_gone(&known);
-                }
-            }
+            let file = changed.path.to_string_lossy();
+            let old = lisp_definitions(&changed.old).into_iter();
+            let old = old.map(|definition| resolved(&context.index, file.to_string(), definition, false));
+            gone.extend(old.filter(|known| touches(&changed.removed, known) && !is_there(known)));
             self.files.insert(path);
+        })?;
+        // Know all that is new before: what is gone may have moved.
+        for known in &gone {
+            self.take_gone(known);
         }
         Ok(())
     }

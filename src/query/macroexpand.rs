@@ -36,8 +36,11 @@ pub struct MacroexpandRequest {
     pub package: String,
     /// How far to expand.
     pub depth: Depth,
-    /// Whether `#.` in the form is evaluated, and forms in MACROLET.
-    pub evaluating: bool,
+    /// Whether `#.` in the form is evaluated.
+    pub read_eval: bool,
+    /// Whether local definitions (MACROLET, COMPILER-LET) are evaluated. If not, forms with them are left as
+    /// they stand, wherever they come from.
+    pub local_definitions: bool,
 }
 
 /// The answer.
@@ -73,6 +76,10 @@ pub struct MacroexpandAnswer {
     /// The steps in order; not all of very many.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<ExpansionStep>,
+    /// The beginnings of forms that were left as they stand: their local definitions (MACROLET, COMPILER-LET)
+    /// would have been evaluated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<String>,
 }
 
 /// One macro's expansion.
@@ -101,8 +108,10 @@ impl Question for MacroexpandRequest {
             Depth::Full => "full",
             Depth::All => "all",
         };
-        let read_eval = if self.evaluating { "yes" } else { "" };
-        let arguments = vec![self.form.clone(), package.clone(), depth.to_owned(), read_eval.to_owned()];
+        let flag = |set| if set { "yes".to_owned() } else { String::new() };
+        let flags = [flag(self.read_eval), flag(self.local_definitions)];
+        let arguments =
+            [self.form.clone(), package.clone(), depth.to_owned()].into_iter().chain(flags).collect();
         let (mut answer, _): (MacroexpandAnswer, _) =
             context.ask_on(Lane::Work, "macroexpand", arguments, control)?;
         answer.form = self.form.clone();

@@ -11,7 +11,7 @@ const MOST_PAIRS: usize = 4_000_000;
 
 /// A line of a diff, with its number (from 0) in the text that has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DiffLine {
+pub(super) enum DiffLine {
     Same(usize, usize),
     Removed(usize),
     Added(usize),
@@ -83,7 +83,7 @@ fn lines(text: &[u8]) -> Vec<&[u8]> {
 
 /// Finds the shortest difference of `old` and `new`: what both have, what is taken out, and then what is put
 /// in.
-fn difference(old: &[&[u8]], new: &[&[u8]]) -> Vec<DiffLine> {
+pub(super) fn difference(old: &[&[u8]], new: &[&[u8]]) -> Vec<DiffLine> {
     let start = old.iter().zip(new).take_while(|(one, other)| one == other).count();
     let ends = old[start..].iter().rev().zip(new[start..].iter().rev());
     let end = ends.take_while(|(one, other)| one == other).count();

@@ -21,10 +21,15 @@ pub fn check(answer: &CheckAnswer) -> String {
     // Writing to a string cannot fail.
     let _ = write!(
         text,
-        " ({} compiled, {:.1} s). It was tried in a copy: the image and the files are as they were.",
+        " ({} compiled, {:.1} s). It was tried in a {} of the image{}.",
         answer.compiled.len(),
-        answer.duration_ms as f64 / 1000.0
+        answer.duration_ms as f64 / 1000.0,
+        if answer.confined { "confined copy" } else { "copy" },
+        if answer.confined { ", which may write in a folder of its own only" } else { "" },
     );
+    if !answer.refused.is_empty() {
+        let _ = write!(text, "\nIt was refused to write {}.", answer.refused.join(", "));
+    }
     if !answer.not_loaded.is_empty() {
         let _ = write!(
             text,

@@ -13,8 +13,8 @@ use crate::query::control::Control;
 use crate::query::load_system::{FailureKind, LoadAnswer, LoadTarget};
 
 impl Steelbank {
-    /// Checks in a scratch image whether a system or files load. The main image, the project and the cache
-    /// stay as they are.
+    /// Checks in a scratch image whether a system or files load. The main image stays as it is; files do, too,
+    /// unless code that is not confined writes to them.
     ///
     /// # Errors
     /// There is no scratch image, or `control` ended the wait. A failed load is an answer.
@@ -36,7 +36,10 @@ impl Steelbank {
                     .to_owned(),
             ));
         }
-        let mut scratch = self.scratch(request.edits.clone(), control)?;
+        let mut scratch = match request.confined {
+            true => self.confined_scratch(request.edits.clone(), control)?,
+            false => self.scratch(request.edits.clone(), control)?,
+        };
         let mut answer = CheckAnswer {
             loads: true,
             systems: systems.clone(),
@@ -45,6 +48,8 @@ impl Steelbank {
             diagnostics_total: None,
             failures: Vec::new(),
             not_loaded: Vec::new(),
+            confined: request.confined,
+            refused: Vec::new(),
             duration_ms: 0,
             cached: BTreeSet::new(),
         };
@@ -77,6 +82,11 @@ impl Steelbank {
                 }
                 loaded => answer.add(loaded?),
             }
+        }
+        if request.confined {
+            // A copy whose Lisp has died cannot tell.
+            let refused = scratch.refused(&Control::default().with_cancellation(control.cancellation()));
+            answer.refused = refused.unwrap_or_default();
         }
         let known =
             |path: &str| answer.cached.contains(path) || answer.compiled.iter().any(|other| other == path);

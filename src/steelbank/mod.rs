@@ -572,6 +572,17 @@ impl Steelbank {
         self.inner.dynamic_space_size
     }
 
+    /// Returns the files to which Lisp's writes were refused since this was asked first.
+    pub(crate) fn refused_writes(&self) -> Result<Vec<String>, Error> {
+        #[derive(serde::Deserialize)]
+        struct Refused {
+            #[serde(default)]
+            paths: Vec<String>,
+        }
+        let refused: Refused = self.context().ask("refused-writes", Vec::new(), &Control::default())?;
+        Ok(refused.paths)
+    }
+
     /// Makes this a scratch image. Its compiled files go to `cache`, which lies over the cache that it was
     /// started from. For files of `overlays`, by their real paths, Lisp and the positions in answers read the
     /// file beside the path; without one, the file counts as deleted. Answers to loads that the snapshot had

@@ -21,6 +21,9 @@
 //! are files whose text is given and is not on disk, or that count as deleted: Lisp reads them so, and every
 //! position names the real path.
 //!
+//! A *confined* one ([`Steelbank::confined_scratch`]) may write in that folder only, and so may the programs
+//! that it starts: the kernel refuses the rest (Landlock, seccomp). It is for text that nobody has allowed to run.
+//!
 //! It ends when the [`Scratch`] is dropped, when its time is over, and when the process that started it ends,
 //! however that happens: the pipe with its orders is then at its end. Its memory is limited (`RLIMIT_AS`),
 //! and there are at most [`MOST_SCRATCHES`] at a time. The next one to start removes what a killed process
@@ -30,7 +33,7 @@ mod messages;
 
 use crate::query::Step;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +41,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -54,6 +57,8 @@ pub const MOST_SCRATCHES: usize = 2;
 
 /// The time limit for the start of a scratch image.
 const START: Duration = Duration::from_secs(30);
+/// The longest reply, in bytes.
+const LONGEST_REPLY: u64 = 1 << 28;
 /// The interval at which a waiting call checks for its cancellation.
 const GLANCE: Duration = Duration::from_millis(20);
 
@@ -116,6 +121,9 @@ pub enum ScratchError {
         /// The reason.
         why: String,
     },
+    /// This system cannot confine a process, so that the code was not tried.
+    #[error("the text cannot be tried in a confined copy: {0}")]
+    Unconfined(String),
     /// It started, but could not be set up.
     #[error("the scratch image could not be set up: {0}")]
     Broken(String),
@@ -173,7 +181,7 @@ fn check(control: &Control, until: Instant) -> Result<(), ScratchError> {
     Ok(())
 }
 
-/// The folder of a scratch image, in the cache: `fasls/` and `taps/` as a cache has them, `overlays/`, and
+/// The folder of a scratch image, in the cache: `fasls/` and `taps/` as a cache has them, `overlays/`, `tmp/`, and
 /// `lower`, a link to the cache that is read besides. It is locked while in use.
 #[derive(Debug)]
 struct ScratchFolder {
@@ -190,6 +198,7 @@ impl ScratchFolder {
         let path = all.join(format!("{}-{number}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         steelbank_cache::create_folder(&path.join("overlays"))?;
+        steelbank_cache::create_folder(&path.join("tmp"))?;
         let lock = steelbank_cache::create_file(&path.join("lock"))?;
         flock(&lock, FlockOperation::LockShared)?;
         std::os::unix::fs::symlink(std::fs::canonicalize(cache)?, path.join("lower"))?;
@@ -207,7 +216,9 @@ impl Drop for ScratchFolder {
 /// Removes the folders of scratch images whose processes have ended.
 fn sweep(all: &Path) {
     for entry in std::fs::read_dir(all).into_iter().flatten().flatten() {
-        let Ok(lock) = File::open(entry.path().join("lock")) else {
+        // Wait for nothing: the code that runs there may have put another thing in the lock's place.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let Ok(lock) = rustix::fs::open(entry.path().join("lock"), flags, Mode::empty()) else {
             // Keep a folder without a lock unless it is old: another process may be making it.
             let age = entry.metadata().and_then(|metadata| metadata.modified());
             if age.is_ok_and(|age| age.elapsed().is_ok_and(|age| age > Duration::from_secs(60))) {
@@ -232,7 +243,12 @@ pub(crate) struct Helper {
 impl Helper {
     /// Starts `program` with the task in `start`.
     pub(crate) fn start(program: &Path, start: &HelperStart) -> Result<Self, ScratchError> {
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        if start.confined {
+            // Name the one place for temporary files where it may write.
+            command.env("TMPDIR", start.cache.join("tmp"));
+        }
+        let mut child = command
             .arg("helper")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -244,8 +260,15 @@ impl Helper {
         let mut helper = Self { child, input, replies };
         let output = output.ok_or_else(|| ScratchError::Broken("it has no output".to_owned()))?;
         std::thread::Builder::new().name("steelbank-scratch".into()).spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if serde_json::from_str(&line).is_ok_and(|reply| sender.send(reply).is_err()) {
+            let mut output = BufReader::new(output);
+            loop {
+                let mut line = Vec::new();
+                // Code in the copy can write here, too: a line without an end is none of ours.
+                let read = output.by_ref().take(LONGEST_REPLY).read_until(b'\n', &mut line);
+                if read.is_err() || !line.ends_with(b"\n") {
+                    break;
+                }
+                if serde_json::from_slice(&line).is_ok_and(|reply| sender.send(reply).is_err()) {
                     break;
                 }
             }
@@ -284,6 +307,7 @@ impl Helper {
             match self.reply()? {
                 Some(Reply::Ready) => return Ok(()),
                 Some(Reply::Broken(why)) => return Err(ScratchError::Broken(why)),
+                Some(Reply::Unconfined(why)) => return Err(ScratchError::Unconfined(why)),
                 _ => check(control, until)?,
             }
         }
@@ -323,7 +347,20 @@ impl Steelbank {
     pub fn scratch(&self, overlays: Vec<Overlay>, control: &Control) -> Result<Scratch, ScratchError> {
         let plain = overlays.is_empty();
         let key = self.snapshot_key().filter(|_| plain);
-        self.start_scratch(all_real(self.project().root(), overlays)?, &[], key, control)
+        self.start_scratch(all_real(self.project().root(), overlays)?, &[], key, false, control)
+    }
+
+    /// Starts a scratch image as [`Steelbank::scratch`] does that may write in its own folder only: the kernel
+    /// refuses everything else, to it and to the programs that it starts. It may read what this process may.
+    ///
+    /// # Errors
+    /// As [`Steelbank::scratch`]; [`ScratchError::Unconfined`] if the kernel cannot do that.
+    pub fn confined_scratch(
+        &self,
+        overlays: Vec<Overlay>,
+        control: &Control,
+    ) -> Result<Scratch, ScratchError> {
+        self.start_scratch(all_real(self.project().root(), overlays)?, &[], None, true, control)
     }
 
     /// Starts a scratch image from no snapshot, in which the files `texts`, by their real paths, have other
@@ -333,7 +370,7 @@ impl Steelbank {
         texts: &[(PathBuf, &[u8])],
         control: &Control,
     ) -> Result<Scratch, ScratchError> {
-        self.start_scratch(Vec::new(), texts, None, control)
+        self.start_scratch(Vec::new(), texts, None, false, control)
     }
 
     fn start_scratch(
@@ -341,6 +378,7 @@ impl Steelbank {
         overlays: Vec<Overlay>,
         texts: &[(PathBuf, &[u8])],
         key: Option<SnapshotKey>,
+        confined: bool,
         control: &Control,
     ) -> Result<Scratch, ScratchError> {
         let until = Instant::now() + control.allowed();
@@ -372,6 +410,7 @@ impl Steelbank {
             dynamic_space_size: self.dynamic_space_size(),
             overlays,
             texts: held,
+            confined,
         };
         let mut helper = Helper::start(program, &start)?;
         helper.ready(control, until)?;
@@ -454,6 +493,21 @@ impl Scratch {
         self.helper.end();
         self.helper = Helper::start(&self.program, &self.start)?;
         self.helper.ready(control, until)
+    }
+
+    /// Returns the files to which writes were refused by the kernel, if the image is confined. What foreign code
+    /// and other programs tried is not seen.
+    ///
+    /// # Errors
+    /// The image ended, or `control` ended the wait.
+    pub fn refused(&mut self, control: &Control) -> Result<Vec<String>, ScratchError> {
+        self.calls += 1;
+        let id = self.calls;
+        self.helper.send(&ScratchOrder::Refused { id })?;
+        self.wait(id, control, |reply| match reply {
+            Reply::Refused { paths, .. } => Some(paths),
+            _ => None,
+        })
     }
 
     /// Loads the project in the image, and returns the traces of the load.

@@ -11,7 +11,9 @@ use super::diagnostic::ShownDiagnostic;
 use super::load_system::{MOST_FILES, shorter};
 use super::missing::{MaybeFound, Missing, missing_path, systems};
 use super::trial::scratch_failure;
-use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, ToolProgress};
+use super::{
+    About, Call, CallOutcome, Effect, Failure, Permission, Session, Starts, Tool, ToolAnswer, ToolProgress,
+};
 use crate::query::check::{CheckAnswer, CheckRequest};
 use crate::query::load_system::LoadFailure;
 use crate::render::check as text;
@@ -23,7 +25,7 @@ struct CheckArguments {
     /// Files to compile, changed or not, as they are on disk.
     #[serde(default)]
     paths: Vec<String>,
-    /// Files with the text that they would have. Nothing is written.
+    /// Files with the text that they would have.
     #[serde(default)]
     edits: Vec<CheckedEdit>,
     /// The system to load; left out: those that are loaded.
@@ -68,6 +70,12 @@ struct ListedCheck {
     /// Files among the edits that none of the systems has: of them, nothing was tried.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_loaded: Vec<String>,
+    /// Whether it was tried in a confined copy, which may write in its own folder only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    confined: bool,
+    /// Files to which writes were refused in the confined copy: the first ones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<String>,
     duration_ms: u64,
 }
 
@@ -86,10 +94,15 @@ impl From<CheckAnswer> for ListedCheck {
             diagnostics_total: answer.diagnostics_total,
             failures: answer.failures,
             not_loaded: answer.not_loaded,
+            confined: answer.confined,
+            refused: answer.refused,
             duration_ms: answer.duration_ms,
         }
     }
 }
+
+/// The permissions with either of which texts are tried in a copy that is not confined.
+const FREE: &[Permission] = &[Permission::Eval, Permission::Edits];
 
 pub(super) fn tool() -> Tool {
     let about = About {
@@ -97,11 +110,12 @@ pub(super) fn tool() -> Tool {
         title: "Check whether it loads",
         description: "Tells whether a system still loads with what is on disk now, or with texts that are not written \
             yet (edits), and what the compiler says, with file, line and column. It is tried in a copy of the image \
-            that is thrown away: neither the loaded image nor any file changes. Use it before writing an edit, or to \
-            see all diagnostics of files (paths). This runs the system's code, in the copy.",
+            that is thrown away: the loaded image does not change. Use it before writing an edit, or to see all \
+            diagnostics of files (paths). This runs the system's code, in the copy; with edits, and unless the server \
+            was started with --allow-eval or --allow-edits, that may write in a folder of its own only.",
         effect: Effect::Runs,
     };
-    Tool::new::<CheckArguments, MaybeFound<ListedCheck>>(about, check)
+    Tool::new::<CheckArguments, MaybeFound<ListedCheck>>(about, check).may_need(FREE).starts(Starts::Copy)
 }
 
 fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -111,7 +125,7 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAn
     if let Some(missing) = missing_path(bank, &given.paths, is_known) {
         return missing.answer(CallOutcome::NotFound);
     }
-    let request = CheckRequest {
+    let mut request = CheckRequest {
         paths: given.paths.into_iter().map(PathBuf::from).collect(),
         edits: given
             .edits
@@ -119,7 +133,11 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAn
             .map(|edit| Overlay { path: PathBuf::from(edit.path), text: Some(edit.text) })
             .collect(),
         system: given.system,
+        confined: false,
     };
+    // Texts are the caller's code, files the project's.
+    request.confined =
+        !request.edits.is_empty() && !FREE.iter().any(|permission| session.allows(*permission));
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     let answer = bank.check(&request, &control, |news| {
         call.report(ToolProgress { what: news.what, path: news.path, done: news.done, total: news.total });

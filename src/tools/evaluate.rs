@@ -10,7 +10,7 @@ use serde_json::json;
 use super::arguments::{Timeout, default_package};
 use super::missing::{MaybeFound, Missing};
 use super::trial::{failure_text, in_scratch, take_lists};
-use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Starts, Tool, ToolAnswer};
 use crate::query::evaluate::{EvaluateRequest, Evaluation, EvaluationStatus};
 use crate::query::trial::{Restart, StackFrame};
 
@@ -48,7 +48,10 @@ pub(super) fn tool() -> Tool {
             local variables. Values have handles for inspect. Needs a server started with --allow-eval.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, MaybeFound<EvaluationSchema>>(about, evaluate).needs(Permission::Eval).of_image()
+    Tool::new::<Arguments, MaybeFound<EvaluationSchema>>(about, evaluate)
+        .needs(Permission::Eval)
+        .starts(Starts::Copy)
+        .of_image()
 }
 
 /// The most characters of output in an answer with a budget.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::arguments::NameAndPackage;
 use super::missing::{MaybeFound, of_error, resolve};
 use super::page::{Page, Paging};
-use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Starts, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::impact::{Affected, ImpactAnswer, ImpactRequest};
 use crate::query::lookup::DEFAULT_PACKAGE;
@@ -25,7 +25,7 @@ struct Arguments {
     /// Files that change, relative to the project: everything that they define.
     #[serde(default)]
     paths: Vec<String>,
-    /// What `git diff HEAD` says has changed in the working tree.
+    /// What has changed in the working tree since the last commit of git: tracked files, by their bytes.
     #[serde(default)]
     diff: bool,
     /// How many steps to follow those who use what changes.
@@ -60,7 +60,7 @@ pub(super) fn tool() -> Tool {
             who-calls.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, MaybeFound<ListedImpact>>(about, impact).of_image()
+    Tool::new::<Arguments, MaybeFound<ListedImpact>>(about, impact).starts(Starts::Git).of_image()
 }
 
 fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {

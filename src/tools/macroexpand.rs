@@ -47,10 +47,13 @@ pub(super) fn tool() -> Tool {
         title: "Expand a macro form",
         description: "Shows what the compiler makes of a macro form, given as text or by file and line: the expansion, \
             and which macro made each step. Use it to see what a macro call defines or evaluates. Expanding runs the \
-            macros' code.",
+            macros' code; local definitions in forms (macrolet) are evaluated by `serve --allow-eval` only, and else \
+            left as they stand.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, MaybeFound<MacroexpandAnswer>>(about, expand).of_image()
+    Tool::new::<Arguments, MaybeFound<MacroexpandAnswer>>(about, expand)
+        .may_need(&[Permission::Eval])
+        .of_image()
 }
 
 fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
@@ -61,7 +64,8 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         form: given.form,
         package: given.package,
         depth: given.depth,
-        evaluating: false,
+        read_eval: false,
+        local_definitions: session.allows(Permission::Eval),
     };
     if request.form.trim().is_empty() {
         if given.path.is_empty() || given.line == 0 {
@@ -85,11 +89,7 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         if let Some(package) = found.package {
             request.package = package;
         }
-        // Evaluate as in the file: the form is the project's own code, as is that of its macros.
-        request.evaluating = true;
-    } else if request.depth == Depth::All && request.form.to_uppercase().contains("MACROLET") {
-        // Ask for permission: expanding a local macro runs its definition.
-        session.permit(Permission::Eval)?;
+        request.read_eval = request.local_definitions;
     }
     let mut answer = bank.macroexpand(&request, &control)?;
     answer.place = place;
@@ -100,6 +100,18 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
 }
 
 fn text(answer: &MacroexpandAnswer) -> String {
+    let mut text = expansion(answer);
+    for form in &answer.left {
+        let _ = write!(
+            text,
+            "\n\nLeft as it stands, as its local definitions would be evaluated (allowed by `steelbank serve \
+             --allow-eval`): {form}"
+        );
+    }
+    text
+}
+
+fn expansion(answer: &MacroexpandAnswer) -> String {
     if !answer.expanded {
         let hint = if answer.compiler_macro { " Its operator has a compiler macro." } else { "" };
         return format!("This is no macro form.{hint}\n\n{}", answer.expansion);

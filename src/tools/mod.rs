@@ -54,7 +54,7 @@ pub use call::{Call, CallOutcome, Failure, ToolAnswer, ToolProgress};
 pub(crate) use load_system::listener;
 pub use session::{Permission, Permissions, ProjectRoot, Session};
 pub use structured::Structured;
-pub use tool::{About, Effect, Object, Tool};
+pub use tool::{About, Effect, Object, Starts, Tool};
 pub use words::quoted;
 
 /// All tools, one a line.
@@ -198,5 +198,86 @@ mod tests {
         assert!(names("read").contains(&"who-calls") && !names("read").contains(&"load-system"));
         assert!(Tools::chosen("who-cals").err().unwrap().contains("who-calls"));
         assert!(Tools::chosen(",").is_err());
+    }
+
+    /// The table in SECURITY.md has each tool that runs or writes or starts anything, as the tool declares it.
+    #[test]
+    fn the_table_of_what_tools_run_is_what_they_declare() {
+        let either = |permissions: &[Permission]| {
+            permissions
+                .iter()
+                .map(|permission| format!("`{}`", permission.option()))
+                .collect::<Vec<_>>()
+                .join(" or ")
+        };
+        let declared: Vec<String> = LISTED
+            .iter()
+            .filter(|tool| {
+                tool.about().effect != Effect::Reads
+                    || tool.started_program().is_some()
+                    || tool.permission().is_some()
+                    || !tool.permissions_of_some_calls().is_empty()
+            })
+            .map(|tool| {
+                let effect = match tool.about().effect {
+                    Effect::Reads => "reads",
+                    Effect::Runs => "runs",
+                    Effect::Writes => "writes",
+                };
+                let starts = match tool.started_program() {
+                    None => "–",
+                    Some(Starts::Git) => "git",
+                    Some(Starts::Copy) => "copy",
+                };
+                let permission = match (tool.permission(), tool.permissions_of_some_calls()) {
+                    (Some(permission), []) => either(&[permission]),
+                    (None, []) => "–".to_owned(),
+                    (None, some) => format!("some calls: {}", either(some)),
+                    (Some(_), _) => panic!("{} declares two kinds of permission", tool.name()),
+                };
+                format!("| `{}` | {effect} | {starts} | {permission} |", tool.name())
+            })
+            .collect();
+        let written: Vec<&str> = include_str!("../../SECURITY.md")
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .map(|line| &line[..=line.match_indices('|').nth(4).unwrap().0])
+            .collect();
+        assert_eq!(written, declared);
+    }
+
+    /// Who asks for a permission, or starts a program, declares it.
+    #[test]
+    fn what_tools_do_is_declared() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let mut starting = Vec::new();
+        let mut folders = vec![root.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let text = std::fs::read_to_string(&path).unwrap();
+                let name = path.strip_prefix(&root).unwrap().display().to_string();
+                let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+                if has(&["std::process"]) && has(&[concat!("Command", "::new(")]) {
+                    starting.push(name.clone());
+                }
+                if !name.starts_with("tools/") || name == "tools/session.rs" || name == "tools/mod.rs" {
+                    continue;
+                }
+                let asks = has(&[".permit(Permission", ".allows("]);
+                assert!(
+                    !asks || has(&[".may_need(", ".needs("]),
+                    "{name} asks for a permission that is not declared"
+                );
+                let copies = has(&["in_scratch(session", "bank.check("]);
+                assert!(!copies || has(&["Starts::Copy"]), "{name} starts a copy that is not declared");
+            }
+        }
+        starting.sort();
+        assert_eq!(starting, ["query/working_tree.rs", "steelbank/scratch.rs", "steelbank/snapshot/make.rs"]);
     }
 }

@@ -11,7 +11,9 @@ use super::arguments::{NameAndPackage, Timeout, wrong_cursor};
 use super::budget::fit;
 use super::missing::{MaybeFound, Missing, of_error, resolve};
 use super::trial::scratch_failure;
-use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer, ToolProgress};
+use super::{
+    About, Call, CallOutcome, Effect, Failure, Permission, Session, Starts, Tool, ToolAnswer, ToolProgress,
+};
 use crate::query::control::ALLOWED;
 use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::rename::{
@@ -76,7 +78,11 @@ pub(super) fn tool() -> Tool {
             verifying in a copy of the image. Then call reload.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, MaybeFound<ListedRename>>(about, rename).of_image().turns_pages()
+    Tool::new::<Arguments, MaybeFound<ListedRename>>(about, rename)
+        .may_need(&[Permission::Edits])
+        .starts(Starts::Copy)
+        .of_image()
+        .turns_pages()
 }
 
 /// The outcome of a rename.

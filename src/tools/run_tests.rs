@@ -12,7 +12,7 @@ use super::arguments::Timeout;
 use super::load_system::listener;
 use super::missing::{MaybeFound, Missing, systems};
 use super::trial::{failure_text, in_scratch};
-use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, ToolProgress};
+use super::{About, Call, CallOutcome, Effect, Failure, Session, Starts, Tool, ToolAnswer, ToolProgress};
 use crate::Steelbank;
 use crate::query::control::Control;
 use crate::query::impact::ImpactRequest;
@@ -62,7 +62,7 @@ pub(super) fn tool() -> Tool {
             failed assertions form, expected and actual value. A test that hangs, exits or fills the heap costs that test.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, MaybeFound<TestRun>>(about, run).of_image()
+    Tool::new::<Arguments, MaybeFound<TestRun>>(about, run).starts(Starts::Copy).of_image()
 }
 
 fn run(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {

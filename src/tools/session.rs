@@ -97,6 +97,16 @@ pub enum Permission {
     Edits,
 }
 
+impl Permission {
+    /// The option of `steelbank serve` that grants it.
+    pub fn option(self) -> &'static str {
+        match self {
+            Self::Eval => "--allow-eval",
+            Self::Edits => "--allow-edits",
+        }
+    }
+}
+
 /// The outcome of a load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub(super) struct Load {
@@ -261,18 +271,27 @@ impl Session {
         self.text.index.get().map(Arc::as_ref)
     }
 
+    /// Whether the session has `permission`.
+    pub fn allows(&self, permission: Permission) -> bool {
+        match permission {
+            Permission::Eval => self.permissions.eval,
+            Permission::Edits => self.permissions.edits,
+        }
+    }
+
     /// Checks that the session has `permission`.
     ///
     /// # Errors
     /// It has not: the sentence says who can allow it, and how.
     pub fn permit(&self, permission: Permission) -> Result<(), Failure> {
-        let (allowed, what, option) = match permission {
-            Permission::Eval => (self.permissions.eval, "evaluates code", "--allow-eval"),
-            Permission::Edits => (self.permissions.edits, "writes files of the project", "--allow-edits"),
-        };
-        if allowed {
+        if self.allows(permission) {
             return Ok(());
         }
+        let option = permission.option();
+        let what = match permission {
+            Permission::Eval => "evaluates code",
+            Permission::Edits => "writes files of the project",
+        };
         Err(Failure::Engine(format!(
             "This {what}, which this server was not allowed to do. Its user can allow it by starting it with \
              `steelbank serve {option}`."

@@ -27,6 +27,15 @@ pub enum Effect {
     Writes,
 }
 
+/// A program that a tool starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Starts {
+    /// git, to read the index and objects.
+    Git,
+    /// A copy of this program, in which code is tried.
+    Copy,
+}
+
 /// The presentation of a tool to people and models.
 #[derive(Debug, Clone, Copy)]
 pub struct About {
@@ -48,6 +57,8 @@ type Body = dyn Fn(&Session, Object, &Object, &Call) -> Result<ToolAnswer, Failu
 pub struct Tool {
     about: About,
     permission: Option<Permission>,
+    may_need: &'static [Permission],
+    starts: Option<Starts>,
     of_image: bool,
     at_once: bool,
     ends_soon: bool,
@@ -89,6 +100,8 @@ impl Tool {
         Self {
             about,
             permission: None,
+            may_need: &[],
+            starts: None,
             of_image: false,
             at_once: false,
             ends_soon: false,
@@ -142,6 +155,36 @@ impl Tool {
     pub fn needs(mut self, permission: Permission) -> Self {
         self.permission = Some(permission);
         self
+    }
+
+    /// Declares the permissions of which some calls need one. The tool asks [`Session::permit`] or
+    /// [`Session::allows`] itself.
+    #[must_use]
+    pub fn may_need(mut self, permissions: &'static [Permission]) -> Self {
+        self.may_need = permissions;
+        self
+    }
+
+    /// Declares the program that calls of the tool start.
+    #[must_use]
+    pub fn starts(mut self, program: Starts) -> Self {
+        self.starts = Some(program);
+        self
+    }
+
+    /// Returns the permission that each call needs.
+    pub fn permission(&self) -> Option<Permission> {
+        self.permission
+    }
+
+    /// Returns the permissions of which some calls need one.
+    pub fn permissions_of_some_calls(&self) -> &'static [Permission] {
+        self.may_need
+    }
+
+    /// Returns the program that calls start.
+    pub fn started_program(&self) -> Option<Starts> {
+        self.starts
     }
 
     /// Returns the name to call the tool by.

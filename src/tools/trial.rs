@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-use super::{Call, CallOutcome, Failure, Session, ToolAnswer, ToolProgress};
+use super::{Call, CallOutcome, Failure, Permission, Session, ToolAnswer, ToolProgress};
 use crate::query::control::Control;
 use crate::query::trial::{StackFrame, TrialFailure};
 use crate::scratch::{ScratchError, ScratchOutcome};
@@ -52,6 +52,14 @@ pub(super) fn scratch_failure(error: ScratchError) -> Failure {
     match error {
         ScratchError::Overlay { .. } => Failure::Arguments(format!("{error}.")),
         ScratchError::Call(message) => Failure::Engine(message),
+        ScratchError::Unconfined(_) => {
+            let [eval, edits] = [Permission::Eval, Permission::Edits].map(Permission::option);
+            Failure::Engine(format!(
+                "{}. Its user can allow it to run unconfined by starting the server with `steelbank serve {eval}` or \
+                 `{edits}`.",
+                super::words::sentence(&error.to_string()).trim_end_matches('.')
+            ))
+        }
         other => Failure::Engine(super::words::sentence(&other.to_string())),
     }
 }

@@ -24,6 +24,7 @@ mod hermetic;
 mod hostile;
 mod limits;
 mod one_file;
+mod permissions;
 mod program;
 mod readme;
 mod refusals;

@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::{CommandError, Exit, PROGRAM, Shell};
 use crate::doors::mcp::take_streams;
-use crate::engine::{DEFAULT_HEAP_MEGABYTES, EngineState};
+use crate::engine::{DEFAULT_HEAP_MEGABYTES, EngineState, confine};
 use crate::query::control::Cancellation;
 use crate::scratch::{
     HelperStart, HelperTask, Overlay, Reply, ScratchAnswer, ScratchNews, ScratchOrder as Line, ScratchOutcome,
@@ -46,6 +46,13 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
         exit: Exit::Usage,
         message: format!("helper is for copies that the program starts of itself: {error}."),
     })?;
+    // Confine it before it has a second thread.
+    if start.confined
+        && let Err(error) = confine(&start.cache)
+    {
+        reply(&replies, &Reply::Unconfined(error.to_string()));
+        return Ok(Exit::Answered);
+    }
     let (sender, orders) = channel();
     let folder = (start.what == HelperTask::Scratch).then(|| start.cache.clone());
     if matches!(start.what, HelperTask::Snapshot | HelperTask::Save | HelperTask::Trial) {
@@ -111,7 +118,7 @@ fn scratch(
     let running: Arc<Mutex<HashMap<u64, Cancellation>>> = Arc::default();
     for order in orders {
         let id = match &order {
-            Line::Call { id, .. } | Line::Examine { id, .. } => *id,
+            Line::Call { id, .. } | Line::Examine { id, .. } | Line::Refused { id } => *id,
             Line::Cancel { id } => {
                 if let Some(cancellation) = running.lock().get(id) {
                     cancellation.cancel();
@@ -166,6 +173,11 @@ fn carried_out(session: &Session, order: Line, call: &Call) -> Result<Reply, Str
             let traces = Box::new(traces.map_err(|error| error.to_string())?);
             Ok(Reply::Traces { id, traces })
         }
+        Line::Refused { id } => {
+            let bank = session.bank().map_err(|failure| failure.to_string())?;
+            let paths = bank.refused_writes().map_err(|error| error.to_string())?;
+            Ok(Reply::Refused { id, paths })
+        }
         Line::Cancel { .. } => Err("It is called off by the one who reads the orders.".to_owned()),
     }
 }
@@ -211,6 +223,10 @@ fn session(shell: &Shell, start: &HelperStart) -> Result<Session, CommandError> 
     }
     overlays.extend(start.texts.iter().map(|(path, text)| (path.clone(), Some(text.clone()))));
     bank.become_scratch(&start.cache, &overlays)?;
+    if start.confined {
+        // From now on they are noted.
+        bank.refused_writes()?;
+    }
     // Allow evaluation, which the asking image has checked, but no edits, which only that image makes.
     Ok(Session::new(bank).allowing(Permissions { eval: true, edits: false }))
 }

@@ -31,6 +31,9 @@ pub(crate) struct HelperStart {
     /// Overlays: real paths, each with the file that holds its text.
     #[serde(default)]
     pub(crate) texts: Vec<(PathBuf, PathBuf)>,
+    /// Whether the process may write in the folder `cache` only.
+    #[serde(default)]
+    pub(crate) confined: bool,
 }
 
 /// The task of a helper process.
@@ -59,6 +62,10 @@ pub(crate) enum ScratchOrder {
     Cancel {
         id: u64,
     },
+    /// Returns the files to which writes were refused.
+    Refused {
+        id: u64,
+    },
     /// Loads the project, and returns the traces of the load.
     Examine {
         id: u64,
@@ -74,6 +81,8 @@ pub(crate) enum Reply {
     Ready,
     /// The helper cannot do its task: a sentence.
     Broken(String),
+    /// The helper cannot be confined: a clause.
+    Unconfined(String),
     /// The snapshot is saved.
     Saved,
     /// The snapshot is unfit, but another attempt may do better: a sentence's end.
@@ -89,6 +98,10 @@ pub(crate) enum Reply {
     Traces {
         id: u64,
         traces: Box<Traces>,
+    },
+    Refused {
+        id: u64,
+        paths: Vec<String>,
     },
     /// The call failed: a sentence.
     Failure {
@@ -109,9 +122,10 @@ impl Reply {
             Self::News { id, .. }
             | Self::Answer { id, .. }
             | Self::Traces { id, .. }
+            | Self::Refused { id, .. }
             | Self::Failure { id, .. }
             | Self::Died { id, .. } => Some(*id),
-            Self::Ready | Self::Broken(_) | Self::Saved | Self::Again(_) => None,
+            Self::Ready | Self::Broken(_) | Self::Unconfined(_) | Self::Saved | Self::Again(_) => None,
         }
     }
 }

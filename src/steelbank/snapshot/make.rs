@@ -354,6 +354,7 @@ fn order(
         dynamic_space_size: heap,
         overlays: Vec::new(),
         texts: Vec::new(),
+        confined: false,
     };
     Ok(SnapshotOrder { program: program.to_path_buf(), start, key: key.ok_or(MakeError::NoSystems)? })
 }
