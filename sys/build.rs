@@ -79,6 +79,7 @@ fn link_library(sbcl: &Path, out: &Path) -> Result<PathBuf, Box<dyn std::error::
         "arch_os_thread_init",
         "os_alloc_gc_space",
         "sig_stop_for_gc_handler",
+        "lisp_alloc",
     ] {
         link.arg(format!("-Wl,--wrap={function}"));
     }

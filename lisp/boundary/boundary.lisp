@@ -347,6 +347,9 @@ core to be saved."
         *lisp-modes* (floating-point-modes)
         *host-modes* (untrapped-floating-point-modes)
         *entry-points* (make-entry-points))
+  (sb-alien:alien-funcall
+   (sb-alien:extern-alien "steelbank_leave_by" (function sb-alien:void sb-alien:unsigned sb-alien:unsigned))
+   (object-address #'leave-at-once) (object-address 'fault))
   (refuse-foreign-exits)
   (prepare-home)
   ;; Drop what UIOP keeps of the machine that built the core: its user's cache, its temporary folder.

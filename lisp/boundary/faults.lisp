@@ -27,7 +27,10 @@
   ;; collection, and then kill it.
   (pending 0 :type sb-ext:word)
   ;; True if the last interrupt met code that must not be left.
-  (refused nil :type boolean))
+  (refused nil :type boolean)
+  ;; What the thread had allocated when the call began, and the call that is to end because it has filled the heap; 0: none.
+  (allocated 0 :type unsigned-byte)
+  (full 0 :type (unsigned-byte 64)))
 
 (sb-ext:define-load-time-global *lanes* '()
   "The lanes that were started, newest first.")
@@ -124,12 +127,61 @@ shim.")
 (defvar *note-fault* nil
   "A function that is called with the condition that is about to end this thread's work, before the stack is unwound; or NIL.")
 
+;;; The end of the stack. What runs there is little, whatever its cause: the stack is left first, and looked at from a copy.
+
+(defparameter *stack-needed* (* 256 1024)
+  "The octets of stack that looking at frames may take, with what the compiler and the printer take if they are called for it.")
+
+(defun stack-short-p ()
+  "True if what is left of the stack is not enough to look at it, to print, or to compile."
+  (< (stack-left) *stack-needed*))
+
+(defvar *return-addresses* nil
+  "Where the stack is copied to before it is left near its end, or NIL.")
+
+(defun copy-stack ()
+  "Copy what is needed to describe the stack once it is left."
+  (when *return-addresses*
+    (copy-return-addresses *return-addresses*)))
+
+(defun leave (tag value)
+  "Throw VALUE to TAG. Near the end of the stack, clean-up forms get the room of the frames that are left."
+  (when (and *lane* (stack-short-p))
+    (let ((function (lambda () (throw tag value))))
+      ;; Without interrupts: special variables have objects on the stack until they are unbound.
+      (sb-sys:without-interrupts
+        (sb-sys:with-pinned-objects (function)
+          (sb-alien:alien-funcall
+           (sb-alien:extern-alien "steelbank_leave" (function sb-alien:void sb-alien:unsigned sb-alien:unsigned
+                                                              sb-sys:system-area-pointer))
+           (object-address function) (object-address tag) (frame-pointer))))))
+  (throw tag value))
+
+(defun overflow (function)
+  "Takes the place of SBCL's FUNCTION for an overflow of the stack: handlers are told, as the language wants, and nothing is printed."
+  (declare (ignore function))
+  (copy-stack)
+  (signal *overflow*)
+  (invoke-debugger *overflow*))
+
+(defun leave-at-once ()
+  "Leave what this thread does, because code that runs after an overflow has used up the rest of the stack."
+  (if (plusp *call*)
+      (throw 'fault *overflow*)
+      (end-thread "an overflow of its stack, in code that ran after another")))
+
 (defun end-work (condition)
   "End what this thread does for the host with CONDITION."
   (let ((note (shiftf *note-fault* nil)))
     (when note
       (funcall note condition)))
-  (throw 'fault condition))
+  (leave 'fault condition))
+
+(defun end-thread (reason)
+  "End this thread, which runs no call, and report that REASON, words, ended it."
+  (let ((name (sb-thread:thread-name sb-thread:*current-thread*)))
+    (report (concatenate 'string "Thread " (if (stringp name) name "without a name") " ended by " reason)))
+  (sb-thread:abort-thread))
 
 (defun debugger-hook (condition hook)
   "Takes the place of the debugger. In a call, the call ends with CONDITION as its fault; in any other thread, the
@@ -137,6 +189,8 @@ condition is reported to the host, and that thread ends."
   (declare (ignore hook))
   (cond ((or (plusp *call*) *note-fault*)
          (end-work condition))
+        ((and (typep condition 'stack-exhausted) (stack-short-p))
+         (end-thread "an overflow of its stack"))
         (t
          (report (format nil "Thread ~a ended by ~a"
                          (describe-thread sb-thread:*current-thread*)
@@ -149,6 +203,7 @@ condition is reported to the host, and that thread ends."
                       (lambda (function condition)
                         (declare (ignore function))
                         (debugger-hook condition nil)))
+  (encapsulate +overflow+ 'steelbank #'overflow)
   (encapsulate +last-resort+ 'steelbank
                       (lambda (function &rest messages)
                         (declare (ignore function))
@@ -175,9 +230,54 @@ runs out of room itself, the runtime does not survive it.")
 (sb-ext:define-load-time-global *memory-to-free* '()
   "Functions that drop objects which can be done without, to be called when the heap is full.")
 
+(defun call-of (thread)
+  "The lane of THREAD and the call that it runs; NIL and 0 if it is no lane's."
+  (let ((lane (find thread *lanes* :key #'lane-thread)))
+    (values lane (if lane (lane-call lane) 0))))
+
+(defun heap-filler ()
+  "The thread that has allocated most since its call began, or since it began if it is no lane's."
+  (let ((filler sb-thread:*current-thread*) (most 0))
+    (dolist (thread (sb-thread:list-all-threads) filler)
+      (multiple-value-bind (lane call) (call-of thread)
+        (unless (or (runtime-thread-p thread)
+                    (and lane (zerop call)))
+          (let ((allocated (- (allocated thread) (if lane (lane-allocated lane) 0))))
+            (when (> allocated most)
+              (setf filler thread
+                    most allocated))))))))
+
+(defun end-for-full-heap ()
+  "End what this thread does, because it has filled the heap."
+  (if (plusp *call*)
+      (end-work (make-condition 'heap-share-exhausted))
+      (error 'heap-share-exhausted)))
+
+(defun heap-full-p ()
+  "True if more is in use than *HEAP-SHARE* allows, after a full collection."
+  (let ((*checking-heap* t))
+    (sb-ext:gc :full t))
+  (> (heap-usage) (heap-limit)))
+
+(defun end-heap-filler (thread)
+  "Have THREAD, another one, end what it does, because it has filled the heap. Waits a while for it to have done so; true if it has."
+  (multiple-value-bind (lane call) (call-of thread)
+    (cond (lane
+           (setf (lane-full lane) call))
+          (t
+           (handler-case (sb-thread:interrupt-thread thread #'end-for-full-heap)
+             (sb-thread:interrupt-thread-error () nil))))
+    (loop repeat 200
+          do (cond (lane
+                    (interrupt-lane lane)
+                    (unless (= call (lane-call lane)) (return t)))
+                   ((not (sb-thread:thread-alive-p thread))
+                    (return t)))
+             (pause-microseconds 10000))))
+
 (defun check-heap (collect)
   "Wraps SBCL's POST-GC, which the thread that brought about a collection runs after it. If the heap is too full even after
-a full collection, that thread is the likely cause, and gets a HEAP-SHARE-EXHAUSTED."
+a full collection, the thread that has allocated most is the likely cause, and gets a HEAP-SHARE-EXHAUSTED."
   (funcall collect)
   (when (and (not *checking-heap*)
              (interrupts-allowed-p)
@@ -185,12 +285,12 @@ a full collection, that thread is the likely cause, and gets a HEAP-SHARE-EXHAUS
              (not (runtime-thread-p sb-thread:*current-thread*)))
     (sb-sys:with-interrupts
       (mapc #'funcall *memory-to-free*)
-      (let ((*checking-heap* t))
-        (sb-ext:gc :full t))
-      (when (> (heap-usage) (heap-limit))
-        (if (plusp *call*)
-            (end-work (make-condition 'heap-share-exhausted))
-            (error 'heap-share-exhausted))))))
+      (when (heap-full-p)
+        (let ((filler (heap-filler)))
+          (unless (and (not (eq filler sb-thread:*current-thread*))
+                       (end-heap-filler filler)
+                       (not (heap-full-p)))
+            (end-for-full-heap)))))))
 
 (define-condition heap-share-exhausted (heap-full)
   ()
@@ -205,10 +305,12 @@ a full collection, that thread is the likely cause, and gets a HEAP-SHARE-EXHAUS
   "Begin CALL on LANE's own thread, without interrupts. Drop the interruptions that came between calls."
   (forget-interruptions (lane-thread lane))
   (setf (lane-stop lane) 0
+        (lane-full lane) 0
         (lane-pending lane) 0
+        (lane-allocated lane) (allocated (lane-thread lane))
         (lane-call lane) call))
 
-(defvar *leave-call* (lambda () (throw 'interrupted nil))
+(defvar *leave-call* (lambda () (leave 'interrupted nil))
   "The function that leaves the running call when the host interrupts it.")
 
 (defun may-unwind ()
@@ -221,14 +323,19 @@ a full collection, that thread is the likely cause, and gets a HEAP-SHARE-EXHAUS
                context)))))
 
 (defun leave-if-wanted (lane)
-  "Run on LANE's thread by an interrupt: leave the call that the host wants stopped, if it still runs and can be left."
+  "Run on LANE's thread by an interrupt: leave the call that the host wants stopped, or that has filled the heap, if it still runs and
+can be left."
   (setf (lane-refused lane) nil
         (lane-pending lane) 0)
   (let ((call *call*))
-    (when (and (plusp call) (= call (lane-stop lane)))
-      (if (may-unwind)
-          (funcall *leave-call*)
-          (setf (lane-refused lane) t)))))
+    (when (and (plusp call) (or (= call (lane-stop lane)) (= call (lane-full lane))))
+      (cond ((not (may-unwind))
+             (setf (lane-refused lane) t))
+            ((= call (lane-stop lane))
+             (funcall *leave-call*))
+            (t
+             (setf (lane-full lane) 0)
+             (end-for-full-heap))))))
 
 (defun interrupt-lane (lane)
   "Have LANE's thread run LEAVE-IF-WANTED, unless that is pending already. True once it has run."

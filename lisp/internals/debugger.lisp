@@ -76,17 +76,21 @@
   "The code location of FRAME."
   (sb-di:frame-code-location frame))
 
+(defun return-address-place (address)
+  "The function and the code location to which ADDRESS, a number, returns, or NIL."
+  (let ((component (sb-di::code-header-from-pc address)))
+    (when (typep component 'sb-kernel:code-component)
+      (let* ((offset (- address (sb-sys:sap-int (sb-kernel:code-instructions component))))
+             (function (sb-di::debug-fun-from-pc component offset)))
+        (values function (sb-di::code-location-from-pc function offset nil))))))
+
 (defun interrupted-caller (frame)
   "The caller of the assembly routine that was interrupted in FRAME: function and code location, or NIL. SBCL takes its
 frame for the routine's; the return address is on top of the stack."
   (let ((context (sb-di::compiled-frame-escaped frame)))
     (when context
-      (let* ((address (sb-sys:sap-ref-word (sb-sys:int-sap (sb-vm:context-register context sb-vm::rsp-offset)) 0))
-             (component (sb-di::code-header-from-pc address)))
-        (when (typep component 'sb-kernel:code-component)
-          (let* ((offset (- address (sb-sys:sap-int (sb-kernel:code-instructions component))))
-                 (function (sb-di::debug-fun-from-pc component offset)))
-            (values function (sb-di::code-location-from-pc function offset nil))))))))
+      (return-address-place
+       (sb-sys:sap-ref-word (sb-sys:int-sap (sb-vm:context-register context sb-vm::rsp-offset)) 0)))))
 
 ;;; Variables
 

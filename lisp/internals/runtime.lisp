@@ -70,6 +70,9 @@ them: it is called with form, context and environment.")
 (defconstant +last-resort+ 'sb-impl::error-error
   "The function that is called when the handling of an error fails: its arguments are words for a person.")
 
+(defconstant +overflow+ 'sb-kernel::control-stack-exhausted-error
+  "The function that the runtime calls when the stack has met its guard page. It prints, and signals.")
+
 (defconstant +leave-process+ 'sb-impl::os-exit
   "Ends the process.")
 
@@ -90,6 +93,9 @@ them: it is called with form, context and environment.")
   "The control stack is full."
   'sb-kernel::control-stack-exhausted)
 
+(sb-ext:define-load-time-global *overflow* (make-condition 'sb-kernel::control-stack-exhausted)
+  "The condition for every overflow: to make one takes room.")
+
 (deftype memory-fault ()
   "Memory was touched that is not there."
   'sb-sys:memory-fault-error)
@@ -97,6 +103,76 @@ them: it is called with form, context and environment.")
 (define-inline interrupted-context ()
   "The context of the signal that interrupted this thread: a pointer, or something else if there is none."
   sb-kernel:*current-internal-error-context*)
+
+;;; The end of the stack
+
+(deftype return-addresses ()
+  "A copy of the return addresses on a stack: the number of words that are used, then each address with the number of times that it
+comes in a row, the innermost first."
+  '(simple-array (unsigned-byte 64) (2048)))
+
+(defmacro with-return-addresses ((variable) &body body)
+  "Run BODY with VARIABLE, a special one, bound to empty RETURN-ADDRESSES. They are on the stack, where the collector takes them for
+references, and leaves the code in its place."
+  (let ((addresses (gensym "ADDRESSES")))
+    `(let ((,addresses (make-array 2048 :element-type '(unsigned-byte 64))))
+       (declare (dynamic-extent ,addresses))
+       (setf (aref ,addresses 0) 0)
+       (let ((,variable ,addresses))
+         ,@body))))
+
+(defun copy-return-addresses (addresses)
+  "Fill ADDRESSES with the return addresses of this thread's frames, or of those that a signal has interrupted, as far as there is
+room. Takes next to nothing of the stack."
+  (declare (type return-addresses addresses) (optimize (safety 0)))
+  (let* ((used 0)
+         (context (interrupted-context))
+         (end (sb-kernel:get-lisp-obj-address sb-vm:*control-stack-end*))
+         (frame (sb-sys:sap-int (sb-kernel:current-fp))))
+    (declare (type (unsigned-byte 62) used end frame))
+    (flet ((add (address)
+             (declare (type (unsigned-byte 64) address))
+             (cond ((and (plusp used) (= address (aref addresses (1- used))))
+                    (setf (aref addresses used) (logand (1+ (aref addresses used)) most-positive-fixnum)))
+                   ((< used 2046)
+                    (setf (aref addresses (+ used 1)) address
+                          (aref addresses (+ used 2)) 1)
+                    (incf used 2)))))
+      (when (typep context 'sb-sys:system-area-pointer)
+        (let ((context (sb-alien:sap-alien context (* sb-sys:os-context-t))))
+          (add (logand (sb-sys:sap-int (sb-vm:context-pc context)) sb-ext:most-positive-word))
+          (setf frame (logand (sb-vm:context-register context sb-vm::rbp-offset) most-positive-fixnum))))
+      (loop
+        (let ((caller (logand (sb-sys:sap-ref-word (sb-sys:int-sap frame) 0) most-positive-fixnum)))
+          (unless (< frame caller end)
+            (return))
+          (add (sb-sys:sap-ref-word (sb-sys:int-sap frame) 8))
+          (setf frame caller))))
+    (setf (aref addresses 0) used)
+    nil))
+
+(defun map-return-addresses (function addresses)
+  "Call FUNCTION with the function and the code location of each of ADDRESSES that is Lisp's, and the number of times that it comes
+in a row."
+  (loop for index from 1 below (aref addresses 0) by 2
+        do (multiple-value-bind (debug-function location) (return-address-place (aref addresses index))
+             (when debug-function
+               (funcall function debug-function location (aref addresses (1+ index)))))))
+
+(define-inline object-address (object)
+  "OBJECT as a word. It must stay where it is."
+  (sb-kernel:get-lisp-obj-address object))
+
+(define-inline frame-pointer ()
+  "The frame of the function that asks."
+  (sb-kernel:current-fp))
+
+(defun stack-left ()
+  "The octets of this thread's stack that are left before the pages at its end which SBCL guards; less than none behind those."
+  (- (sb-sys:sap-int (sb-kernel:current-sp))
+     (sb-kernel:get-lisp-obj-address sb-vm:*control-stack-start*)
+     ;; The hard guard page, the guard page, and that which tells when the latter is left.
+     (* 3 sb-c:+backend-page-bytes+)))
 
 ;;; Threads and interrupts
 
@@ -117,6 +193,14 @@ them: it is called with form, context and environment.")
 (define-inline runtime-thread-p (thread)
   "True if THREAD is the runtime's own, as the finalizer's."
   (sb-thread::thread-ephemeral-p thread))
+
+(defun allocated (thread)
+  "The octets that THREAD has allocated since it began, as the shim counts them; none once it has ended."
+  (sb-thread:with-deathlok (thread primitive)
+    (if (zerop primitive)
+        0
+        (sb-sys:sap-ref-word (sb-sys:int-sap primitive)
+                             (* sb-vm::thread-tot-bytes-alloc-boxed-slot sb-vm:n-word-bytes)))))
 
 (define-inline pause-microseconds (microseconds)
   "Let MICROSECONDS, less than a second, pass."

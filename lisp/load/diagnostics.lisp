@@ -178,17 +178,25 @@ and column if the file was read in this load; else what the host finds in the fi
            (list :path file
                  :at (list (debug-source-created source) toplevel number))))))
 
+(defvar *copied-stack* nil
+  "The return addresses of the stack that the condition was signalled on, if that is left, or NIL.")
+
 (defun frame-place ()
   "Where the innermost frame stands whose file was loaded through us, or NIL."
-  (map-frames
-   (lambda (frame)
-     (let* ((location (frame-location frame))
-            (source (location-source location))
-            (name (and source (debug-source-namestring source)))
-            (file (and (stringp name) (when-file-permits (sb-ext:native-namestring (truename name)))))
-            (place (and file (frame-position location source file))))
-       (when place
-         (return-from frame-place place))))))
+  (flet ((look (location)
+           (let* ((source (location-source location))
+                  (name (and source (debug-source-namestring source)))
+                  (file (and (stringp name) (when-file-permits (sb-ext:native-namestring (truename name)))))
+                  (place (and file (frame-position location source file))))
+             (when place
+               (return-from frame-place place)))))
+    (if *copied-stack*
+        (map-return-addresses (lambda (debug-fun location times)
+                                (declare (ignore debug-fun times))
+                                (look location))
+                              *copied-stack*)
+        (map-frames (lambda (frame) (look (frame-location frame)))))
+    nil))
 
 (defun note-undefined-names ()
   "Add what the compiler would have said at the end of a compilation unit that is now abandoned: undefined variables, and

@@ -29,7 +29,15 @@
       condition))
 
 (defun note-failure (session condition)
-  "Record in SESSION that CONDITION ends the load, and the place, while the stack is not unwound yet."
+  "Record in SESSION that CONDITION ends the load, and the place, while the stack is not unwound yet; near its end, copy it."
+  (cond ((not (stack-short-p)) (describe-failure session condition))
+        ;; An overflow copied it before its handlers ran.
+        ((not (typep condition 'stack-exhausted))
+         (copy-stack)
+         (setf (load-session-copied session) t))))
+
+(defun describe-failure (session condition)
+  "Record in SESSION that CONDITION ends the load, and the place."
   (let* ((cause (cause condition))
          (place (unless (typep cause '(or uiop:compile-file-error asdf:compile-error asdf:system-definition-error))
                   (note-diagnostic cause (or (severity cause) :error)))))
@@ -49,10 +57,14 @@
 
 (defun failed-outcome (session condition)
   "The outcome of a load that CONDITION ended. The memory that the load filled is garbage by now."
-  (list :status :failed
-        :failure (or (load-session-failure session)
-                     (let ((*file* (load-session-file session))
-                           (*checking-heap* t))
+  (let ((*file* (load-session-file session))
+        (*checking-heap* t))
+    (when (and (null (load-session-failure session))
+               (or (load-session-copied session) (typep condition 'stack-exhausted)))
+      (let ((*copied-stack* *return-addresses*))
+        (describe-failure session condition)))
+    (list :status :failed
+          :failure (or (load-session-failure session)
                        (failure (true-reason condition))))))
 
 (defun run-load (session function)
@@ -80,7 +92,8 @@
   "Call FUNCTION as the load SESSION. Returns the outcome, however it ends."
   (let ((outcome nil))
     (block load
-      (unwind-protect (setf outcome (run-load session function))
+      (unwind-protect (with-return-addresses (*return-addresses*)
+                        (setf outcome (run-load session function)))
         (unless outcome
           (return-from load))))
     (or outcome

@@ -12,6 +12,8 @@
   ;; The file that was begun last and has not ended.
   (file nil)
   (failure nil :type list)
+  ;; True if the stack was left near its end, so that the failure is to be described from its copy.
+  (copied nil :type boolean)
   (restarts '() :type list)
   ;; Native name of each source file that was compiled or loaded -> :COMPILED, or :CACHED if its fasl was there, in that order.
   (files (make-hash-table :test 'equal) :type hash-table)
@@ -83,7 +85,7 @@ loaded from its fasl as well."
 (defun leave-load (session)
   "Leave the load SESSION, because its time is over or else because its host wants it to end."
   (let ((late (past-deadline-p session)))
-    (throw 'end-of-load
+    (leave 'end-of-load
       (list :status (if late :timed-out :cancelled)
             :failure (list :kind (if late :timed-out :cancelled)
                            :path *file*

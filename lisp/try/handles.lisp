@@ -14,9 +14,15 @@
 (sb-ext:define-load-time-global *handle-lock* (sb-thread:make-mutex :name "steelbank handles")
   "Held by whoever uses *HANDLES*.")
 
+(defmacro with-handles (&body body)
+  "Run BODY with the lock of *HANDLES*, without interrupts: what an interrupt runs may make handles, and a collection drop them."
+  `(sb-sys:without-interrupts
+     (sb-thread:with-mutex (*handle-lock*)
+       ,@body)))
+
 (defun make-handle (object)
   "A handle for OBJECT, a string."
-  (sb-thread:with-mutex (*handle-lock*)
+  (with-handles
     (when (>= (hash-table-count *handles*) *most-handles*)
       (let ((uses (sort (loop for entry being the hash-values of *handles* collect (cdr entry)) #'<)))
         ;; Drop a quarter at once, so that not every new one looks for the oldest.
@@ -34,7 +40,7 @@
                      (char-equal (char handle 0) #\h)
                      (parse-integer handle :start 1 :junk-allowed t))))
     (if (and number (plusp number))
-        (sb-thread:with-mutex (*handle-lock*)
+        (with-handles
           (let ((entry (gethash number *handles*)))
             (when entry
               (setf (cdr entry) (incf *handle-clock*)))
@@ -43,6 +49,7 @@
 
 (defun forget-handles ()
   "Drop all handles, so that their objects can be collected when the heap is full."
-  (clrhash *handles*))
+  (with-handles
+    (clrhash *handles*)))
 
 (pushnew 'forget-handles *memory-to-free*)

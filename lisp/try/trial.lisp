@@ -19,8 +19,9 @@
   (starts (make-array 8 :adjustable t :fill-pointer 0) :type vector)
   ;; The number of the top-level form that is being evaluated.
   (form nil :type (or null unsigned-byte))
-  ;; The stack when it failed, a property list.
-  (stack '() :type list))
+  ;; The stack when it failed, a property list, and whether that was looked at or copied.
+  (stack '() :type list)
+  (noted nil :type boolean))
 
 (defun trial-restarts-json (trial condition)
   "The restarts for CONDITION that the code of TRIAL, or what it called, has established, as objects."
@@ -43,26 +44,35 @@
       (append frames
               (list (object "name" "top-level form" "code" :true "form" (trial-form trial) "number" 0)))))
 
-(defun note-stack (trial condition)
-  "Record in TRIAL the stack and the restarts for CONDITION, which is NIL when the host stops the trial."
-  ;; Near the end of the stack or of the heap nothing but the places is asked for.
-  (let ((short (typep condition 'storage-condition)))
+(defun describe-stack (trial condition &key copied)
+  "Record in TRIAL the stack and the restarts for CONDITION, which is NIL when the host stops the trial. COPIED are the return
+addresses of a stack that is left."
+  ;; Near the end of the heap nothing but the places is asked for.
+  (let ((short (or copied (typep condition 'storage-condition))))
     (when (trial-stream trial)
       (setf (trial-read-to trial) (file-position (trial-stream trial))))
     (multiple-value-bind (frames more)
         (reporting-own-errors ("looking at the stack")
-          (user-frames (trial-code trial) :locals (not short)))
+          (user-frames (trial-code trial) :locals (not short) :copied copied))
       (setf (trial-stack trial)
             (list :frames (with-form-frame trial frames)
                   :more more
                   :restarts (and condition (not short)
                                  (around-user-code (trial-restarts-json trial condition))))))))
 
+(defun note-stack (trial condition)
+  "Record in TRIAL the stack and the restarts for CONDITION, as DESCRIBE-STACK does, or what is needed to do so when the stack is left.
+Once: what is in the way of it may come here again."
+  (unless (trial-noted trial)
+    (setf (trial-noted trial) t)
+    (cond ((not (stack-short-p)) (describe-stack trial condition))
+          ;; An overflow copied it before its handlers ran.
+          ((not (typep condition 'stack-exhausted)) (copy-stack)))))
+
 (defun leave-trial (trial)
   "Leave TRIAL, because the host wants it to end."
-  (unless (trial-stack trial)
-    (note-stack trial nil))
-  (throw 'end-of-trial '(:status :stopped)))
+  (note-stack trial nil)
+  (leave 'end-of-trial '(:status :stopped)))
 
 (defun failed-trial (condition)
   "The outcome of a trial that CONDITION ended. The memory that it filled is garbage by now."
@@ -73,7 +83,7 @@
         (sb-ext:gc :full t)))
     (list :status :failed :condition condition)))
 
-(defun run-trial (trial function)
+(defun call-as-trial (trial function)
   "Call FUNCTION as TRIAL. Returns the outcome, unless FUNCTION leaves to a place outside of the trial."
   (catch 'end-of-trial
     (let ((condition
@@ -89,6 +99,16 @@
                     (throw 'end-of-trial (list :status :finished :values values))))
               (make-condition 'left-by-exit)))))
       (failed-trial condition))))
+
+(defun run-trial (trial function)
+  "Call FUNCTION as TRIAL, as CALL-AS-TRIAL does, and describe the stack that it was left on if that could not be done there."
+  (with-return-addresses (*return-addresses*)
+    (let* ((outcome (call-as-trial trial function))
+           (condition (getf outcome :condition)))
+      (when (and (null (trial-stack trial))
+                 (or (trial-noted trial) (typep condition 'stack-exhausted)))
+        (describe-stack trial condition :copied *return-addresses*))
+      outcome)))
 
 (defun trial-outcome (trial function)
   "Call FUNCTION as TRIAL. Returns the outcome, a property list, however it ends: :STATUS is :FINISHED, :FAILED or

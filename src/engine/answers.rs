@@ -65,6 +65,8 @@ pub struct EngineStatus {
     pub abandoned_threads: u64,
     /// From the call to start until the image was ready, in microseconds.
     pub start_microseconds: Option<u64>,
+    /// When the runtime ended, in seconds since 1970: what the index tells is as of then. None while it lives.
+    pub died_at: Option<u64>,
     /// Errors reported by background Lisp threads, oldest first.
     pub reports: Vec<String>,
 }

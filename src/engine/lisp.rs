@@ -146,6 +146,11 @@ impl Lisp {
         self.shared.work_begun()
     }
 
+    /// When the runtime ended, in seconds since 1970; none while it lives.
+    pub fn died_at(&self) -> Option<u64> {
+        self.shared.died_at()
+    }
+
     /// Takes a snapshot of the engine's state, for display. Works in every state.
     pub fn status(&self) -> EngineStatus {
         self.shared.status()

@@ -1,9 +1,9 @@
 //! The phase of Lisp's life (starting, ready, dead), and the troubles to report.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::answers::EngineTrouble;
 use super::sync::{Condvar, Mutex};
@@ -25,6 +25,7 @@ pub(super) struct Phase {
     stage: Mutex<Stage>,
     changed: Condvar,
     dead: AtomicBool,
+    died_at: OnceLock<SystemTime>,
     reports: Mutex<VecDeque<String>>,
     trouble: Mutex<EngineTrouble>,
     troubled: Condvar,
@@ -38,6 +39,7 @@ impl Phase {
             stage: Mutex::new(Stage::Starting),
             changed: Condvar::default(),
             dead: AtomicBool::new(false),
+            died_at: OnceLock::new(),
             reports: Mutex::default(),
             trouble: Mutex::default(),
             troubled: Condvar::default(),
@@ -62,6 +64,7 @@ impl Phase {
 
     /// Enters the dead phase; the first reason counts. Returns that reason, as a sentence's end.
     pub(super) fn die(&self, stage: Stage) -> Arc<str> {
+        let _ = self.died_at.set(SystemTime::now());
         self.dead.store(true, Ordering::SeqCst);
         let mut now = self.stage.lock();
         if matches!(*now, Stage::Starting | Stage::Ready) {
@@ -79,6 +82,11 @@ impl Phase {
 
     pub(super) fn is_dead(&self) -> bool {
         self.dead.load(Ordering::SeqCst)
+    }
+
+    /// When it died, if it has.
+    pub(super) fn died_at(&self) -> Option<SystemTime> {
+        self.died_at.get().copied()
     }
 
     /// Waits until Lisp is not starting any more, for at most `allowed` since it began to.

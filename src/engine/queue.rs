@@ -63,11 +63,20 @@ pub(super) struct RunningJob {
     /// When it was first told to stop.
     pub(super) stopping: Option<Instant>,
     pub(super) last_order: Option<Instant>,
+    /// How long Lisp took no order since then.
+    pub(super) held: Duration,
 }
 
 impl RunningJob {
     fn new(ledger: &Arc<Ledger>) -> Self {
-        Self { ledger: Arc::clone(ledger), call: 0, call_deadline: None, stopping: None, last_order: None }
+        Self {
+            ledger: Arc::clone(ledger),
+            call: 0,
+            call_deadline: None,
+            stopping: None,
+            last_order: None,
+            held: Duration::ZERO,
+        }
     }
 }
 
@@ -193,7 +202,7 @@ impl JobQueue {
             running.ledger.begin();
             running.call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
             running.call_deadline = until;
-            (running.stopping, running.last_order) = (None, None);
+            (running.stopping, running.last_order, running.held) = (None, None, Duration::ZERO);
             Ok(running.call)
         })?;
         if let Some(until) = until {

@@ -11,7 +11,7 @@ use super::answers::{CallError, Expired, Lane, LispError};
 use super::death::Death;
 use super::queue::{JobQueue, LaneThread};
 use super::ticket::{Job, Ticket, job};
-use super::watch::{GRACE, TAKEOVER, Verdict, judge};
+use super::watch::{COLLECTION, GRACE, REPEAT, STUBBORN, TAKEOVER, Verdict, judge};
 
 const SCHEDULES: usize = 500;
 const SECOND: Duration = Duration::from_secs(1);
@@ -29,9 +29,13 @@ fn submitted(queue: &'static JobQueue, allowed: Duration) -> Ticket<()> {
     ticket
 }
 
-/// Looks at the lane as the watch does.
+/// Looks at the lane as the watch does, of a Lisp that takes orders.
 fn look(queue: &JobQueue, now: Instant) -> Verdict {
-    let mut verdict = queue.lane(Lane::Query).with(|state| judge(state, now));
+    look_at(queue, now, true)
+}
+
+fn look_at(queue: &JobQueue, now: Instant, reacts: bool) -> Verdict {
+    let mut verdict = queue.lane(Lane::Query).with(|state| judge(state, now, reacts));
     for (ledger, error) in verdict.ended.drain(..) {
         ledger.fail(error).give();
     }
@@ -108,6 +112,55 @@ fn a_watch_that_comes_late_answers_first() {
             assert!(!queue.is_open(Lane::Query, 0));
             assert!(queue.begin_call(Lane::Query, 0, Instant::now(), None).is_err());
             queue.lane(Lane::Query).with(|state| assert_eq!(state.thread, LaneThread::Ordered));
+            drop(job);
+        },
+        SCHEDULES,
+    );
+}
+
+/// A call that does not stop at the limit of its own does not take the rest of its job's time.
+#[test]
+fn a_call_that_does_not_stop_ends_its_job() {
+    shuttle::check_random(
+        || {
+            let queue = queue();
+            let ticket = submitted(queue, 60 * SECOND);
+            let job = queue.next(Lane::Query, 0).unwrap();
+            let limit = Instant::now() + SECOND;
+            let call = queue.begin_call(Lane::Query, 0, Instant::now(), Some(limit)).unwrap();
+            let watch = thread::spawn(move || {
+                assert_eq!(look(queue, limit).interrupt, Some(call));
+                let late = limit + STUBBORN;
+                assert!(!look(queue, late).taken_over);
+                look(queue, late + GRACE);
+                assert!(look(queue, late + TAKEOVER).taken_over);
+            });
+            assert!(matches!(
+                ticket.wait(),
+                Err(LispError::DeadlinePassed { work: Expired::StillRunning, .. })
+            ));
+            watch.join().unwrap();
+            drop(job);
+        },
+        SCHEDULES,
+    );
+}
+
+/// A thread is not given up because the collector holds all of them.
+#[test]
+fn a_collection_is_waited_for() {
+    shuttle::check_random(
+        || {
+            let queue = queue();
+            let ticket = submitted(queue, SECOND);
+            let job = queue.next(Lane::Query, 0).unwrap();
+            queue.begin_call(Lane::Query, 0, Instant::now(), None).unwrap();
+            let late = Instant::now() + 10 * SECOND;
+            let mut looks = (0..).map(|look| late + look * REPEAT);
+            let held =
+                looks.by_ref().take_while(|now| !look_at(queue, *now, false).taken_over).last().unwrap();
+            assert_eq!(held + REPEAT, late + TAKEOVER + COLLECTION);
+            assert!(ticket.wait().is_err());
             drop(job);
         },
         SCHEDULES,

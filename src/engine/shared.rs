@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use rustix::process::{Resource, getrlimit};
 use steelbank_sys::ffi;
@@ -101,6 +101,10 @@ impl Shared {
         self.queue.taken_if_idle(Lane::Work)
     }
 
+    pub(super) fn died_at(&self) -> Option<u64> {
+        Some(self.phase.died_at()?.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+    }
+
     pub(super) fn status(&self) -> EngineStatus {
         EngineStatus {
             state: self.state(),
@@ -111,6 +115,7 @@ impl Shared {
                 .phase
                 .ready_after()
                 .map(|time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX)),
+            died_at: self.died_at(),
             reports: self.phase.reports(),
         }
     }
@@ -170,9 +175,11 @@ impl Shared {
 
     fn look(&self, patience: &mut Patience) {
         let now = Instant::now();
-        let (mut undone, mut hopeless) = (!self.queue.orders.is_empty(), false);
+        let reacts = self.queue.orders.is_empty();
+        let (mut undone, mut hopeless) = (!reacts, false);
         for lane in Lane::ALL {
-            let (verdict, thread) = self.queue.lane(lane).with(|state| (judge(state, now), state.thread));
+            let (verdict, thread) =
+                self.queue.lane(lane).with(|state| (judge(state, now, reacts), state.thread));
             for (ledger, error) in verdict.ended {
                 self.tell(ledger.fail(error));
             }

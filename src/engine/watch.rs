@@ -15,6 +15,11 @@ use super::ticket::Ledger;
 pub(super) const GRACE: Duration = Duration::from_millis(250);
 /// How long after the first interrupt a job that does not stop has its lane taken over by another thread.
 pub(super) const TAKEOVER: Duration = Duration::from_secs(1);
+/// The most that is added to that for the time in which Lisp took no order, as while it collects garbage.
+pub(super) const COLLECTION: Duration = Duration::from_secs(5);
+/// How long after the limit of its own a call that does not stop has its job count as late: the rest of the job's time is for what
+/// comes after the call.
+pub(super) const STUBBORN: Duration = Duration::from_secs(2);
 /// How often a job that does not stop is interrupted again: its clean-up forms may loop as well.
 pub(super) const REPEAT: Duration = Duration::from_millis(100);
 /// After this many threads of a lane were given up in a row, another would not fare better: Lisp counts as dead.
@@ -121,8 +126,8 @@ pub(super) struct Verdict {
     pub(super) next: Option<Instant>,
 }
 
-/// Looks at a lane at the time `now`.
-pub(super) fn judge(state: &mut LaneState, now: Instant) -> Verdict {
+/// Looks at a lane at the time `now`. Lisp `reacts` unless it has left an order undone.
+pub(super) fn judge(state: &mut LaneState, now: Instant, reacts: bool) -> Verdict {
     let mut verdict = Verdict::default();
     let (expired, waiting): (VecDeque<_>, VecDeque<_>) =
         state.jobs.drain(..).partition(|job| job.ledger.deadline() <= now);
@@ -134,7 +139,7 @@ pub(super) fn judge(state: &mut LaneState, now: Instant) -> Verdict {
     }));
 
     if let Some(running) = &mut state.running {
-        let again = judge_running(running, now, &mut verdict);
+        let again = judge_running(running, now, reacts, &mut verdict);
         verdict.next = Some(verdict.next.map_or(again, |next| next.min(again)));
         if verdict.taken_over {
             state.generation += 1;
@@ -149,7 +154,7 @@ pub(super) fn judge(state: &mut LaneState, now: Instant) -> Verdict {
 
 /// Interrupts the running job if its time is over, answers its caller if it does not stop, and gives its thread up if
 /// it still does not. Returns when to look again.
-fn judge_running(running: &mut RunningJob, now: Instant, verdict: &mut Verdict) -> Instant {
+fn judge_running(running: &mut RunningJob, now: Instant, reacts: bool, verdict: &mut Verdict) -> Instant {
     let deadline = running.ledger.deadline();
     let call_over = running.call_deadline.is_some_and(|deadline| deadline <= now);
     if now < deadline && !call_over {
@@ -159,7 +164,7 @@ fn judge_running(running: &mut RunningJob, now: Instant, verdict: &mut Verdict) 
         running.last_order = Some(now);
         verdict.interrupt = Some(running.call);
     }
-    if now < deadline {
+    if now < deadline && running.call_deadline.is_none_or(|call_deadline| now < call_deadline + STUBBORN) {
         return now + REPEAT;
     }
     // The job's own time counts from when it was first told to stop: the watch may come late.
@@ -167,7 +172,10 @@ fn judge_running(running: &mut RunningJob, now: Instant, verdict: &mut Verdict) 
     if now >= since + GRACE {
         verdict.ended.push((Arc::clone(&running.ledger), running.ledger.expired(Expired::StillRunning)));
     }
-    verdict.taken_over = now >= since + TAKEOVER;
+    if !reacts {
+        running.held = COLLECTION.min(running.held + REPEAT);
+    }
+    verdict.taken_over = now >= since + TAKEOVER + running.held;
     now + REPEAT
 }
 

@@ -237,8 +237,11 @@ impl Steelbank {
         };
         let absolute = absolute.display().to_string();
         let target = LoadTarget::File(absolute.clone());
-        let mut answer =
-            self.load_target(target, Operation::LoadFile, vec![absolute.clone()], control, listener)?;
+        let outcome =
+            self.load_target(target, Operation::LoadFile, vec![absolute.clone()], control, listener);
+        let loaded = outcome.as_ref().is_ok_and(|answer| answer.status == LoadStatus::Loaded);
+        self.note_file(Path::new(&absolute), loaded);
+        let mut answer = outcome?;
         if let Some(failure) = &mut answer.failure
             && failure.is_of_missing(Path::new(&absolute))
         {

@@ -16,6 +16,7 @@ mod text;
 mod trial;
 mod verify;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -272,6 +273,7 @@ impl Builder {
                 #[cfg(feature = "text")]
                 impacts: Default::default(),
                 systems: Mutex::default(),
+                unloaded: Mutex::default(),
                 dynamic_space_size: self.dynamic_space_size,
                 key,
                 restored: Mutex::default(),
@@ -342,6 +344,8 @@ struct SharedBank {
     impacts: crate::query::kept::LastAnswer<crate::query::impact::ImpactRequest>,
     /// The systems that were loaded on request, in order.
     systems: Mutex<Vec<String>>,
+    /// The files whose last load on request did not come to its end, by their real paths.
+    unloaded: Mutex<BTreeSet<PathBuf>>,
     dynamic_space_size: Option<usize>,
     /// The snapshot that this image was started from, or is to be saved as.
     key: Option<snapshot::SnapshotKey>,
@@ -557,6 +561,21 @@ impl Steelbank {
     /// Returns the systems that were loaded on request, in order.
     pub fn loaded_systems(&self) -> Vec<String> {
         self.inner.systems.lock().clone()
+    }
+
+    /// Whether the last load of the file on request came to its end, if there was one.
+    fn is_whole(&self, path: &Path) -> bool {
+        !self.inner.unloaded.lock().contains(path)
+    }
+
+    /// Remembers how a load of the file at `path` on request ended.
+    fn note_file(&self, path: &Path, loaded: bool) {
+        let (path, mut unloaded) = (self.project().real(path), self.inner.unloaded.lock());
+        if loaded {
+            unloaded.remove(&path)
+        } else {
+            unloaded.insert(path)
+        };
     }
 
     /// Remembers that `system` was loaded on request.

@@ -63,10 +63,11 @@ impl LispRestart {
                 format!(" Not loaded again, as Lisp died twice while it was loaded: {}.", loads.join(", "))
             }
         };
-        let (hour, minute, second) = (self.at / 3600 % 24, self.at / 60 % 60, self.at % 60);
         format!(
-            "Lisp was started again at {hour:02}:{minute:02}:{second:02} UTC: {}. {again}; what was evaluated by hand, or \
+            "Lisp was started again at {}:{:02} UTC: {}. {again}; what was evaluated by hand, or \
              set by code that ran, is lost.{left_out}",
+            clock(self.at),
+            self.at % 60,
             self.why.trim_end_matches('.')
         )
     }
@@ -108,7 +109,7 @@ pub struct Handover {
     pub project: Option<PathBuf>,
     /// The loads to repeat, in order.
     pub loads: Vec<LoadedItem>,
-    /// When Lisp died lately, other than on request, in seconds since 1970.
+    /// When Lisp died lately, other than on request, in seconds since the machine was started.
     pub deaths: Vec<u64>,
     /// The restarts so far, oldest first.
     pub restarts: Vec<LispRestart>,
@@ -259,14 +260,14 @@ impl Recovery {
         self.deaths.lock().clear();
     }
 
-    /// Decides whether to restart because of `cause`, at `now` (seconds since 1970), and notes it. Returns
-    /// the state for the next image; none if Lisp dies too often.
-    pub fn decide(&self, cause: &Cause, now: u64) -> Option<Handover> {
+    /// Decides whether to restart because of `cause`, and notes it. Returns the state for the next image; none
+    /// if Lisp dies too often.
+    pub fn decide(&self, cause: &Cause, now: Moment) -> Option<Handover> {
         let mut deaths = self.deaths.lock();
-        deaths.retain(|death| now.saturating_sub(*death) < WINDOW);
+        deaths.retain(|death| now.uptime.saturating_sub(*death) < WINDOW);
         let why = match cause {
             Cause::Died(reason) | Cause::Spent(reason) => {
-                deaths.push(now);
+                deaths.push(now.uptime);
                 if deaths.len() >= LOOP {
                     self.state.store(STOPPED, Ordering::SeqCst);
                     return None;
@@ -297,7 +298,7 @@ impl Recovery {
         let number = restarts.last().map_or(0, |last| last.number) + 1;
         let names = |loads: &[LoadedItem]| loads.iter().map(LoadedItem::to_string).collect();
         let (loaded_again, left_out) = (names(&loads), names(&deadly));
-        restarts.push(LispRestart { number, at: now, why, loaded_again, left_out });
+        restarts.push(LispRestart { number, at: now.at, why, loaded_again, left_out });
         let surplus = restarts.len().saturating_sub(KEPT);
         restarts.drain(..surplus);
         Some(Handover { loads, suspects, deadly, deaths: deaths.clone(), restarts, ..Handover::default() })
@@ -336,9 +337,29 @@ impl Recovery {
     }
 }
 
-/// Returns the seconds since 1970.
-pub fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+/// A time for people, and one for comparisons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// Seconds since 1970, by a clock that may be set to another time.
+    pub at: u64,
+    /// Seconds since the machine was started: the same for each image of the program.
+    pub uptime: u64,
+}
+
+impl Moment {
+    /// Returns the present.
+    pub fn now() -> Self {
+        let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime).tv_sec;
+        Self {
+            at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            uptime: u64::try_from(since).unwrap_or_default(),
+        }
+    }
+}
+
+/// Returns hour and minute (UTC) of `at`, in seconds since 1970.
+pub fn clock(at: u64) -> String {
+    format!("{:02}:{:02}", at / 3600 % 24, at / 60 % 60)
 }
 
 #[cfg(test)]
@@ -380,13 +401,15 @@ mod tests {
         assert!(!recovery.ask(Cause::Asked), "nobody can make another image");
         let caused = recovery.arm().unwrap();
         assert!(recovery.ask(Cause::Asked) && caused.try_recv() == Ok(Cause::Asked));
-        assert!(recovery.decide(&died, 100).is_some());
-        assert!(recovery.decide(&died, 130).is_some());
-        assert!(recovery.decide(&died, 161).is_some(), "the first was more than a minute ago");
-        assert!(recovery.decide(&died, 162).is_none());
+        // Whatever time the clock for people is set to.
+        assert!(recovery.decide(&died, Moment { at: 90_000, uptime: 100 }).is_some());
+        assert!(recovery.decide(&died, Moment { at: 3_600, uptime: 130 }).is_some());
+        let third = Moment { at: 3_601, uptime: 161 };
+        assert!(recovery.decide(&died, third).is_some(), "the first was more than a minute ago");
+        assert!(recovery.decide(&died, Moment { at: 180_000, uptime: 162 }).is_none());
         assert!(recovery.advice().contains("restart-lisp"));
         assert!(recovery.sentences().last().unwrap().contains("3 times"));
-        let handover = recovery.decide(&Cause::Asked, 163).unwrap();
+        let handover = recovery.decide(&Cause::Asked, Moment { at: 0, uptime: 163 }).unwrap();
         assert!(handover.deaths.is_empty());
     }
 
@@ -396,7 +419,7 @@ mod tests {
         recovery.note_begun(&load);
         let died = Cause::Died("killed".to_owned());
         for (death, told) in [0, 1, 1].into_iter().enumerate() {
-            let handover = recovery.decide(&died, 100 * death as u64).unwrap();
+            let handover = recovery.decide(&died, Moment { at: 0, uptime: 100 * death as u64 }).unwrap();
             assert_eq!(handover.restarts.last().unwrap().left_out.len(), told, "{death}");
             recovery.take_over(&handover);
         }
@@ -409,7 +432,7 @@ mod tests {
         recovery.note_loaded(LoadedItem::System("a".into()));
         recovery.note_loaded(LoadedItem::System("b".into()));
         recovery.note_loaded(LoadedItem::System("a".into()));
-        let handover = recovery.decide(&Cause::Died("killed".to_owned()), 0).unwrap();
+        let handover = recovery.decide(&Cause::Died("killed".to_owned()), Moment::now()).unwrap();
         assert_eq!(handover.loads, [LoadedItem::System("b".into()), LoadedItem::System("a".into())]);
         let next = Recovery::default();
         next.take_over(&handover);

@@ -32,6 +32,10 @@ use steelbank_xref::{Access, Index, Package};
 /// The time limit of one test.
 const EACH_TEST: Duration = Duration::from_secs(60);
 
+/// The time limit of one file that no system has, and the share of the time left that it may take.
+const EACH_FILE: Duration = Duration::from_secs(60);
+const FILE_SHARE: u32 = 4;
+
 /// The traces of a load of the unchanged project, with the stamps of its files.
 #[derive(Debug)]
 pub(super) struct Before {
@@ -109,7 +113,9 @@ impl Steelbank {
             .flat_map(|root| known.iter().flat_map(|system| &system.components).map(|file| root.join(file)))
             .collect();
         let files = project.own_loaded_files().into_iter().filter(|path| {
-            !of_systems.contains(path) && path.extension().is_none_or(|ending| ending != "asd")
+            !of_systems.contains(path)
+                && path.extension().is_none_or(|ending| ending != "asd")
+                && self.is_whole(path)
         });
         let own = |system: &&String| known.iter().any(|known| known.name == **system);
         let tests = if tests { systems.iter().filter(own).cloned().collect() } else { Vec::new() };
@@ -198,7 +204,9 @@ impl Steelbank {
         }
         for file in &request.files {
             let path = file.display().to_string();
-            let answer = self.load_file(&path, &control.until(deadline), listener.cloned())?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            let own = deadline_after((left / FILE_SHARE).min(EACH_FILE));
+            let answer = self.load_file(&path, &control.until(own), listener.cloned())?;
             // Do not count the file: without a system it is compiled at every load.
             let compiled = traces.compiled;
             self.add_load(&mut traces, &self.project().shown(file), answer);

@@ -15,6 +15,7 @@ use super::{arguments, budget, schema};
 use crate::Steelbank;
 use crate::engine::EngineState;
 use crate::query::Error;
+use crate::recovery::clock;
 
 /// The effect of a tool on its surroundings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +120,8 @@ impl Tool {
         }
     }
 
-    /// Marks the tool's answers as being about the image: they carry a note while a load changes it.
+    /// Marks the tool's answers as being about the image: they carry a note while a load changes it, and when
+    /// Lisp is dead, with `loading` and `as_of` (seconds since 1970) beside the answer's own fields.
     #[must_use]
     pub fn of_image(mut self) -> Self {
         self.of_image = true;
@@ -282,6 +284,16 @@ impl Tool {
                 }
                 answer.notes.extend(session.recovery().take_note());
                 answer.notes.extend(session.started().map(Steelbank::untold_edits).into_iter().flatten());
+                if let Some(at) = self.of_dead_image(session) {
+                    answer.notes.push(format!(
+                        "Lisp has died: this is as of {} UTC, and what has changed since then is not in it; {}.",
+                        clock(at),
+                        session.recovery().advice()
+                    ));
+                    if let Value::Object(structured) = &mut *answer.structured {
+                        structured.insert("as_of".to_owned(), Value::from(at));
+                    }
+                }
                 if moving {
                     answer.notes.push(LOADING_NOTE.to_owned());
                     if let Value::Object(structured) = &mut *answer.structured {
@@ -300,6 +312,11 @@ impl Tool {
                 Err(Failure::Engine(cut(why, MOST_ERROR)))
             }
         }
+    }
+
+    /// Returns when Lisp died, in seconds since 1970, if an answer is about its image.
+    fn of_dead_image(&self, session: &Session) -> Option<u64> {
+        if self.of_image { session.started()?.lisp().died_at() } else { None }
     }
 }
 

@@ -122,6 +122,12 @@ int64_t steelbank_host_contribs(char *buffer, size_t size);
 /* Whether the code that the signal context shows may be left by a non-local exit: Lisp's own, or a call of the system that
  * waits. Foreign code may hold a lock of its own, such as malloc's. */
 int64_t steelbank_may_unwind(const void *context);
+/* Calls `function`, a Lisp object that throws to `tag`, where the frames that the throw leaves first were: from that of `frame`, the
+ * caller's, up to the next clean-up form's or the tag's. Returns if there are none; else it does not return. */
+void steelbank_leave(uint64_t function, uint64_t tag, char *frame);
+/* Sets the function that a thread is made to call when code that runs after an overflow has used up the rest of the stack. It leaves
+ * whatever the thread does, a call by throwing to `tag`. Both are objects of the core, which never move. */
+void steelbank_leave_by(uint64_t function, uint64_t tag);
 /* Attributes to `owner` the memory that is allocated from now on by steelbank_counted_malloc and the other functions that
  * stand in for those of the C library. */
 void steelbank_own_memory(int64_t owner);

@@ -20,8 +20,11 @@
 #include "validate.h"
 #include "thread.h"
 #include "interr.h"
+#include "genesis/unwind-block.h"
 
 extern bool gc_active_p;
+extern pthread_mutex_t all_threads_lock;
+extern void unblock_signals_in_context_and_maybe_warn(os_context_t *context);
 
 /* The page that the processor protects; SBCL's guard pages are several of them. */
 enum { HARDWARE_PAGE = 4096 };
@@ -34,8 +37,14 @@ enum { FRAME = 32 << 10 };
  * past the guard pages meets a fault, and not the memory of somebody else. */
 static const size_t RESERVE = (size_t)4 << 30;
 
+/* The least room in which a throw and a short clean-up form run. */
+enum { ROOM = 8 << 10 };
+
 static __thread int guard_is_open;
+static __thread int hard_guard_is_open;
 static __thread int wants_reserve;
+/* Lisp's function that leaves whatever a thread does, and the tag that it throws to in a call. */
+static lispobj leave_function, call_tag;
 
 static int is_inside(os_vm_address_t address, void *start, void *end) {
   return (char *)address >= (char *)start && (char *)address < (char *)end;
@@ -46,6 +55,136 @@ static int is_guarded(struct thread *thread) { return thread->state_word.control
 /* Code that must not be left now: the collector, or an allocation. */
 static int is_atomic(struct thread *thread) { return gc_active_p || arch_pseudo_atomic_atomic(thread); }
 
+static int is_lisp_code(os_vm_address_t pc) {
+  return is_inside(pc, (void *)DYNAMIC_SPACE_START, (char *)DYNAMIC_SPACE_START + dynamic_space_size) ||
+         is_inside(pc, (void *)TEXT_SPACE_START, (char *)TEXT_SPACE_START + text_space_size);
+}
+
+static int set_access(char *start, char *end, int access) { return mprotect(start, end - start, access) == 0; }
+
+/* Opens the hard guard pages but for the first page of the stack: behind it is somebody else's memory. */
+static int open_hard_guard(struct thread *thread) {
+  char *start = (char *)thread->control_stack_start;
+  if (hard_guard_is_open) return 0;
+  hard_guard_is_open = set_access(start + HARDWARE_PAGE, start + os_vm_page_size, PROT_READ | PROT_WRITE);
+  return hard_guard_is_open;
+}
+
+static void close_hard_guard(struct thread *thread) {
+  if (hard_guard_is_open) protect_control_stack_hard_guard_page(1, thread);
+  hard_guard_is_open = 0;
+}
+
+static void restore_guards(struct thread *thread) {
+  if (!is_guarded(thread)) {
+    /* As SBCL does it when a return meets the page above, which a throw can miss. */
+    protect_control_stack_guard_page(1, thread);
+    protect_control_stack_return_guard_page(0, thread);
+    thread->state_word.control_stack_guard_page_protected = 1;
+  } else if (guard_is_open) {
+    protect_control_stack_guard_page(1, thread);
+  }
+  guard_is_open = 0;
+  close_hard_guard(thread);
+}
+
+/* The catch block of TAG; the outermost one if there is none of TAG, as in a thread that runs no call. */
+static struct catch_block *catch_block_of(struct thread *thread, lispobj tag) {
+  struct catch_block *block = (struct catch_block *)thread->current_catch_block;
+  while (block && block->tag != tag && block->previous_catch) block = block->previous_catch;
+  return block;
+}
+
+/* Where the stack may begin again for a throw to TAG from the frame at `frame`, and in `keeper` the frame that is to be the
+ * caller's then: the function that has the next clean-up form, or TAG. SBCL's UNWIND runs clean-up forms below the frames
+ * that it leaves; those are dead, and their room is what the forms need. NULL if there is none to be had. */
+static char *dead_frames_end(struct thread *thread, char *frame, lispobj tag, char **keeper) {
+  struct catch_block *target = catch_block_of(thread, tag);
+  struct unwind_block *cleanup = (struct unwind_block *)thread->current_unwind_protect_block;
+  if (!target) return NULL;
+  *keeper = (char *)(cleanup && cleanup != target->uwp ? cleanup->cfp : target->cfp);
+  while (is_inside(frame, thread->control_stack_start, thread->control_stack_end)) {
+    char *caller = *(char **)frame;
+    if (caller == *keeper) return frame + 2 * sizeof(lispobj);
+    if (caller <= frame) break;
+    frame = caller;
+  }
+  return NULL;
+}
+
+/* Forgets the catch tags of dead frames: THROW would read them. */
+static void forget_catch_tags_below(struct thread *thread, char *stack_pointer) {
+  struct catch_block *block = (struct catch_block *)thread->current_catch_block;
+  while (block && (char *)block < stack_pointer) block = block->previous_catch;
+  thread->current_catch_block = (lispobj)block;
+}
+
+void steelbank_leave(uint64_t function, uint64_t tag, char *frame) {
+  struct thread *thread = get_sb_vm_thread();
+  char *keeper, *stack_pointer = dead_frames_end(thread, frame, tag, &keeper);
+  if (!stack_pointer) return;
+  forget_catch_tags_below(thread, stack_pointer);
+  stack_pointer = (char *)((uintptr_t)stack_pointer & ~(uintptr_t)15);
+  __asm__ volatile(
+      "mov %0, %%rsp\n\tmov %1, %%rbp\n\txor %%esi, %%esi\n\txor %%edx, %%edx\n\tcall call_into_lisp@PLT\n\tud2"
+      :
+      : "r"(stack_pointer), "r"(keeper), "D"(function)
+      : "memory");
+  __builtin_unreachable();
+}
+
+void steelbank_leave_by(uint64_t function, uint64_t tag) {
+  leave_function = function;
+  call_tag = tag;
+}
+
+/* Has Lisp leave what it does, where code that runs after an overflow has used up the rest of the stack: without handlers,
+ * and without those clean-up forms for which no room is left. */
+static void force_out(struct thread *thread, os_context_t *context) {
+  char *floor = (char *)thread->control_stack_start + HARDWARE_PAGE;
+  char *stack_pointer = (char *)*os_context_sp_addr(context), *frame = (char *)*os_context_fp_addr(context);
+  open_hard_guard(thread);
+  if (is_guarded(thread)) lower_thread_control_stack_guard_page(thread);
+  for (;;) {
+    char *keeper, *end = dead_frames_end(thread, frame, call_tag, &keeper);
+    if (end && end > stack_pointer) {
+      stack_pointer = (char *)((uintptr_t)end & ~(uintptr_t)15);
+      frame = keeper;
+    }
+    if (stack_pointer >= floor + ROOM) break;
+    struct catch_block *target = catch_block_of(thread, call_tag);
+    struct unwind_block *cleanup = (struct unwind_block *)thread->current_unwind_protect_block;
+    if (!target) lose("Control stack exhausted, and nobody catches it");
+    if (cleanup == target->uwp) {
+      frame = (char *)target->cfp;
+      stack_pointer = frame - FRAME;
+      if (stack_pointer < floor + ROOM) lose("Control stack exhausted, and no room to leave it");
+      break;
+    }
+    thread->current_catch_block = cleanup->current_catch;
+    thread->current_unwind_protect_block = (lispobj)cleanup->uwp;
+  }
+  forget_catch_tags_below(thread, stack_pointer);
+  /* Leave open what the stack is in, the page that tells when the guard page is left, too. */
+  if (stack_pointer >= (char *)CONTROL_STACK_GUARD_PAGE(thread) + os_vm_page_size + ROOM)
+    restore_guards(thread);
+  else
+    protect_control_stack_return_guard_page(0, thread);
+  *os_context_sp_addr(context) = (os_context_register_t)stack_pointer;
+  *os_context_fp_addr(context) = (os_context_register_t)frame;
+  unblock_signals_in_context_and_maybe_warn(context);
+  arrange_return_to_lisp_function(context, leave_function);
+}
+
+/* Sends this thread again what the kernel could not deliver: an interruption, and the collector's order to stop. */
+static void repeat_lost_signals(void) {
+  pthread_kill(pthread_self(), SIGURG);
+  if (pthread_mutex_trylock(&all_threads_lock) == 0)
+    pthread_mutex_unlock(&all_threads_lock);
+  else
+    pthread_kill(pthread_self(), SIGUSR2);
+}
+
 bool __real_handle_guard_page_triggered(os_context_t *context, os_vm_address_t address);
 
 /* Runs before SBCL's own handler of memory faults, on the alternate stack of a Lisp thread. */
@@ -54,6 +193,7 @@ bool __wrap_handle_guard_page_triggered(os_context_t *context, os_vm_address_t a
   os_vm_address_t stack_pointer = (os_vm_address_t)*os_context_sp_addr(context);
   os_vm_address_t guard = CONTROL_STACK_GUARD_PAGE(thread);
   void *start = thread->control_stack_start, *end = thread->control_stack_end;
+  int may_leave = leave_function && !is_atomic(thread) && is_lisp_code((os_vm_address_t)os_context_pc(context));
 
   /* A fault of the handler itself would fault again until the alternate stack is used up: the end of the process. */
   stack_t alternate;
@@ -64,7 +204,7 @@ bool __wrap_handle_guard_page_triggered(os_context_t *context, os_vm_address_t a
   if (is_guarded(thread) && is_atomic(thread) && is_inside(address, guard, guard + os_vm_page_size)) {
     /* SBCL would lose. Lend a part of the guard page: the atomic section is short, and the next fault finds it over. */
     os_vm_address_t page = (os_vm_address_t)((uintptr_t)address & ~(uintptr_t)(HARDWARE_PAGE - 1));
-    if (mprotect(page, HARDWARE_PAGE, PROT_READ | PROT_WRITE) == 0) {
+    if (set_access(page, page + HARDWARE_PAGE, PROT_READ | PROT_WRITE)) {
       guard_is_open = 1;
       return 1;
     }
@@ -72,8 +212,15 @@ bool __wrap_handle_guard_page_triggered(os_context_t *context, os_vm_address_t a
 
   if (address == NULL && is_inside(stack_pointer, start, guard + os_vm_page_size + SIGNAL_FRAME)) {
     /* The kernel could not write another signal's frame, and says so with a fault at no address. */
-    if (!is_guarded(thread) || is_atomic(thread)) lose("Control stack exhausted in a signal handler");
-    address = guard;
+    repeat_lost_signals();
+    if (may_leave && is_guarded(thread)) {
+      address = guard;
+    } else if (is_guarded(thread) && !guard_is_open) {
+      guard_is_open = set_access(guard, guard + os_vm_page_size, PROT_READ | PROT_WRITE);
+      return 1;
+    } else {
+      address = start;
+    }
   } else if (!is_inside(stack_pointer, start, end)) {
     /* A stack-allocated array went past the guard pages. What follows would run on a stack that is not there. */
     os_vm_address_t frame = (os_vm_address_t)*os_context_fp_addr(context);
@@ -82,21 +229,20 @@ bool __wrap_handle_guard_page_triggered(os_context_t *context, os_vm_address_t a
     *os_context_sp_addr(context) = (os_context_register_t)(frame - FRAME);
     address = guard;
   }
-  return __real_handle_guard_page_triggered(context, address);
+  if (is_inside(address, start, (char *)start + os_vm_page_size)) {
+    /* SBCL would lose. Code that cannot be left gets the rest of the stack, once. */
+    if (may_leave)
+      force_out(thread, context);
+    else if (!open_hard_guard(thread))
+      lose("Control stack exhausted, fault: %p, PC: %p", address, (void *)os_context_pc(context));
+    return 1;
+  }
+  bool handled = __real_handle_guard_page_triggered(context, address);
+  if (is_guarded(thread)) close_hard_guard(thread);
+  return handled;
 }
 
-void steelbank_restore_guard_page(void) {
-  struct thread *thread = get_sb_vm_thread();
-  if (!is_guarded(thread)) {
-    /* As SBCL does it when a return meets the page above, which a throw can miss. */
-    protect_control_stack_guard_page(1, thread);
-    protect_control_stack_return_guard_page(0, thread);
-    thread->state_word.control_stack_guard_page_protected = 1;
-  } else if (guard_is_open) {
-    protect_control_stack_guard_page(1, thread);
-  }
-  guard_is_open = 0;
-}
+void steelbank_restore_guard_page(void) { restore_guards(get_sb_vm_thread()); }
 
 /* SBCL protects the hard guard pages, where it loses, in its first thread only. In any other, code that goes on past the
  * opened guard page would run off the stack into the memory below: the stack of a thread of the host. This is the first
@@ -148,12 +294,18 @@ void __wrap_sig_stop_for_gc_handler(int signal, siginfo_t *info, os_context_t *c
   __real_sig_stop_for_gc_handler(signal, info, context);
 }
 
-int steelbank_is_lisp_thread(void) { return get_sb_vm_thread() != NULL; }
-
-static int is_lisp_code(os_vm_address_t pc) {
-  return is_inside(pc, (void *)DYNAMIC_SPACE_START, (char *)DYNAMIC_SPACE_START + dynamic_space_size) ||
-         is_inside(pc, (void *)TEXT_SPACE_START, (char *)TEXT_SPACE_START + text_space_size);
+/* Counts what each thread allocates, by the regions that it takes: SBCL counts for all threads together. The field is one that
+ * SBCL uses only where it is built to make histograms. */
+lispobj *__real_lisp_alloc(int flags, struct alloc_region *region, sword_t size, int page_type, struct thread *thread);
+lispobj *__wrap_lisp_alloc(int flags, struct alloc_region *region, sword_t size, int page_type, struct thread *thread) {
+  char *end = region->end_addr;
+  int fits = (char *)region->free_pointer + size <= end;
+  char *object = (char *)__real_lisp_alloc(flags, region, size, page_type, thread);
+  if (!fits) thread->tot_bytes_alloc_boxed += (char *)region->end_addr == end ? size : (char *)region->end_addr - object;
+  return (lispobj *)object;
 }
+
+int steelbank_is_lisp_thread(void) { return get_sb_vm_thread() != NULL; }
 
 /* Whether the instruction is a system call. */
 static int is_system_call(const unsigned char *code) { return code[0] == 0x0f && code[1] == 0x05; }

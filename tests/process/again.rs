@@ -174,6 +174,7 @@ fn it_comes_back_from_a_snapshot() {
 
 #[test]
 fn a_crash_loop_stops_and_the_index_goes_on() {
+    let begun = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     let mut server = start("again-loop", &[LOSE]);
     let client = &mut server.client;
     for death in 1..=3 {
@@ -194,7 +195,15 @@ fn a_crash_loop_stops_and_the_index_goes_on() {
     }
     let error = client.error("describe-symbol", json!({ "name": "cl:car" }));
     assert!(error.contains("call restart-lisp"), "{error}");
-    assert!(client.text("who-calls", json!({ "name": "cl:mapcar" })).lines().count() > 300);
+    let answer = client.call("who-calls", json!({ "name": "cl:mapcar" }));
+    assert!(answer["structuredContent"]["count"].as_u64().unwrap() > 300);
+    // The answer is of the image as it was at the death.
+    let died = answer["structuredContent"]["as_of"].as_u64().unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    assert!((begun..=now).contains(&died), "{begun} {died} {now}");
+    let as_of = format!("as of {:02}:{:02} UTC", died / 3600 % 24, died / 60 % 60);
+    let notes = answer["content"].as_array().unwrap().iter().filter_map(|part| part["text"].as_str());
+    assert!(notes.collect::<String>().contains(&as_of), "{answer}");
     client.text("restart-lisp", json!({}));
     comes_back(client);
     drop(server.client);

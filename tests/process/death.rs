@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use steelbank::Steelbank;
-use steelbank::engine::{CallError, EngineState, Expired, Lane, LispError, Operation};
+use steelbank::engine::{CallError, EngineState, Expired, FaultKind, Lane, LispError, Operation};
 use steelbank::query::Error;
 use steelbank::query::control::Control;
 use steelbank::query::evaluate::EvaluateRequest;
+use steelbank::query::trial::TrialFailureKind;
 
-use crate::child::{command, in_own_process, is_child, run};
+use crate::child::{command, in_own_process, is_child, run, small_or_full};
 
 /// Kills Lisp with `form` while other jobs run and wait. All of them must fail with `reason`.
 fn dies(form: &str, reason: &str) {
@@ -111,15 +112,21 @@ fn lose_of_the_runtimes_own() {
     });
 }
 
-/// Uses a stack up again while it is unwound. It must not grow past its end: the memory below is the stack of
-/// another thread.
+/// Uses a stack up again while it is unwound, for longer than anybody waits. It must not grow past its end: the
+/// memory below is the stack of another thread.
 #[test]
 fn cleanup_forms_that_use_up_the_rest_of_the_stack() {
     in_own_process("death::cleanup_forms_that_use_up_the_rest_of_the_stack", || {
-        dies(
-            "(labels ((f (n) (unwind-protect (1+ (f (1+ n))) (f n)))) (f 0))",
-            "Control stack exhausted, fault: ",
-        );
+        let bank = Steelbank::builder().start().unwrap();
+        let form = "(labels ((f (n) (unwind-protect (1+ (f (1+ n))) (f n)))) (f 0))";
+        let control = Control::new(Duration::from_secs(1));
+        let outcome = EvaluateRequest::new(form).run(bank.lisp(), Lane::Work, &control);
+        assert!(matches!(outcome, Err(Error::Lisp(LispError::DeadlinePassed { .. }))), "{outcome:?}");
+        for lane in [Lane::Query, Lane::Work] {
+            let control = Control::new(Duration::from_secs(60));
+            let next = EvaluateRequest::new("(+ 40 2)").run(bank.lisp(), lane, &control);
+            assert_eq!(next.unwrap().values, ["42"]);
+        }
     });
 }
 
@@ -268,6 +275,71 @@ fn costs_lisp_at_worst(form: &str) {
     }
 }
 
+/// Ways to use up the control stack: in calls, clean-up forms, handlers, the printer, the reader, the compiler.
+const OVERFLOWS: [&str; 14] = [
+    "(labels ((f (n) (1+ (f (list n))))) (f 0))",
+    "(labels ((f (n) (1+ (g (list n)))) (g (n) (1+ (f n)))) (f 0))",
+    "(labels ((f (n) (unwind-protect (1+ (f (1+ n))) (list n)))) (f 0))",
+    "(labels ((f (n) (unwind-protect (1+ (f (1+ n))) (princ-to-string n)))) (f 0))",
+    "(labels ((f (n) (handler-case (1+ (f (1+ n))) (error () 0)))) (f 0))",
+    "(labels ((f (n) (let ((*print-base* 10)) (catch 'x (1+ (f (1+ n))))))) (f 0))",
+    "(labels ((f (n) (format nil \"~a\" (f (1+ n))))) (f 0))",
+    "(labels ((f (n) (1+ (f (1+ n))))) (handler-bind ((storage-condition (lambda (c) (declare (ignore c)) (f 0)))) (f 0)))",
+    "(labels ((f (n) (1+ (f (1+ n))))) (unwind-protect (f 0) (f 0)))",
+    "(labels ((f (n) (declare (ignorable n)) (1+ (f (ignore-errors (error \"no\")))))) (f 0))",
+    "(let ((m (sb-thread:make-mutex)))
+       (labels ((f (n) (sb-thread:with-recursive-lock (m) (1+ (f (1+ n)))))) (f 0)))",
+    "(let ((a (list 1)) (b (list 1))) (setf (car a) a (car b) b) (equal a b))",
+    "(macrolet ((m (n) `(list (m ,(1+ n))))) (m 0))",
+    "(read-from-string (make-string 500000 :initial-element #\\())",
+];
+
+/// Repeats what follows from one seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+#[test]
+fn overflows_that_are_called_off() {
+    in_own_process("death::overflows_that_are_called_off", || {
+        let bank = Steelbank::builder().control_stack_size(1 << 20).start().unwrap();
+        let mut random = Random(20);
+        for round in 0..small_or_full(200, 10_000) {
+            let form = OVERFLOWS[random.below(OVERFLOWS.len() as u64) as usize];
+            let control = Control::new(Duration::from_secs(60));
+            let (cancellation, moment) =
+                (control.cancellation(), Duration::from_micros(random.below(15_000)));
+            let outcome = std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    std::thread::sleep(moment);
+                    cancellation.cancel();
+                });
+                bank.ask(&EvaluateRequest::new(form), &control)
+            });
+            match outcome {
+                Ok(evaluation) => {
+                    let kind = evaluation.failure.map(|failure| failure.kind);
+                    let exhausted = TrialFailureKind::Fault(FaultKind::StackExhausted);
+                    assert_eq!(kind, Some(exhausted), "{round}: {form}");
+                }
+                Err(Error::Lisp(LispError::Cancelled)) => (),
+                Err(error) => panic!("{round}: {form}: {error}"),
+            }
+            let status = bank.status();
+            assert!(!matches!(status.state, EngineState::Dead { .. }), "{round}: {form}: {status:?}");
+        }
+        let next = bank.evaluate("(+ 40 2)", Duration::from_secs(60)).unwrap();
+        assert_eq!(next.values, ["42"]);
+        let status = bank.status();
+        assert_eq!((status.abandoned_threads, status.reports), (0, Vec::new()));
+    });
+}
+
 #[test]
 fn recursion_in_a_cleanup_form() {
     in_own_process("death::recursion_in_a_cleanup_form", || {
@@ -300,6 +372,35 @@ fn a_heap_that_several_threads_fill() {
                               (sb-thread:make-thread (lambda () (let ((l nil)) (loop (push (make-array 50000) l))))))))
                (mapc #'sb-thread:join-thread threads))",
         );
+    });
+}
+
+#[test]
+fn a_full_heap_is_the_fault_of_who_filled_it() {
+    in_own_process("death::a_full_heap_is_the_fault_of_who_filled_it", || {
+        let bank = Steelbank::builder().dynamic_space_size(512 << 20).start().unwrap();
+        let lisp = bank.lisp();
+        let filler = "(let ((all '())) (loop (push (make-array 20000) all) (sleep 0.001)))";
+        let filling = lisp.submit(Lane::Work, Duration::from_secs(120), None, move |on_lisp| {
+            on_lisp.call(Operation::Evaluate, &["CL-USER", filler])
+        });
+        // The others bring about the collections that find the heap full.
+        let (tell, told) = std::sync::mpsc::channel();
+        filling.when_done(move |outcome| tell.send(outcome).unwrap());
+        let control = Control::new(Duration::from_secs(60));
+        let mut collected = 0;
+        let filled = loop {
+            let other = EvaluateRequest::new("(progn (sb-ext:gc) (+ 40 2))").run(lisp, Lane::Query, &control);
+            assert_eq!(other.unwrap().values, ["42"], "{collected}");
+            collected += 1;
+            if let Ok(filled) = told.try_recv() {
+                break filled;
+            }
+        };
+        match filled {
+            Err(LispError::Fault(fault)) => assert_eq!(fault.kind, FaultKind::HeapExhausted),
+            other => panic!("{other:?}"),
+        }
     });
 }
 

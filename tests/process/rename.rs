@@ -6,11 +6,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use steelbank::query::control::Control;
+use steelbank::query::load_system::LoadStatus;
 use steelbank::query::rename::RenamePlan as Plan;
 use steelbank::query::rename::{DifferenceKind, RenameRequest, Scope, Verified};
 use steelbank::{ProjectSettings, Steelbank};
 
-use crate::child::in_own_process;
+use crate::child::{in_own_process, small_or_full};
 use crate::program::{Folder, STEELBANK};
 
 const LONG: Duration = Duration::from_secs(300);
@@ -145,6 +146,35 @@ fn renames_are_verified() {
 }
 
 /// Verifies renames whose effects no loaded code shows, and edits in files that are not loaded.
+#[test]
+fn a_file_whose_load_was_stopped_takes_no_part() {
+    in_own_process("rename::a_file_whose_load_was_stopped_takes_no_part", || {
+        let folder = Folder::new("rename-stopped");
+        let bank = project(&folder.0);
+        let root = bank.root().unwrap().to_owned();
+        // The first never ends. The second ended once.
+        fs::write(root.join("slow.lisp"), "(defun rn::slow () (rn:area 1 2))\n(loop)\n").unwrap();
+        fs::write(root.join("once.lisp"), "(when (probe-file \"busy\") (loop))\n").unwrap();
+        let load = |name: &str, allowed| bank.load_file(name, &Control::new(allowed), None).unwrap().status;
+        assert_eq!(load("slow.lisp", Duration::from_secs(1)), LoadStatus::TimedOut);
+        let request = RenameRequest::new("rn:area", "surface");
+        let verified = verify(&bank, &request, &plan(&bank, &request), false);
+        assert!(verified.same && verified.failed.is_empty(), "{verified:?}");
+        if small_or_full(true, false) {
+            return;
+        }
+        assert_eq!(load("once.lisp", LONG), LoadStatus::Loaded);
+        let busy = format!("(when (probe-file \"{}\") (loop))\n", root.join("rn.asd").display());
+        fs::write(root.join("once.lisp"), busy).unwrap();
+        let allowed = Control::new(Duration::from_secs(60));
+        let verified = bank.rename_verify(&request, &plan(&bank, &request), false, &allowed, |_| ()).unwrap();
+        assert!(
+            matches!(verified.failed.as_slice(), [why] if why.starts_with("once.lisp: ")),
+            "{verified:?}"
+        );
+    });
+}
+
 #[test]
 fn renames_of_what_other_files_know_are_verified() {
     in_own_process("rename::renames_of_what_other_files_know_are_verified", || {

@@ -11,7 +11,7 @@ use rmcp::model::ErrorData;
 use super::message;
 use super::server::{GRACE, Server};
 use crate::engine::Writing;
-use crate::recovery::{Cause, Handover};
+use crate::recovery::{Cause, Handover, Moment};
 
 /// The means to restart a server in another image of the program.
 pub struct Again {
@@ -34,7 +34,7 @@ impl Server {
     /// an answer.
     pub(super) fn start_again(&self, cause: &Cause, execute: &dyn Fn(Handover) -> io::Error) {
         let recovery = self.session.recovery();
-        let Some(mut handover) = recovery.decide(cause, crate::recovery::now()) else {
+        let Some(mut handover) = recovery.decide(cause, Moment::now()) else {
             return self.answer_left();
         };
         let unread = self.input.halt();

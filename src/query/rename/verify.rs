@@ -199,6 +199,9 @@ pub struct Verified {
     /// Edited files that none of the systems loads: of them, nothing was verified.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub not_loaded: Vec<String>,
+    /// What could not be loaded, before and after alike, and why: of it, nothing was verified.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub failed: Vec<String>,
     /// How long it took, in milliseconds.
     pub duration_ms: u64,
 }
@@ -280,6 +283,7 @@ pub(crate) fn compare(
     verified.differences = found;
     let loaded: Vec<String> = after.loaded.iter().map(|path| shown(path)).collect();
     let edited = plan.files.iter().map(|file| &file.path);
+    verified.failed = after.failed.iter().map(|(name, why)| format!("{name}: {why}")).collect();
     verified.not_loaded =
         edited.filter(|path| !path.ends_with(".asd") && !loaded.contains(path)).cloned().collect();
     verified
