@@ -80,9 +80,11 @@
   "The function and the code location to which ADDRESS, a number, returns, or NIL."
   (let ((component (sb-di::code-header-from-pc address)))
     (when (typep component 'sb-kernel:code-component)
+      ;; A frame that was being made has what was there before: it need not be an address of an instruction.
       (let* ((offset (- address (sb-sys:sap-int (sb-kernel:code-instructions component))))
-             (function (sb-di::debug-fun-from-pc component offset)))
-        (values function (sb-di::code-location-from-pc function offset nil))))))
+             (function (and (plusp offset) (sb-di::debug-fun-from-pc component offset))))
+        (and function
+             (values function (sb-di::code-location-from-pc function offset nil)))))))
 
 (defun interrupted-caller (frame)
   "The caller of the assembly routine that was interrupted in FRAME: function and code location, or NIL. SBCL takes its
