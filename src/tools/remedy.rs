@@ -29,7 +29,9 @@ fn remedy(error: &Error) -> Option<&'static str> {
             | StartError::Image(ImageError::Unreadable { .. } | ImageError::CutOff { .. }),
         ) => Some(BUILD),
         Error::Start(StartError::Image(ImageError::NoProc | ImageError::Memory { .. })) => Some(SPLIT),
-        Error::Start(error) if error.is_for_address_space() => Some("raise that limit"),
+        Error::Start(error) if error.is_for_address_space() => {
+            Some("raise that limit: with --dynamic-space-size 128, the least, it takes some 1128 MiB")
+        }
         Error::Start(error) if error.is_for_room() => Some("--dynamic-space-size asks for less"),
         _ => None,
     }
