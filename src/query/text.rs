@@ -36,7 +36,7 @@ pub struct TextUse {
     pub possible: bool,
 }
 
-/// How often a name stands in text that the image does not have as it stands on disk.
+/// How often a name stands in text that the image does not have as it stands on disk, or that the compiler does not see.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Unseen {
@@ -47,19 +47,37 @@ pub struct Unseen {
 }
 
 /// How often a name stands in one file's text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct UnseenFile {
     /// The file, relative to the project's root if it is below it.
     pub path: String,
     /// How often.
     pub count: usize,
+    /// How often of that a feature expression leaves it out of a file that is loaded.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub left_out: usize,
+    /// How often of that it is a name from which loaded code makes the symbol when it runs.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub named: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl Unseen {
-    fn new(files: BTreeMap<&str, usize>) -> Unseen {
-        let files: Vec<UnseenFile> =
-            files.into_iter().map(|(path, count)| UnseenFile { path: path.to_owned(), count }).collect();
+    /// Adds up what is known of each file.
+    fn new(found: impl IntoIterator<Item = UnseenFile>) -> Unseen {
+        let mut files: BTreeMap<String, UnseenFile> = BTreeMap::new();
+        for found in found {
+            let file = files.entry(found.path.clone()).or_default();
+            file.count += found.count;
+            file.left_out += found.left_out;
+            file.named += found.named;
+            file.path = found.path;
+        }
+        let files: Vec<UnseenFile> = files.into_values().collect();
         Unseen { count: files.iter().map(|file| file.count).sum(), files }
     }
 
@@ -68,20 +86,38 @@ impl Unseen {
         self.count == 0
     }
 
-    /// Says in a sentence how often the name stands in such text, and in which files.
+    /// Says in sentences how often the name stands in such text, in which files, and what would tell its meaning.
     pub fn sentence(&self) -> String {
-        const SHOWN: usize = 8;
-        let mut names: Vec<String> =
-            self.files.iter().take(SHOWN).map(|file| format!("{} ({})", file.path, file.count)).collect();
-        if self.files.len() > SHOWN {
-            names.push(counted(self.files.len() - SHOWN, "more file", "more files"));
-        }
-        let places = counted(self.count, "place", "places");
-        format!(
-            "The name stands in {places} of text that the image does not have: {}. What it means there is known once that is loaded.",
-            names.join(", ")
-        )
+        let parts = [
+            self.part(
+                |file| file.count - file.left_out - file.named,
+                "of text that the image does not have",
+                " What it means there is known once that is loaded.",
+            ),
+            self.part(|file| file.left_out, "that a feature expression leaves out of what is loaded", ""),
+            self.part(|file| file.named, "of loaded text from which code makes the symbol when it runs", ""),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
     }
+
+    fn part(&self, count: impl Fn(&UnseenFile) -> usize, what: &str, then: &str) -> Option<String> {
+        let files: Vec<_> = self.files.iter().map(|file| (&file.path, count(file))).collect();
+        let files: Vec<_> = files.into_iter().filter(|(_, count)| *count > 0).collect();
+        let places: usize = files.iter().map(|(_, count)| count).sum();
+        let names = some_of(&files, |(path, count)| format!("{path} ({count})"));
+        let places = (places > 0).then(|| counted(places, "place", "places"))?;
+        Some(format!("The name stands in {places} {what}: {names}.{then}"))
+    }
+}
+
+/// Lists the first of `files`, and counts the others.
+fn some_of<T>(files: &[T], shown: impl Fn(&T) -> String) -> String {
+    const SHOWN: usize = 8;
+    let mut names: Vec<String> = files.iter().take(SHOWN).map(shown).collect();
+    if files.len() > SHOWN {
+        names.push(counted(files.len() - SHOWN, "more file", "more files"));
+    }
+    names.join(", ")
 }
 
 /// The uses of a name in text that the image does not have.
@@ -90,7 +126,7 @@ pub(super) struct TextUses {
     /// By path and line.
     pub(super) lines: Vec<TextUse>,
     /// How often a definition of the name stands in each file.
-    definitions: Vec<(String, usize)>,
+    definitions: Vec<UnseenFile>,
     /// What could not be searched.
     pub(super) cautions: Vec<String>,
 }
@@ -103,25 +139,23 @@ impl TextUses {
 
     /// Counts the places of the name in each file, definitions left out.
     pub(super) fn unseen(&self) -> Unseen {
-        let mut files: BTreeMap<&str, usize> = BTreeMap::new();
-        for line in &self.lines {
-            *files.entry(line.path.as_str()).or_default() += line.columns.len();
-        }
-        Unseen::new(files)
+        Unseen::new(self.files())
     }
 
     /// Counts as [`TextUses::unseen`], definitions included.
     pub(super) fn unseen_with_definitions(&self) -> Unseen {
-        let mut files: BTreeMap<&str, usize> = BTreeMap::new();
-        for (path, count) in self
-            .lines
-            .iter()
-            .map(|line| (&line.path, line.columns.len()))
-            .chain(self.definitions.iter().map(|(path, count)| (path, *count)))
-        {
-            *files.entry(path.as_str()).or_default() += count;
-        }
-        Unseen::new(files)
+        Unseen::new(self.files().chain(self.definitions.iter().cloned()))
+    }
+
+    fn files(&self) -> impl Iterator<Item = UnseenFile> {
+        self.lines.iter().map(|line| UnseenFile::new(line.path.clone(), line.state, line.columns.len()))
+    }
+}
+
+impl UnseenFile {
+    fn new(path: String, state: TextState, count: usize) -> Self {
+        let if_is = |other| if state == other { count } else { 0 };
+        Self { path, count, left_out: if_is(TextState::LeftOut), named: if_is(TextState::Named) }
     }
 }
 
@@ -180,7 +214,8 @@ pub(super) fn text_uses(
     }
     if !found.unreadable.is_empty() {
         let files: Vec<String> = found.unreadable.iter().map(|path| project.shown(path)).collect();
-        uses.cautions.push(format!("Files that are not loaded could not be searched: {}.", files.join(", ")));
+        let files = some_of(&files, String::clone);
+        uses.cautions.push(format!("Files that are not loaded could not be searched: {files}."));
     }
     if found.cut {
         uses.cautions.push(
@@ -200,16 +235,14 @@ pub(super) fn unseen_uses<'a>(
 ) -> Unseen {
     let (index, project) = (&context.index, context.project);
     let now = project.now();
-    let mut files: BTreeMap<String, usize> = BTreeMap::new();
+    let mut files = Vec::new();
     for (package, name) in symbols {
         let home = index.find_package(package, None);
         let symbol = home.and_then(|home| index.find_symbol(name, home)).map(|(symbol, _)| symbol);
         let target = SoughtSymbol { name: name.to_owned(), package: package.to_owned(), symbol };
-        for file in text_uses(index, project, &now, &target, false).unseen().files {
-            *files.entry(file.path).or_default() += file.count;
-        }
+        files.extend(text_uses(index, project, &now, &target, false).unseen().files);
     }
-    Unseen::new(files.iter().map(|(path, count)| (path.as_str(), *count)).collect())
+    Unseen::new(files)
 }
 
 /// Decides which tokens of a text are the symbol, by the packages of the image and by those that unseen text
@@ -223,7 +256,6 @@ pub(super) struct TokenResolver<'a> {
 impl TokenResolver<'_> {
     /// Adds the lines of `file` with uses of the symbol.
     fn add(&self, project: &Project, file: &UnseenText, uses: &mut TextUses) {
-        let mut definitions = 0;
         let bytes = file.text.as_bytes();
         let mut last: Option<TextUse> = None;
         for token in file.tokens.named(&self.target.name) {
@@ -235,7 +267,7 @@ impl TokenResolver<'_> {
             let is_system = file.path.extension().is_some_and(|ending| ending == "asd");
             let Some(meaning) = self.meaning(token, is_system) else { continue };
             if token.defines {
-                definitions += 1;
+                uses.definitions.push(UnseenFile::new(project.shown(&file.path), state, 1));
                 continue;
             }
             let LineColumn { line, column } = file.lines.position(bytes, token.span.start);
@@ -259,9 +291,6 @@ impl TokenResolver<'_> {
             }
         }
         uses.lines.extend(last);
-        if definitions > 0 {
-            uses.definitions.push((project.shown(&file.path), definitions));
-        }
     }
 
     /// Whether a word of a comment may be taken for the symbol.

@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use steelbank_reader::lines::LineColumn;
-use steelbank_xref::{Access, Index, Kind};
+use steelbank_xref::{Access, Index, Kind, NameRole};
 
 mod referrers;
 
-pub use referrers::{Iter, RecordedPlace, Referrers, User};
+pub use referrers::{CalledName, Iter, RecordedPlace, Referrers, User};
 
 /// A request for the code that uses a symbol in one way.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub enum PlaceDetail {
     Recorded,
     /// Lines and columns too, as far as the sources can be read.
     Lines,
-    /// Lines and columns if at most so many functions are given.
+    /// Lines and columns for the first functions, at most so many.
     LinesUpTo(usize),
 }
 
@@ -126,6 +126,13 @@ impl WhoRequest {
         let now = project.now();
         let uses = SymbolUses::new(index, symbol, lookup.function_name);
         answer.users = Referrers::new(index, index.who_numbers(self.kind, symbol, |role| uses.accepts(role)));
+        let setf = |role| role == NameRole::Setf;
+        if uses.accepts(NameRole::Plain) && index.count(self.kind, symbol, setf) > 0 {
+            answer.users.tell_apart(
+                index.who_numbers(self.kind, symbol, setf),
+                index.who_numbers(self.kind, symbol, |role| uses.accepts(role) && !setf(role)),
+            );
+        }
         answer.count = answer.users.len();
         answer.users.keep(self.offset, self.limit);
         answer.symbol = Some(QueriedSymbol {
@@ -135,9 +142,9 @@ impl WhoRequest {
             accessibility: access,
         });
         let lines = match self.places {
-            PlaceDetail::Recorded => false,
-            PlaceDetail::Lines => true,
-            PlaceDetail::LinesUpTo(most) => answer.users.len() <= most,
+            PlaceDetail::Recorded => 0,
+            PlaceDetail::Lines => usize::MAX,
+            PlaceDetail::LinesUpTo(most) => most,
         };
         self.locate(&mut answer, &uses, project, &now, sbcl, lines);
         let text = text_uses(index, project, &now, &SoughtSymbol::of(&uses), false);
@@ -153,7 +160,7 @@ impl WhoRequest {
         Ok(answer)
     }
 
-    /// Adds the uses by top-level code, and, with `lines`, lines and columns.
+    /// Adds the uses by top-level code, and the lines and columns of the first `lines` functions.
     fn locate(
         &self,
         answer: &mut WhoAnswer,
@@ -161,12 +168,10 @@ impl WhoRequest {
         project: &Project,
         now: &Now,
         sbcl: &SbclSources,
-        lines: bool,
+        lines: usize,
     ) {
         let mut files: BTreeSet<FileVersion> = BTreeSet::new();
-        if lines {
-            files.extend(answer.users.recorded().filter_map(|place| place.version()));
-        }
+        files.extend(answer.users.recorded(lines).filter_map(|place| place.version()));
         files.extend(project.naming_at_toplevel(&uses.sought().name));
         // The compiler keeps no record of the macros that top-level forms expand: only the text has them.
         let calls = || uses.recorded(|_, _| false).kinds.contains(&Kind::Calls);
@@ -176,11 +181,11 @@ impl WhoRequest {
         }
         let found = self.positions(uses, project, now, &files, macros);
         answer.toplevel = found.toplevel;
-        if !lines {
+        if lines == 0 {
             return;
         }
         let mut own = sbcl.places();
-        answer.users.locate(|place| match place.version() {
+        answer.users.locate(lines, |place| match place.version() {
             Some(version) => found.recorded.get(&(version, place.toplevel_form, place.form_number)).cloned(),
             None => own.form_after(place.file.as_deref()?, place.octet_offset?).map(toplevel_position),
         });

@@ -5,69 +5,88 @@ use crate::query::describe_symbol::{
     ClassFacet, DescribeSymbolAnswer, Description, FunctionFacet, SourcePlace,
 };
 use crate::query::lookup::{Asked, LookupStatus};
+use crate::query::text::Unseen;
 use crate::query::who::{Elsewhere, WhoAnswer};
 use std::fmt::Write as _;
 use steelbank_xref::Kind;
 
 /// Renders the who-calls family: a heading, an empty line, and a line for each function; or a sentence.
 pub fn who(answer: &WhoAnswer) -> String {
-    who_page(answer, 0, usize::MAX)
-}
-
-/// Renders a page of such an answer: the first `most` functions of an answer without its first `offset`.
-pub fn who_page(answer: &WhoAnswer, offset: usize, most: usize) -> String {
+    let notes = notes(&answer.unseen, &answer.cautions);
     let Some(symbol) = &answer.symbol else {
-        return format!("{}{}", missing(&answer.asked, answer.status), unseen(answer));
-    };
-    let (heading, nothing) = match answer.kind {
-        Kind::Calls => ("Functions that call", "No callers found for"),
-        Kind::Macroexpands => ("Code that expands", "No expansions found for"),
-        Kind::Binds => ("Code that binds", "No bindings found for"),
-        Kind::References => ("Code that references", "No references found for"),
-        Kind::Sets => ("Code that sets", "No assignments found for"),
-        Kind::Specializes => ("Methods that specialize on", "No methods found that specialize on"),
+        return missing(&answer.asked, answer.status) + &notes;
     };
     if answer.count == 0 && answer.toplevel.is_empty() {
-        let mut text = format!("{nothing} {}", symbol.text);
-        for elsewhere in &answer.elsewhere {
-            let _ = write!(text, "\n\n{}", of_another_kind(elsewhere));
-        }
-        return text + &unseen(answer);
+        return nobody(answer.kind, &symbol.text, &answer.elsewhere) + &notes;
     }
-    let mut text = format!("{heading} {}:\n", symbol.text);
-    for name in answer.users.names().take(most) {
+    let mut text = who_list(answer.kind, &symbol.text, answer.users.names());
+    let next = answer.users.len();
+    if let left_out @ 1.. = answer.count.saturating_sub(next) {
         // Writing to a string cannot fail.
-        let _ = write!(text, "\n  {name}");
+        let _ = write!(text, "\n\n{left_out} of {} are left out here.", answer.count);
     }
-    let next = offset + answer.users.len().min(most);
-    let left_out = answer.count.saturating_sub(next);
-    if left_out > 0 {
-        let _ = write!(
-            text,
-            "\n\n{left_out} of {} are left out here: the next page has cursor {next}.",
-            answer.count
-        );
-    }
-    if !answer.toplevel.is_empty() {
-        if answer.count > 0 {
-            text.push('\n');
-        }
-        text.push_str("\n  at top level:");
-        for found in &answer.toplevel {
-            let at = &found.position;
-            let _ = write!(text, "\n    {}:{}:{}: {}", found.path, at.line, at.column, found.context);
-        }
-    }
-    text + &unseen(answer)
+    let toplevel = answer.toplevel.iter().map(|found| {
+        format!("{}:{}:{}: {}", found.path, found.position.line, found.position.column, found.context)
+    });
+    at_top_level(&mut text, answer.count > 0, toplevel);
+    text + &notes
 }
 
-/// Renders the places in unseen text, with the cautions.
-fn unseen(answer: &WhoAnswer) -> String {
-    let mut text = String::new();
-    if !answer.unseen.is_empty() {
-        let _ = write!(text, "\n\nNote: {}", answer.unseen.sentence());
+/// Renders that nothing does it, and what is done instead.
+pub(crate) fn nobody(kind: Kind, symbol: &str, elsewhere: &[Elsewhere]) -> String {
+    let nothing = match kind {
+        Kind::Calls => "No callers found for",
+        Kind::Macroexpands => "No expansions found for",
+        Kind::Binds => "No bindings found for",
+        Kind::References => "No references found for",
+        Kind::Sets => "No assignments found for",
+        Kind::Specializes => "No methods found that specialize on",
+    };
+    let mut text = format!("{nothing} {symbol}");
+    for elsewhere in elsewhere {
+        let _ = write!(text, "\n\n{}", of_another_kind(elsewhere));
     }
-    for caution in &answer.cautions {
+    text
+}
+
+/// Renders the contract's list: the functions of these `names`.
+pub(crate) fn who_list(
+    kind: Kind,
+    symbol: &str,
+    names: impl Iterator<Item = impl std::fmt::Display>,
+) -> String {
+    let heading = match kind {
+        Kind::Calls => "Functions that call",
+        Kind::Macroexpands => "Code that expands",
+        Kind::Binds => "Code that binds",
+        Kind::References => "Code that references",
+        Kind::Sets => "Code that sets",
+        Kind::Specializes => "Methods that specialize on",
+    };
+    let mut text = format!("{heading} {symbol}:\n");
+    for name in names {
+        let _ = write!(text, "\n  {name}");
+    }
+    text
+}
+
+/// Renders the uses by code outside of functions, below a list of functions if there are `functions`.
+pub(crate) fn at_top_level(text: &mut String, functions: bool, uses: impl Iterator<Item = String>) {
+    for (number, found) in uses.enumerate() {
+        if number == 0 {
+            text.push_str(if functions { "\n\n  at top level:" } else { "\n  at top level:" });
+        }
+        let _ = write!(text, "\n    {found}");
+    }
+}
+
+/// Renders the places in unseen text, and the cautions.
+pub(crate) fn notes(unseen: &Unseen, cautions: &[String]) -> String {
+    let mut text = String::new();
+    if !unseen.is_empty() {
+        let _ = write!(text, "\n\nNote: {}", unseen.sentence());
+    }
+    for caution in cautions {
         let _ = write!(text, "\n\nNote: {caution}");
     }
     text

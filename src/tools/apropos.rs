@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::missing::{MaybeFound, Missing, of_error};
-use super::page::{Page, Paging};
+use super::page::{Page, Paging, Part, Range, Reply, Sequence};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::apropos::{AproposRequest, Matching, Summary};
 use crate::query::control::ALLOWED;
@@ -33,12 +33,24 @@ struct Arguments {
     paging: Paging,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct ListedSymbols {
     symbols: Vec<Summary>,
-    #[serde(flatten)]
-    page: Page,
+    /// How many there are in all.
+    total: usize,
+    /// Pass it as `cursor` to get the entries that follow; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
 }
+
+impl Sequence for ListedSymbols {
+    fn lists(&mut self, part: &mut Part) {
+        part.keep(&mut self.symbols);
+    }
+}
+
+/// How many symbols to describe by default: about as many as fit.
+const DESCRIBED: usize = 200;
 
 pub(super) fn tool() -> Tool {
     let about = About {
@@ -49,10 +61,10 @@ pub(super) fn tool() -> Tool {
             before SBCL's own. Use it when you do not know a name exactly, or the package that it is in.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, MaybeFound<ListedSymbols>>(about, apropos).of_image()
+    Tool::paged::<Arguments, MaybeFound<ListedSymbols>>(about, apropos).of_image()
 }
 
-fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
+fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Failure> {
     let offset = given.paging.offset()?;
     let pattern = given.pattern;
     let request = AproposRequest {
@@ -62,21 +74,29 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
         packages: given.packages,
         external: given.external,
         offset,
-        limit: given.paging.limit,
+        limit: given.paging.limit_or(DESCRIBED),
     };
     let bank = session.bank()?;
     let answer = match bank.apropos(&request, &call.control(ALLOWED)) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(Reply::from),
     };
     given.paging.within(answer.total)?;
-    let (symbols, page) = given.paging.fit(answer.symbols, answer.total, offset);
-    if page.total == 0 {
-        return Missing::pattern(&pattern, answer.nothing.unwrap_or_default())
-            .beside(ListedSymbols { symbols, page });
+    let total = answer.total;
+    let listed = ListedSymbols { symbols: answer.symbols, total, cursor: None };
+    if total == 0 {
+        let missing = Missing::pattern(&pattern, answer.nothing.unwrap_or_default());
+        return missing.beside(listed).map(Reply::from);
     }
+    Page::longest(listed, (offset, total), call.budget(), |listed, range| {
+        listed.cursor = range.cursor();
+        ToolAnswer::new(text(&listed.symbols, range), &MaybeFound::yes(&*listed), CallOutcome::Answered)
+    })
+}
+
+fn text(symbols: &[Summary], range: &Range) -> String {
     let mut text = String::new();
-    for symbol in &symbols {
+    for symbol in symbols {
         // Writing to a string cannot fail.
         let _ = write!(text, "{} [{}]", symbol.name, listed(&symbol.kinds));
         if let Some(arglist) = &symbol.arglist {
@@ -91,6 +111,5 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
         text.push('\n');
     }
     text.truncate(text.trim_end().len());
-    text.push_str(&page.rest(symbols.len()));
-    ToolAnswer::new(text, &MaybeFound::yes(ListedSymbols { symbols, page }), CallOutcome::Answered)
+    text + &range.rest()
 }

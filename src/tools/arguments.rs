@@ -5,10 +5,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::call::Failure;
 use super::words::{quoted, shortened};
 use crate::query::lookup::DEFAULT_PACKAGE;
-use crate::query::{counted, nearest};
+use crate::query::nearest;
 
 /// No arguments.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -28,67 +27,6 @@ pub(super) struct NameAndPackage {
 
 pub(super) fn default_package() -> String {
     DEFAULT_PACKAGE.to_owned()
-}
-
-/// Which part of a long list.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-pub(super) struct PageArguments {
-    /// The most entries; by default as many as fit.
-    #[serde(default)]
-    #[schemars(range(min = 1, max = 1_000_000))]
-    limit: Option<usize>,
-    /// The `cursor` of a cut answer.
-    #[serde(default)]
-    cursor: Option<String>,
-}
-
-impl PageArguments {
-    /// Returns the requested page size; unlimited by default.
-    pub(super) fn limit(&self) -> usize {
-        self.limit.unwrap_or(usize::MAX)
-    }
-
-    /// Decodes the cursor: the number of entries on earlier pages.
-    ///
-    /// # Errors
-    /// The cursor was not given by any answer.
-    pub(super) fn offset(&self) -> Result<usize, Failure> {
-        match self.cursor.as_deref() {
-            None => Ok(0),
-            Some(cursor) => cursor.parse().map_err(|_| wrong_cursor(cursor)),
-        }
-    }
-
-    /// Checks that the cursor does not point past the end of `total` entries.
-    ///
-    /// # Errors
-    /// It points past the end.
-    pub(super) fn within(&self, total: usize) -> Result<(), Failure> {
-        within(self.cursor.as_deref().unwrap_or_default(), total)
-    }
-}
-
-/// Checks that `cursor`, if it is not empty, does not point past the end of `total` entries.
-///
-/// # Errors
-/// It points past the end: no answer gave it, or the data has changed since.
-pub(super) fn within(cursor: &str, total: usize) -> Result<(), Failure> {
-    match cursor.parse::<usize>() {
-        Ok(offset) if offset > 0 && offset >= total && total > 0 => Err(Failure::Arguments(format!(
-            "The cursor {} is past the end: there are {} now. Ask again without it.",
-            quoted(cursor),
-            counted(total, "entry", "entries")
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// Makes the error for a cursor that no answer gave.
-pub(super) fn wrong_cursor(cursor: &str) -> Failure {
-    Failure::Arguments(format!(
-        "The cursor {} is none: pass the \"cursor\" of the answer that is to be continued.",
-        quoted(cursor)
-    ))
 }
 
 /// Whether to tell what only programs want.

@@ -1,46 +1,19 @@
-//! Fits answers into a model's context: cuts them between entries, with a cursor that continues.
+//! Fits the answers of tools that make no pages into a model's context: cuts them between entries, with a cursor that
+//! continues.
+
+use std::borrow::Cow;
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::arguments::wrong_cursor;
 use super::call::{Failure, ToolAnswer};
+use super::page::wrong_cursor;
 
 /// The most characters of an answer, as text and as JSON, unless the caller asks for all of it: 10,000 tokens
 /// of some four characters each.
 pub(super) const BUDGET: usize = 40_000;
 /// The characters reserved for what stands beside the entries.
 const BESIDE: usize = 3_000;
-
-/// Counts how many of `entries` fit into `budget` characters, both as JSON and as text, of which each takes
-/// `text` characters. At least one, if there is one.
-pub(super) fn fit<T: Serialize>(entries: &[T], budget: usize, text: impl Fn(&T) -> usize) -> usize {
-    let room = budget.saturating_sub(BESIDE);
-    let (mut structured, mut shown) = (0, 0);
-    for (count, entry) in entries.iter().enumerate() {
-        structured += length(entry) + 1;
-        shown += text(entry);
-        if count > 0 && (structured > room || shown > room) {
-            return count;
-        }
-    }
-    entries.len()
-}
-
-/// Whether all `entries` certainly fit, given that none takes more than `at_most` bytes as JSON or as text.
-/// Then [`fit`] need not measure them.
-pub(super) fn all_fit<T>(entries: &[T], budget: usize, at_most: impl Fn(&T) -> usize) -> bool {
-    let mut left = Some(budget.saturating_sub(BESIDE));
-    entries.iter().all(|entry| {
-        left = left.and_then(|left| left.checked_sub(at_most(entry).saturating_add(1)));
-        left.is_some()
-    })
-}
-
-/// The most bytes that `text` takes as JSON: each may be written as `\u0000`.
-pub(super) fn most_as_json(text: &str) -> usize {
-    6 * text.len() + 2
-}
 
 /// Measures `value` as JSON, in bytes.
 pub(super) fn length<T: Serialize + ?Sized>(value: &T) -> usize {
@@ -60,18 +33,16 @@ pub(super) fn length<T: Serialize + ?Sized>(value: &T) -> usize {
     count.0
 }
 
-/// Whether the answer and its text both fit into `budget` characters, so that neither [`cut`] nor [`bound`]
-/// would change it.
+/// Whether the answer and its text both fit into `budget` characters.
 pub(super) fn fits(answer: &ToolAnswer, budget: usize) -> bool {
     let text = answer.text.len() <= budget || answer.text.chars().count() <= budget;
     text && answer.structured.json().len() <= budget
 }
 
-/// The position at which a cut answer continues, for tools that do not page themselves: a list of the answer,
-/// and the numbers of its entries and of lines of text that were shown before.
+/// The position at which a cut answer continues, for tools that do not make pages: how many entries of its lists, and
+/// how many lines of its text, were shown before.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct CutCursor {
-    list: String,
     entries: usize,
     lines: usize,
 }
@@ -79,164 +50,203 @@ pub(super) struct CutCursor {
 impl CutCursor {
     /// Parses a cursor that [`cut`] wrote.
     pub(super) fn read(text: &str) -> Result<Self, Failure> {
-        let mut parts = text.split(':');
-        match (parts.next(), parts.next().map(str::parse), parts.next().map(str::parse), parts.next()) {
-            (Some(list), Some(Ok(entries)), Some(Ok(lines)), None) => {
-                Ok(Self { list: list.to_owned(), entries, lines })
-            }
+        let parts = text.split_once(':').map(|(entries, lines)| (entries.parse(), lines.parse()));
+        match parts {
+            Some((Ok(entries), Ok(lines))) => Ok(Self { entries, lines }),
             _ => Err(wrong_cursor(text)),
         }
     }
-}
 
-impl CutCursor {
     fn written(&self) -> String {
-        format!("{}:{}:{}", self.list, self.entries, self.lines)
-    }
-
-    /// Whether the cursor fits `answer`, and something of it is left to show.
-    fn is_of(&self, answer: &ToolAnswer) -> bool {
-        let list = answer.structured.get(&self.list).and_then(Value::as_array);
-        let entries = match (self.list.as_str(), list) {
-            ("", _) => (self.entries == 0).then_some(false),
-            (_, Some(list)) => (self.entries == usize::MAX || self.entries < list.len())
-                .then_some(self.entries != usize::MAX),
-            (_, None) => None,
-        };
-        let lines = match self.lines {
-            usize::MAX => Some(false),
-            lines => (lines < answer.text.lines().count()).then_some(true),
-        };
-        // Refuse a cursor after which nothing is left.
-        matches!((entries, lines), (Some(entries), Some(lines)) if entries || lines)
+        format!("{}:{}", self.entries, self.lines)
     }
 }
 
-/// Continues `answer` at `cursor`, as [`cut`] does.
+/// Makes `answer`, from `cursor` on, fit into `budget` characters: cuts its lists, as one sequence, between entries, and
+/// its text between lines. A cut answer says that it is cut; with `continues`, also how to go on. Lists inside of
+/// entries are left as they are.
 ///
 /// # Errors
 /// The cursor is past the end, or of another answer.
-pub(super) fn continued(answer: &mut ToolAnswer, cursor: CutCursor, budget: usize) -> Result<(), Failure> {
-    if !cursor.is_of(answer) {
-        let given = cursor.written();
+pub(super) fn cut(
+    answer: &mut ToolAnswer,
+    cursor: Option<CutCursor>,
+    budget: usize,
+    continues: bool,
+) -> Result<(), Failure> {
+    let at = cursor.unwrap_or_default();
+    let room = room(budget);
+    let line_count = answer.text.lines().count();
+    let lists = lists(&answer.structured);
+    let total: usize = lists.iter().map(|list| list.entries).sum();
+    let past = at.entries > total || at.lines > line_count;
+    // Refuse a cursor after which nothing is left.
+    if at != CutCursor::default() && (past || (at.entries == total && at.lines == line_count)) {
         return Err(Failure::Arguments(format!(
-            "The cursor {given:?} is past the end, or of another answer. Ask again without it."
+            "The cursor {:?} is past the end, or of another answer. Ask again without it.",
+            at.written()
         )));
     }
-    cut(answer, Some(cursor), budget, true);
-    Ok(())
-}
-
-/// Continues `answer` at `cursor` and makes it fit into `budget` characters: cuts its longest list between
-/// entries, and its text between lines. A cut answer says that it is cut; with `continues`, also how to go
-/// on.
-pub(super) fn cut(answer: &mut ToolAnswer, cursor: Option<CutCursor>, budget: usize, continues: bool) {
-    let at = cursor.unwrap_or_default();
-    let room = budget.saturating_sub(BESIDE);
-    let mut next = at.clone();
-    let mut more = false;
-    if let Value::Object(structured) = &mut *answer.structured {
-        if let Some(Value::Array(list)) = structured.get_mut(&at.list) {
-            list.drain(..at.entries.min(list.len()));
+    let mut next = CutCursor { entries: total, lines: line_count };
+    if at.entries > 0 || length(&*answer.structured) > budget {
+        let in_lists: usize = lists.iter().map(|list| list.length).sum();
+        let beside = room - in_lists.min(room / 4);
+        while let excess @ 1.. = length(&without_lists(&answer.structured)).saturating_sub(beside) {
+            let Some(text) = longest_text(&mut answer.structured, false) else { break };
+            shorten(text, excess);
         }
-        let size = length(structured);
-        if size > budget
-            && let Some((name, entries)) = longest(structured)
-        {
-            let beside = size - entries.iter().map(|entry| length(entry) + 1).sum::<usize>();
-            let mut taken = beside;
-            let fitting = entries.iter().take_while(|entry| {
-                taken += length(entry) + 1;
+        let mut taken = length(&without_lists(&answer.structured));
+        let mut entries = at.entries;
+        for list in &lists {
+            let Some(Value::Array(values)) = answer.structured.pointer_mut(&list.pointer) else { continue };
+            let skipped = at.entries.saturating_sub(list.before).min(values.len());
+            values.drain(..skipped);
+            let fitting = values.iter().take_while(|value| {
+                taken = taken.saturating_add(length(*value) + 1);
                 taken <= room
             });
-            let fitting = fitting.count().max(1);
-            let left_out = entries.len() - fitting;
-            let before = if name == at.list { at.entries } else { 0 };
-            if let Some(Value::Array(list)) = structured.get_mut(&name) {
-                list.truncate(fitting);
-            }
-            structured.insert("left_out".to_owned(), left_out.into());
-            next = CutCursor { entries: before + fitting, list: name, ..next };
-            more = left_out > 0;
+            let fitting = fitting.count().max(usize::from(entries == at.entries)).min(values.len());
+            // Leave the next lists, too, to the next page.
+            taken = if fitting < values.len() { usize::MAX } else { taken };
+            values.truncate(fitting);
+            entries += fitting;
         }
-        if !more && !next.list.is_empty() {
-            // Mark the list as shown to its end: only the text continues.
-            next.entries = usize::MAX;
-        }
+        next.entries = entries;
     }
-    let (text, lines) = cut_text(&answer.text, at.lines, budget, room);
-    next.lines = lines.unwrap_or(usize::MAX);
-    if let Some(text) = text {
-        answer.text = text;
+    if at.lines > 0 || answer.text.chars().count() > budget {
+        let (text, end) = cut_text(&answer.text, at.lines, room);
+        (answer.text, next.lines) = (text, end.unwrap_or(line_count));
     }
-    if more || lines.is_some() {
-        let cursor = next.written();
-        let how = match continues {
-            true => {
-                format!("more is left out; ask again with \"cursor\": {cursor:?}, or narrow the question.")
-            }
-            false => "more is left out.".to_owned(),
-        };
-        answer.text.push_str("\n\n... ");
-        answer.text.push_str(&how);
-        if let (Value::Object(structured), true) = (&mut *answer.structured, continues) {
-            structured.insert("cursor".to_owned(), cursor.into());
-        }
+    let left_out = total - next.entries;
+    if left_out == 0 && next.lines == line_count {
+        return Ok(());
     }
-}
-
-/// Truncates any `answer` to `budget` characters, as the last resort: lists lose their ends, and overlong
-/// strings their middles.
-pub(super) fn bound(answer: &mut ToolAnswer, budget: usize) {
-    let room = budget.saturating_sub(BESIDE);
+    let cursor = next.written();
+    let how = match continues {
+        true => format!("more is left out; ask again with \"cursor\": {cursor:?}, or narrow the question."),
+        false => "more is left out.".to_owned(),
+    };
+    answer.text.push_str("\n\n... ");
+    answer.text.push_str(&how);
     if let Value::Object(structured) = &mut *answer.structured {
-        let mut left_out = 0;
-        // Take the excess from the longest part in each round.
-        for _ in 0..16 {
-            let size = length(structured);
-            if size <= budget {
-                break;
-            }
-            let list = longest(structured).map(|(name, entries)| (length(entries), name));
-            let text = longest_text(structured.values_mut());
-            match (list, text) {
-                (Some((of_list, name)), text) if text.as_ref().is_none_or(|text| text.len() < of_list) => {
-                    let Some(Value::Array(entries)) = structured.get_mut(&name) else { break };
-                    let mut taken = (size - of_list).min(room / 2);
-                    let fitting = entries.iter().take_while(|entry| {
-                        taken += length(entry) + 1;
-                        taken <= room
-                    });
-                    let fitting = fitting.count().clamp(1, entries.len() - 1);
-                    left_out += entries.len() - fitting;
-                    entries.truncate(fitting);
-                }
-                (_, Some(text)) => shorten(text, size - room),
-                (_, None) => break,
-            }
-        }
         if left_out > 0 {
             structured.insert("left_out".to_owned(), left_out.into());
         }
+        if continues {
+            structured.insert("cursor".to_owned(), cursor.into());
+        }
     }
-    if let (Some(text), Some(_)) = cut_text(&answer.text, 0, budget, room) {
-        answer.text = text + "\n\n... more is left out.";
+    Ok(())
+}
+
+/// Returns the characters of `budget` that are for entries and lines.
+fn room(budget: usize) -> usize {
+    budget - BESIDE.min(budget / 4)
+}
+
+/// A list of an answer that is in no other list.
+struct OuterList {
+    pointer: String,
+    length: usize,
+    entries: usize,
+    /// The entries of the lists before it.
+    before: usize,
+}
+
+/// Finds the lists of `answer`, the shortest first: the first page has all of those that are short.
+fn lists(answer: &Value) -> Vec<OuterList> {
+    fn add(value: &Value, pointer: &str, found: &mut Vec<OuterList>) {
+        match value {
+            Value::Array(values) => found.push(OuterList {
+                pointer: pointer.to_owned(),
+                length: length(value),
+                entries: values.len(),
+                before: 0,
+            }),
+            Value::Object(fields) => fields.iter().for_each(|(name, value)| {
+                add(value, &format!("{pointer}/{}", escaped(name)), found);
+            }),
+            _ => (),
+        }
     }
-    if answer.text.chars().count() > budget {
-        let excess = answer.text.chars().count() - room;
-        shorten(&mut answer.text, excess);
+    let mut found = Vec::new();
+    add(answer, "", &mut found);
+    found.sort_by_key(|list| list.length);
+    let mut before = 0;
+    for list in &mut found {
+        list.before = before;
+        before += list.entries;
+    }
+    found
+}
+
+/// Returns `answer` with no entry in its lists.
+fn without_lists(answer: &Value) -> Value {
+    match answer {
+        Value::Array(_) => Value::Array(Vec::new()),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| (name.clone(), without_lists(value))).collect()
+        }
+        other => other.clone(),
     }
 }
 
-/// Finds the longest string in `values`, at any depth.
-fn longest_text<'a>(values: impl Iterator<Item = &'a mut Value>) -> Option<&'a mut String> {
-    let texts = values.filter_map(|value| match value {
-        Value::String(text) => Some(text),
-        Value::Array(values) => longest_text(values.iter_mut()),
-        Value::Object(values) => longest_text(values.values_mut()),
-        _ => None,
-    });
-    texts.max_by_key(|text| text.len())
+/// Truncates any `answer` to `budget` characters, as the last resort: lists of more than one entry lose their ends, and
+/// overlong strings their middles.
+pub(super) fn bound(answer: &mut ToolAnswer, budget: usize) {
+    let room = room(budget);
+    let mut left_out = 0;
+    // Take the excess from the longest part in each round.
+    for _ in 0..16 {
+        let size = answer.structured.json().len();
+        if size <= budget {
+            break;
+        }
+        let list = longest_list(&answer.structured, String::new());
+        let text = longest_text(&mut answer.structured, true).filter(|text| !text.is_empty());
+        match (list, text) {
+            (Some((of_list, _)), Some(text)) if text.len() >= of_list => shorten(text, size - room),
+            (Some((of_list, pointer)), _) => {
+                let Some(Value::Array(entries)) = answer.structured.pointer_mut(&pointer) else { break };
+                let mut taken = (size - of_list).min(room / 2);
+                let fitting = entries.iter().take_while(|entry| {
+                    taken += length(entry) + 1;
+                    taken <= room
+                });
+                let fitting = fitting.count().clamp(1, entries.len() - 1);
+                left_out += entries.len() - fitting;
+                entries.truncate(fitting);
+            }
+            (None, Some(text)) => shorten(text, size - room),
+            (None, None) => break,
+        }
+    }
+    if left_out > 0
+        && let Value::Object(structured) = &mut *answer.structured
+    {
+        let before = structured.get("left_out").and_then(Value::as_u64).unwrap_or_default();
+        structured.insert("left_out".to_owned(), (before + left_out as u64).into());
+    }
+    if answer.text.chars().count() > budget {
+        let (text, end) = cut_text(&answer.text, 0, room);
+        answer.text = text;
+        if end.is_some() {
+            answer.text.push_str("\n\n... more is left out.");
+        }
+    }
+}
+
+/// Finds the longest string in `value`, at any depth; without `in_lists`, outside of lists.
+fn longest_text(value: &mut Value, in_lists: bool) -> Option<&mut String> {
+    let texts: Vec<Option<&mut String>> = match value {
+        Value::String(text) => return Some(text),
+        Value::Array(values) if in_lists => {
+            values.iter_mut().map(|value| longest_text(value, in_lists)).collect()
+        }
+        Value::Object(fields) => fields.values_mut().map(|value| longest_text(value, in_lists)).collect(),
+        _ => return None,
+    };
+    texts.into_iter().flatten().max_by_key(|text| text.len())
 }
 
 /// Removes `excess` characters, and some more, from the middle of `text`.
@@ -251,27 +261,35 @@ fn shorten(text: &mut String, excess: usize) {
     text.extend(end);
 }
 
-/// Finds the list of `structured` that takes the most room.
-fn longest(structured: &Map<String, Value>) -> Option<(String, &Vec<Value>)> {
-    let lists = structured.iter().filter_map(|(name, value)| Some((name, value.as_array()?)));
-    lists
-        .filter(|(_, list)| list.len() > 1)
-        .max_by_key(|(_, list)| length(*list))
-        .map(|(name, list)| (name.clone(), list))
+/// Finds the list of `value`, of more than one entry, that takes the most room: how much, and its pointer.
+fn longest_list(value: &Value, pointer: String) -> Option<(usize, String)> {
+    let of = |name: &str, value| longest_list(value, format!("{pointer}/{}", escaped(name)));
+    match value {
+        Value::Array(values) if values.len() > 1 => Some((length(value), pointer)),
+        Value::Array(values) => values.first().and_then(|value| of("0", value)),
+        Value::Object(fields) => fields.iter().filter_map(|(name, value)| of(name, value)).max(),
+        _ => None,
+    }
 }
 
-/// Cuts `text` to `budget` characters, from line `skip` on, and keeps its heading; none if all of it fits.
-/// Returns also the line at which the text continues, if it is cut again. The indented lines of an entry stay
-/// with it.
-fn cut_text(text: &str, skip: usize, budget: usize, room: usize) -> (Option<String>, Option<usize>) {
-    if skip == 0 && text.chars().count() <= budget {
-        return (None, None);
+/// Escapes a field's name as a part of a JSON pointer.
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// Cuts `text` to `room` characters, from line `skip` on, and keeps its heading. Returns also the line at which the text
+/// continues, if it is cut. The indented lines of an entry stay with it. An overlong line loses its middle.
+fn cut_text(text: &str, skip: usize, room: usize) -> (String, Option<usize>) {
+    let mut lines: Vec<Cow<'_, str>> = text.lines().map(Cow::Borrowed).collect();
+    let longest = if lines.len() > 1 { room / 2 } else { room };
+    for line in &mut lines {
+        let length = if line.len() > longest { line.chars().count() } else { 0 };
+        if length > longest {
+            shorten(line.to_mut(), length - longest);
+        }
     }
-    let lines: Vec<&str> = text.lines().collect();
     let first = if skip == 0 { 0 } else { skip.max(1).min(lines.len()) };
-    let mut kept: Vec<&str> =
-        if skip == 0 { Vec::new() } else { lines.first().copied().into_iter().collect() };
-    let mut size: usize = kept.iter().map(|line| line.chars().count() + 1).sum();
+    let mut size = if skip == 0 { 0 } else { lines.first().map_or(0, |line| line.chars().count() + 1) };
     let (mut end, mut whole) = (first, first);
     // Skip this if the text ended before a list did.
     while end < lines.len() {
@@ -280,19 +298,20 @@ fn cut_text(text: &str, skip: usize, budget: usize, room: usize) -> (Option<Stri
             break;
         }
         end += 1;
-        let deep = |line: &&str| line.len() - line.trim_start().len() > 2;
+        let deep = |line: &Cow<'_, str>| line.len() - line.trim_start().len() > 2;
         if lines.get(end).is_none_or(|line| !deep(line)) {
             whole = end;
         }
     }
-    if end == lines.len() {
-        kept.extend(lines.get(first..).unwrap_or_default());
-        return (Some(kept.join("\n")), None);
-    }
     // Cut inside an entry if that alone is too long.
-    let end = if whole > first { whole } else { end.max(first + 1) };
-    kept.extend(&lines[first..end]);
-    (Some(kept.join("\n")), Some(end))
+    let continued = end < lines.len();
+    let end = match continued {
+        true if whole > first => whole,
+        true => end.max(first + 1),
+        false => end,
+    };
+    let heading = if skip == 0 { &[] } else { &lines[..lines.len().min(1)] };
+    ([heading, &lines[first..end]].concat().join("\n"), continued.then_some(end))
 }
 
 #[cfg(test)]
@@ -310,34 +329,44 @@ mod tests {
         ToolAnswer::new(text, &json!({ "few": [1, 2], "entries": entries }), CallOutcome::Answered).unwrap()
     }
 
-    #[test]
-    fn pages_have_every_entry_once_and_whole_and_fit() {
-        let (mut names, mut lines, mut cursor) = (Vec::new(), Vec::new(), None);
+    /// Joins the pages of `whole`: its entries by list, and the lines of its text below the heading.
+    fn joined(whole: &ToolAnswer, budget: usize) -> (Vec<Value>, Vec<String>) {
+        let (mut entries, mut lines, mut cursor) = (Vec::new(), Vec::new(), None);
         loop {
-            let mut page = answer();
-            cut(&mut page, cursor.take(), 10_000, true);
-            assert!(page.text.len() <= 10_000 && page.structured.to_string().len() <= 10_000);
-            for entry in page.structured["entries"].as_array().unwrap() {
-                names.push(entry["name"].as_str().unwrap().to_owned());
+            let mut page = whole.clone();
+            cut(&mut page, cursor.take(), budget, true).unwrap();
+            assert!(page.text.chars().count() <= budget && length(&*page.structured) <= budget);
+            for list in lists(&page.structured) {
+                let values = page.structured.pointer(&list.pointer).unwrap().as_array().unwrap();
+                entries.extend(values.iter().map(|value| json!([list.pointer, value])));
             }
-            let body: Vec<&str> = page.text.lines().filter(|line| line.starts_with("  ")).collect();
-            assert!(body[0].starts_with("  entry") || body.is_empty(), "{}", body[0]);
-            lines.extend(body.into_iter().map(str::to_owned));
+            let body = page.text.lines().skip(1).take_while(|line| !line.starts_with("..."));
+            lines.extend(body.filter(|line| !line.is_empty()).map(str::to_owned));
             match page.structured.get("cursor").and_then(Value::as_str) {
                 Some(next) => cursor = Some(CutCursor::read(next).unwrap()),
                 None => break,
             }
-            assert!(lines.last().unwrap().ends_with("context"), "entries are whole");
+            assert!(lines.is_empty() || lines.last().unwrap().ends_with("context"), "entries are whole");
         }
-        assert_eq!(names.len(), 1000);
-        assert!(names.is_sorted());
-        assert_eq!(lines.len(), 2000);
+        entries.sort_by_key(Value::to_string);
+        (entries, lines)
+    }
+
+    #[test]
+    fn pages_have_every_entry_once_and_whole_and_fit() {
+        let mut whole = answer();
+        whole.structured["inner"] = json!({ "others": (0..2000).collect::<Vec<u32>>(), "none": [] });
+        let (entries, lines) = joined(&whole, usize::MAX);
+        assert_eq!((entries.len(), lines.len()), (3002, 2000));
+        for budget in [4_000, 10_000, 33_333] {
+            assert!(joined(&whole, budget) == (entries.clone(), lines.clone()), "{budget}");
+        }
     }
 
     #[test]
     fn what_fits_is_not_touched_and_a_wrong_cursor_is_told() {
         let mut whole = answer();
-        cut(&mut whole, None, usize::MAX, true);
+        cut(&mut whole, None, usize::MAX, true).unwrap();
         assert_eq!(whole, answer());
         assert!(CutCursor::read("x").unwrap_err().to_string().contains("\"x\""));
     }
@@ -346,11 +375,11 @@ mod tests {
     fn a_text_that_ends_before_its_list_ends_it_not() {
         let mut page = answer();
         page.text = "Entries: 1000".to_owned();
-        cut(&mut page, None, 10_000, true);
+        cut(&mut page, None, 10_000, true).unwrap();
         let cursor = page.structured["cursor"].as_str().unwrap().to_owned();
         let mut next = answer();
         next.text = "Entries: 1000".to_owned();
-        continued(&mut next, CutCursor::read(&cursor).unwrap(), 10_000).unwrap();
+        cut(&mut next, Some(CutCursor::read(&cursor).unwrap()), 10_000, true).unwrap();
         let first = page.structured["entries"].as_array().unwrap().len();
         assert_eq!(next.structured["entries"][0]["name"], format!("entry {first:05}"));
         assert!(next.text.starts_with("Entries: 1000\n"), "{}", next.text);
@@ -359,28 +388,45 @@ mod tests {
     #[test]
     fn a_cursor_past_the_end_or_damaged_is_an_error() {
         let lines = answer().text.lines().count();
-        let (all, none) = (usize::MAX, "few");
-        let wrong = [
-            "0:0:99999".to_owned(),
-            format!("{none}:2:{all}"),
-            format!("entries:1000:{all}"),
-            format!("entries:{all}:{all}"),
-            format!("entries:{all}:{lines}"),
-            format!(":0:{all}"),
-            format!(":1:{all}"),
-            "nowhere:1:1".to_owned(),
-            "entries:-1:1".to_owned(),
-            "entries:1:1:1".to_owned(),
-            String::new(),
-        ];
+        let wrong =
+            ["0:99999", "1003:0", &format!("1002:{lines}"), "1:", "-1:1", "1:1:1", "few:1:1", "7", ""];
         for cursor in wrong {
-            let read = CutCursor::read(&cursor);
-            assert!(read.and_then(|read| continued(&mut answer(), read, 10_000)).is_err(), "{cursor}");
+            let read = CutCursor::read(cursor);
+            assert!(read.and_then(|read| cut(&mut answer(), Some(read), 10_000, true)).is_err(), "{cursor}");
         }
-        for cursor in [format!("entries:999:{all}"), format!("few:1:{all}"), ":0:1".to_owned()] {
-            let read = CutCursor::read(&cursor);
-            assert!(read.and_then(|read| continued(&mut answer(), read, 10_000)).is_ok(), "{cursor}");
+        for cursor in [format!("1001:{lines}"), "1002:0".to_owned(), "0:1".to_owned()] {
+            let read = CutCursor::read(&cursor).unwrap();
+            assert!(cut(&mut answer(), Some(read), 10_000, true).is_ok(), "{cursor}");
         }
+    }
+
+    #[test]
+    fn a_long_line_is_cut_inside_and_says_by_how_much() {
+        let long = "word ".repeat(40_000);
+        let text = format!("F [FUNCTION]\n  Documentation:\n    {long}\n  Source: a.lisp:1");
+        let methods: Vec<u32> = (0..3000).collect();
+        let structured = json!({ "function": { "documentation": long, "methods": methods } });
+        let mut first = ToolAnswer::new(text, &structured, CallOutcome::Answered).unwrap();
+        cut(&mut first, None, 40_000, true).unwrap();
+        assert!(fits(&first, 40_000));
+        let line = first.text.lines().find(|line| line.contains("word")).unwrap();
+        let said = first.structured["function"]["documentation"].as_str().unwrap();
+        for shown in [line.trim_start(), said] {
+            let (head, rest) = shown.split_once(" [… ").unwrap();
+            let (left_out, tail) = rest.split_once(" characters left out …] ").unwrap();
+            assert!(long.starts_with(head) && long.ends_with(tail) && head.len() > 10_000);
+            assert_eq!(
+                head.len() + tail.len() + left_out.parse::<usize>().unwrap(),
+                long.len(),
+                "{left_out}"
+            );
+        }
+        assert!(first.text.contains("\n  Source: a.lisp:1"), "what follows is on the same page");
+        assert_eq!(
+            first.structured["function"]["methods"].as_array().unwrap().len(),
+            3000,
+            "no entry is lost"
+        );
     }
 
     #[test]
@@ -401,24 +447,9 @@ mod tests {
         let mut whole = answer();
         let size = length(&whole.structured).max(whole.text.chars().count());
         assert!(fits(&whole, size) && !fits(&whole, size - 1));
-        cut(&mut whole, None, size, true);
+        cut(&mut whole, None, size, true).unwrap();
         bound(&mut whole, size);
         bound(&mut whole, usize::MAX);
         assert_eq!(whole, answer());
-    }
-
-    #[test]
-    fn as_many_entries_as_fit() {
-        let entries = ["x".repeat(1000), "y".repeat(1000), "z".repeat(1000)];
-        assert_eq!(fit(&entries, BESIDE + 2100, |_| 0), 2);
-        assert_eq!(fit(&entries, BESIDE + 2100, |entry| 2 * entry.len()), 1);
-        assert_eq!(fit(&entries, 0, |_| 0), 1);
-        assert_eq!(fit(&entries, usize::MAX, |_| 0), 3);
-        let escaped = ["\u{1}".repeat(1000), "x".to_owned()];
-        for budget in (0..20_000).step_by(7) {
-            let certain = all_fit(&escaped, budget, |entry| most_as_json(entry));
-            assert!(!certain || fit(&escaped, budget, |_| 0) == 2, "{budget}");
-        }
-        assert!(all_fit(&escaped, BESIDE + 6_012, |entry| most_as_json(entry)));
     }
 }

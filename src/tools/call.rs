@@ -70,6 +70,13 @@ impl Call {
         self
     }
 
+    /// Asks for an answer of at most `characters`, as text and as JSON.
+    #[must_use]
+    pub fn within(mut self, characters: usize) -> Self {
+        self.budget = characters;
+        self
+    }
+
     /// Returns the most characters of the answer, as text and as JSON.
     pub fn budget(&self) -> usize {
         self.budget

@@ -50,6 +50,9 @@ fn default_limit() -> usize {
     100
 }
 
+/// The longest drawing that the structured answer has, in bytes.
+const LONGEST: usize = 36_000;
+
 #[derive(Debug, Serialize, JsonSchema)]
 struct Drawn {
     #[serde(flatten)]
@@ -96,7 +99,7 @@ fn graph(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer,
         Format::Svg => Some(svg(&graph)?),
     };
     let text = drawing.clone().unwrap_or_else(|| tree(&graph, given.direction));
-    let drawing_left_out = drawing.as_ref().is_some_and(|drawing| drawing.len() > super::page::MOST);
+    let drawing_left_out = drawing.as_ref().is_some_and(|drawing| drawing.len() > LONGEST);
     let mut drawn = Drawn { graph, drawing, drawing_left_out };
     if drawn.drawing.is_some() {
         drawn.graph.nodes.clear();

@@ -3,12 +3,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{NameAndPackage, PageArguments};
-use super::budget::{all_fit, fit, length, most_as_json};
+use super::arguments::NameAndPackage;
 use super::missing::{MaybeFound, of_error, resolve};
+use super::page::{Page, Paging, Part, Range, Reply, Sequence};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
-use crate::query::code_find_references::{self, CodeFindReferencesRequest, CodeReference, UseType};
+use crate::query::code_find_references::{
+    CodeFindReferencesAnswer, CodeFindReferencesRequest, CodeReference, UseType,
+};
 use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::text::TextUse;
 use crate::render::project;
@@ -26,7 +28,7 @@ struct Arguments {
     #[serde(default = "yes")]
     project_only: bool,
     #[serde(flatten)]
-    page: PageArguments,
+    page: Paging,
     /// How many entries to leave out first.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1_000_000_000))]
@@ -103,11 +105,11 @@ impl<'a> From<&'a CodeReference> for ShownUse<'a> {
     }
 }
 
-/// Returns an upper bound of an entry's length in bytes, as text and as JSON.
-fn at_most(found: &CodeReference) -> usize {
-    let texts = [&found.context, &found.caller, &found.via].into_iter().flatten();
-    let columns = 11 * (found.columns.len() + found.approximate_columns.len());
-    300 + most_as_json(&found.path) + columns + texts.map(|text| most_as_json(text)).sum::<usize>()
+impl Sequence for CodeFindReferencesAnswer {
+    fn lists(&mut self, part: &mut Part) {
+        part.keep(&mut self.refs);
+        part.keep(&mut self.text);
+    }
 }
 
 fn is_zero(count: &usize) -> bool {
@@ -116,9 +118,6 @@ fn is_zero(count: &usize) -> bool {
 
 /// The most entries on a page.
 const MOST: usize = 1_000;
-
-/// The fewest characters that must be left on a page to begin the entries of text on it.
-const LEAST: usize = 4_000;
 
 pub(super) fn tool() -> Tool {
     let about = About {
@@ -134,13 +133,10 @@ pub(super) fn tool() -> Tool {
             listed: ask find-definition.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, MaybeFound<ListedUses<'static>>>(about, references)
-        .of_image()
-        .at_once()
-        .turns_pages()
+    Tool::paged::<Arguments, MaybeFound<ListedUses<'static>>>(about, references).of_image().at_once()
 }
 
-fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
+fn references(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Failure> {
     let bank = session.bank()?;
     let symbol = resolve(bank, NameAndPackage { name: given.symbol, package: given.package });
     let most = if call.budget() == usize::MAX { usize::MAX } else { MOST };
@@ -152,21 +148,27 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolAn
         limit: given.page.limit().min(most),
         offset,
     };
-    let mut answer = match bank.code_find_references(&asked) {
+    let answer = match bank.code_find_references(&asked) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, CallOutcome::NotFoundError),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFoundError).map(Reply::from),
     };
     given.page.within(answer.total + answer.text_total)?;
-    let (fitting, in_text) = page(&answer, call.budget());
-    let more = fitting < answer.refs.len() || answer.truncated || in_text < answer.text.len();
-    answer.refs.truncate(fitting);
-    answer.count = fitting;
-    answer.text.truncate(in_text);
-    let next = offset.saturating_add(fitting).saturating_add(in_text);
-    let left_out = answer.total.saturating_sub(next);
-    answer.truncated = more;
-    let mut text = project::references(&answer);
-    if more {
+    let total = offset + answer.refs.len() + answer.text.len() + usize::from(answer.truncated);
+    Page::longest(answer, (offset, total), call.budget(), |answer, range| {
+        Ok(page(answer, range)?.looked_up_in(symbol.looked_up_in.clone()))
+    })
+}
+
+/// Renders a page.
+fn page(answer: &mut CodeFindReferencesAnswer, range: &Range) -> Result<ToolAnswer, Failure> {
+    answer.count = answer.refs.len();
+    answer.stale = answer.refs.iter().filter(|found| found.stale).map(|found| found.path.clone()).collect();
+    answer.stale.dedup();
+    let cursor = range.cursor();
+    answer.truncated = cursor.is_some();
+    let mut text = project::references(answer);
+    if let Some(next) = &cursor {
+        let left_out = answer.total.saturating_sub(range.end());
         let many = if left_out > 0 { format!("{left_out} more") } else { "More".to_owned() };
         text.push_str(&format!("\n\n{many} follow: the next page has cursor {next}."));
     }
@@ -179,40 +181,9 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolAn
         text_total: answer.text_total,
         cautions: &answer.cautions,
         stale: &answer.stale,
-        cursor: more.then(|| next.to_string()),
+        cursor,
     };
-    let answer = ToolAnswer::new(text, &MaybeFound::yes(answered), CallOutcome::Answered)?;
-    Ok(answer.looked_up_in(symbol.looked_up_in))
-}
-
-/// Counts the entries that fit into `budget` characters: of the image, and of text.
-fn page(answer: &code_find_references::CodeFindReferencesAnswer, budget: usize) -> (usize, usize) {
-    let (refs, text) = (&answer.refs, &answer.text);
-    // Skip measuring in the common case, in which all entries fit.
-    let beside =
-        answer.cautions.iter().map(|caution| caution.len() + 10).sum::<usize>() + answer.symbol.len();
-    if text.is_empty() && all_fit(refs, budget.saturating_sub(beside + 200), at_most) {
-        return (refs.len(), 0);
-    }
-    let beside = code_find_references::CodeFindReferencesAnswer {
-        refs: Vec::new(),
-        text: Vec::new(),
-        ..answer.clone()
-    };
-    let budget = budget.saturating_sub(project::references(&beside).len());
-    let entries: Vec<ShownUse<'_>> = refs.iter().map(ShownUse::from).collect();
-    let fitting = fit(&entries, budget, |entry| {
-        let texts = [entry.context, entry.caller, entry.via].into_iter().flatten();
-        60 + entry.path.len() + texts.map(str::len).sum::<usize>()
-    });
-    // Begin the entries of text, which follow those of the image, only with enough room: `fit` returns at
-    // least one.
-    let room = budget.saturating_sub(length(&entries[..fitting]));
-    let in_text = match fitting < refs.len() || (fitting > 0 && room < LEAST) {
-        true => 0,
-        false => fit(text, room, |entry| 60 + entry.path.len() + entry.context.len()),
-    };
-    (fitting, in_text)
+    ToolAnswer::new(text, &MaybeFound::yes(answered), CallOutcome::Answered)
 }
 
 #[cfg(test)]

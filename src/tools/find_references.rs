@@ -5,7 +5,7 @@ use crate::query::Step;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::budget::{fit, length};
+use super::page::{Page, Part, Reply, Sequence};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, ToolProgress};
 use crate::query::find_references::{
     FindReferencesRequest, References, SymbolResolver, TextDefinition, find_references,
@@ -27,7 +27,7 @@ pub(super) fn tool() -> Tool {
             system, ask code-find-references.",
         effect: Effect::Reads,
     };
-    Tool::new::<FindReferencesRequest, References>(about, references).turns_pages()
+    Tool::paged::<FindReferencesRequest, References>(about, references)
 }
 
 /// Runs `work` with the call's cancellation, and reports its progress as the call's.
@@ -59,32 +59,26 @@ pub(super) fn controlled<T>(call: &Call, work: impl FnOnce(&IndexControl<'_>) ->
     work(&IndexControl { cancelled: &|| cancellation.is_cancelled(), progress: &progress })
 }
 
-fn references(session: &Session, request: FindReferencesRequest, call: &Call) -> Result<ToolAnswer, Failure> {
+fn references(session: &Session, request: FindReferencesRequest, call: &Call) -> Result<Reply, Failure> {
     let index = session.text()?;
     let resolver = session.started().map(|bank| bank.symbol_resolver(index, &request.pattern));
     let resolver = resolver.as_ref().map(|resolver| resolver as SymbolResolver<'_>);
     let found = controlled(call, |control| find_references(index, &request, resolver, control));
-    let mut found = found.map_err(Error::from)?;
-    shorten(&mut found, call.budget());
+    let found = found.map_err(Error::from)?;
     let nothing = found.total_references == 0 && found.definition.is_none();
-    ToolAnswer::json(
-        &found,
-        text(&found),
-        if nothing { CallOutcome::NotFound } else { CallOutcome::Answered },
-    )
+    let outcome = if nothing { CallOutcome::NotFound } else { CallOutcome::Answered };
+    let total = usize::try_from(found.total_references).unwrap_or(usize::MAX);
+    let offset = usize::try_from(found.pagination.offset).unwrap_or(usize::MAX);
+    Page::longest(found, (offset, total), call.budget(), |found, range| {
+        found.pagination.count = range.count as u64;
+        found.pagination.has_more = range.end() < range.total;
+        ToolAnswer::json(found, text(found), outcome)
+    })
 }
 
-/// Truncates the references to `budget`; the page then says that there are more.
-fn shorten(found: &mut References, budget: usize) {
-    let fitting = fit(&found.definitions, budget / 4, |definition| definition.preview.len());
-    found.definitions.truncate(fitting);
-    // Measure the JSON alone: the text is the same JSON.
-    let beside = length(&found.definitions) + length(&found.definition);
-    let fitting = fit(&found.references, budget.saturating_sub(beside), |_| 0);
-    if fitting < found.references.len() {
-        found.references.truncate(fitting);
-        found.pagination.count = fitting as u64;
-        found.pagination.has_more = true;
+impl Sequence for References {
+    fn lists(&mut self, part: &mut Part) {
+        part.keep(&mut self.references);
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::NameAndPackage;
 use super::missing::{MaybeFound, of_error, resolve};
-use super::page::{Page, Paging};
+use super::page::{Paging, Part, Range, Reply, Sequence};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Starts, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::impact::{Affected, ImpactAnswer, ImpactRequest};
@@ -40,13 +40,29 @@ fn default_depth() -> u32 {
     3
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct ListedImpact {
     #[serde(flatten)]
     answer: ImpactAnswer,
-    /// The pages of `users`.
-    #[serde(flatten)]
-    page: Page,
+    /// How many users there are in all.
+    total: usize,
+    /// Pass it as `cursor` to get the entries that follow; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
+
+impl Sequence for ListedImpact {
+    fn lists(&mut self, part: &mut Part) {
+        part.keep(&mut self.answer.changed);
+        part.keep(&mut self.answer.calls_that_do_not_fit);
+        part.keep(&mut self.answer.made_by_macros);
+        part.keep(&mut self.answer.tests);
+        part.keep(&mut self.answer.users);
+        part.keep(&mut self.answer.subclasses);
+        part.keep(&mut self.answer.methods);
+        part.keep(&mut self.answer.recompiled);
+        part.keep(&mut self.answer.unseen.files);
+    }
 }
 
 pub(super) fn tool() -> Tool {
@@ -60,10 +76,10 @@ pub(super) fn tool() -> Tool {
             who-calls.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, MaybeFound<ListedImpact>>(about, impact).starts(Starts::Git).of_image()
+    Tool::paged::<Arguments, MaybeFound<ListedImpact>>(about, impact).starts(Starts::Git).of_image()
 }
 
-fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
+fn impact(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Failure> {
     let request = ImpactRequest {
         names: given.names,
         package: given.package,
@@ -75,27 +91,24 @@ fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     let looked_up_in = request.names.iter().find_map(|name| {
         resolve(bank, NameAndPackage { name: name.clone(), package: request.package.clone() }).looked_up_in
     });
-    let mut answer = match bank.impact(&request, &call.control(ALLOWED)) {
+    let answer = match bank.impact(&request, &call.control(ALLOWED)) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(Reply::from),
     };
-    let (users, mut page) = given.paging.cut(std::mem::take(&mut answer.users))?;
-    answer.users = users;
-    // Halve the users until the other lists fit too.
-    while serde_json::to_string(&answer).is_ok_and(|text| text.len() > super::page::MOST)
-        && answer.users.len() > 1
-    {
-        answer.users.truncate(answer.users.len() / 2);
-        page.cursor = Some((given.paging.offset()? + answer.users.len()).to_string());
-    }
-    let text = text(&answer, &page);
-    let answer =
-        ToolAnswer::new(text, &MaybeFound::yes(ListedImpact { answer, page }), CallOutcome::Answered)?;
-    Ok(answer.looked_up_in(looked_up_in))
+    let unseen = Some(&answer.unseen).filter(|unseen| !unseen.is_empty());
+    let note = unseen.map_or_else(String::new, |unseen| format!("\n\nNote: {}", unseen.sentence()));
+    let listed = ListedImpact { total: answer.users.len(), answer, cursor: None };
+    given.paging.cut(listed, call.budget(), |listed, range| {
+        listed.cursor = range.cursor();
+        let text = text(&listed.answer, range) + &note + &range.rest();
+        let answer = ToolAnswer::new(text, &MaybeFound::yes(&*listed), CallOutcome::Answered)?;
+        Ok(answer.looked_up_in(looked_up_in.clone()))
+    })
 }
 
-fn text(answer: &ImpactAnswer, page: &Page) -> String {
-    let heading = if answer.changed.is_empty() { "No definition changes." } else { "Changes:" };
+fn text(answer: &ImpactAnswer, range: &Range) -> String {
+    let heading =
+        if answer.changed.is_empty() && range.offset == 0 { "No definition changes." } else { "Changes:" };
     let mut text = heading.to_owned();
     for touched in &answer.changed {
         // Writing to a string cannot fail.
@@ -144,9 +157,5 @@ fn text(answer: &ImpactAnswer, page: &Page) -> String {
             let _ = write!(text, "\n\n{heading}: {}", list.join(", "));
         }
     }
-    if !answer.unseen.is_empty() {
-        let _ = write!(text, "\n\nNote: {}", answer.unseen.sentence());
-    }
-    text.push_str(&page.rest(answer.users.len()));
     text
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::{Timeout, default_package};
 use super::missing::{MaybeFound, Missing};
-use super::page::{Page, Paging};
+use super::page::{Page, Paging, Part, Range, Reply, Sequence};
 use super::trial::failure_text;
 use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
 use crate::query::evaluate::EvaluationStatus;
@@ -34,13 +34,25 @@ struct Arguments {
     timeout: Timeout,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct ListedParts {
     #[serde(flatten)]
     inspection: Inspection,
-    #[serde(flatten)]
-    page: Page,
+    /// How many parts there are in all.
+    total: usize,
+    /// Pass it as `cursor` to get the entries that follow; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
 }
+
+impl Sequence for ListedParts {
+    fn lists(&mut self, part: &mut Part) {
+        part.keep(&mut self.inspection.parts);
+    }
+}
+
+/// How many parts to print by default.
+const PRINTED: usize = 200;
 
 pub(super) fn tool() -> Tool {
     let about = About {
@@ -50,13 +62,10 @@ pub(super) fn tool() -> Tool {
             closed-over values), each with a path that leads on. Needs a server started with --allow-eval.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, MaybeFound<ListedParts>>(about, inspect)
-        .needs(Permission::Eval)
-        .of_image()
-        .turns_pages()
+    Tool::paged::<Arguments, MaybeFound<ListedParts>>(about, inspect).needs(Permission::Eval).of_image()
 }
 
-fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
+fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Failure> {
     let subject = match (given.expression.trim().is_empty(), given.handle.is_empty()) {
         (false, true) => Inspected::Expression(given.expression),
         (true, false) => Inspected::Handle(given.handle),
@@ -68,34 +77,36 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
         package: given.package,
         path: given.path,
         offset,
-        limit: given.paging.limit,
+        limit: given.paging.limit_or(PRINTED),
     };
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     let bank = session.bank()?;
-    let mut inspection = bank.inspect(&request, &control)?;
+    let inspection = bank.inspect(&request, &control)?;
     let outcome = match inspection.status {
         InspectStatus::Found => CallOutcome::Answered,
         InspectStatus::Failed => CallOutcome::Failed,
         InspectStatus::Gone | InspectStatus::Unknown | InspectStatus::NoPart => CallOutcome::NotFound,
     };
     given.paging.within(inspection.count)?;
-    let parts = std::mem::take(&mut inspection.parts);
-    let (parts, page) = given.paging.fit(parts, inspection.count, offset);
-    inspection.parts = parts;
-    let text = text(&inspection, &request.subject, &page);
     let evaluated = inspection.evaluation.as_ref().map(|evaluation| evaluation.status);
     let found = inspection.status == InspectStatus::Found;
-    let listed = ListedParts { inspection, page };
+    let total = inspection.count;
+    let listed = ListedParts { inspection, total, cursor: None };
     if evaluated == Some(EvaluationStatus::NoPackage) {
-        return Missing::package(&bank.index(), &request.package, None).beside(listed);
+        return Missing::package(&bank.index(), &request.package, None).beside(listed).map(Reply::from);
     }
     if outcome == CallOutcome::NotFound {
-        return Missing::other(text, Vec::new(), None).beside(listed);
+        let text = text(&listed.inspection, &request.subject, None);
+        return Missing::other(text, Vec::new(), None).beside(listed).map(Reply::from);
     }
-    ToolAnswer::new(text, &MaybeFound { found, answer: Some(listed), missing: None }, outcome)
+    Page::longest(listed, (offset, total), call.budget(), |listed, range| {
+        listed.cursor = range.cursor();
+        let text = text(&listed.inspection, &request.subject, Some(range));
+        ToolAnswer::new(text, &MaybeFound { found, answer: Some(&*listed), missing: None }, outcome)
+    })
 }
 
-fn text(inspection: &Inspection, subject: &Inspected, page: &Page) -> String {
+fn text(inspection: &Inspection, subject: &Inspected, range: Option<&Range>) -> String {
     let asked = match subject {
         Inspected::Expression(_) => "",
         Inspected::Handle(handle) => handle,
@@ -134,6 +145,5 @@ fn text(inspection: &Inspection, subject: &Inspected, page: &Page) -> String {
             let _ = write!(text, "\n  {}: {name}{}{on}", part.path, part.value.replace('\n', "\n    "));
         }
     }
-    text.push_str(&page.rest(inspection.parts.len()));
-    text
+    text + &range.map(Range::rest).unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::missing::{MaybeFound, of_error};
-use super::page::{Page, Paging};
+use super::page::{Paging, Part, Range, Reply, Sequence};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::counted;
@@ -33,16 +33,26 @@ struct Arguments {
     paging: Paging,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct ListedOutline {
     definitions: Vec<Outlined>,
-    #[serde(flatten)]
-    page: Page,
+    /// How many definitions there are in all.
+    total: usize,
+    /// Pass it as `cursor` to get the entries that follow; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
     /// How many definitions were looked at.
     looked_at: usize,
     /// Files that are not loaded as they are: read off the text, uses not counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_loaded: Vec<String>,
+}
+
+impl Sequence for ListedOutline {
+    fn lists(&mut self, part: &mut Part) {
+        part.keep(&mut self.definitions);
+        part.keep(&mut self.not_loaded);
+    }
 }
 
 pub(super) fn tool() -> Tool {
@@ -56,10 +66,10 @@ pub(super) fn tool() -> Tool {
             call.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, MaybeFound<ListedOutline>>(about, outline).of_image()
+    Tool::paged::<Arguments, MaybeFound<ListedOutline>>(about, outline).of_image()
 }
 
-fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
+fn outline(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Failure> {
     let mut targets =
         [given.path, given.package, given.system].map(|text| Some(text).filter(|text| !text.is_empty()));
     let of = match &mut targets {
@@ -74,16 +84,24 @@ fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswe
     let bank = session.bank()?;
     let answer = match bank.outline(&request, text.map(|text| &**text), &call.control(ALLOWED)) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(Reply::from),
     };
-    let (definitions, page) = given.paging.cut(answer.definitions)?;
-    let listed =
-        ListedOutline { definitions, page, looked_at: answer.looked_at, not_loaded: answer.not_loaded };
-    ToolAnswer::new(text_of(&listed, request.unused), &MaybeFound::yes(listed), CallOutcome::Answered)
+    let listed = ListedOutline {
+        total: answer.definitions.len(),
+        definitions: answer.definitions,
+        cursor: None,
+        looked_at: answer.looked_at,
+        not_loaded: answer.not_loaded,
+    };
+    given.paging.cut(listed, call.budget(), |listed, range| {
+        listed.cursor = range.cursor();
+        let text = text_of(listed, request.unused, range);
+        ToolAnswer::new(text, &MaybeFound::yes(&*listed), CallOutcome::Answered)
+    })
 }
 
-fn text_of(listed: &ListedOutline, unused: bool) -> String {
-    let mut text = match (unused, listed.page.total) {
+fn text_of(listed: &ListedOutline, unused: bool, range: &Range) -> String {
+    let mut text = match (unused, listed.total) {
         (true, 0) => match listed.looked_at {
             1 => "The one definition is used.".to_owned(),
             several => format!("All of {several} definitions are used."),
@@ -112,7 +130,7 @@ fn text_of(listed: &ListedOutline, unused: bool) -> String {
             let _ = write!(text, "\n    {reason}");
         }
     }
-    text.push_str(&listed.page.rest(listed.definitions.len()));
+    text.push_str(&range.rest());
     if !listed.not_loaded.is_empty() {
         let _ = write!(
             text,

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::missing::{MaybeFound, Missing};
-use super::page::{Page, Paging};
+use super::page::{Paging, Part, Range, Reply, Sequence};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::counted;
@@ -21,13 +21,27 @@ struct Arguments {
     paging: Paging,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct ListedPackage {
     #[serde(flatten)]
     answer: PackageInfoAnswer,
-    /// The pages of `exports`.
-    #[serde(flatten)]
-    page: Page,
+    /// How many exports there are in all.
+    total: usize,
+    /// Pass it as `cursor` to get the entries that follow; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
+
+impl Sequence for ListedPackage {
+    fn lists(&mut self, part: &mut Part) {
+        let Some(package) = &mut self.answer.package else { return };
+        part.keep(&mut package.exports);
+        part.keep(&mut package.unused_exports);
+        part.keep(&mut package.imports);
+        part.keep(&mut package.unused_imports);
+        part.keep(&mut package.shadowing);
+        part.keep(&mut package.used_by);
+    }
 }
 
 pub(super) fn tool() -> Tool {
@@ -39,24 +53,26 @@ pub(super) fn tool() -> Tool {
             loaded. Use it to learn a library's interface, or before changing one.",
         effect: Effect::Reads,
     };
-    Tool::new::<Arguments, MaybeFound<ListedPackage>>(about, info).of_image()
+    Tool::paged::<Arguments, MaybeFound<ListedPackage>>(about, info).of_image()
 }
 
-fn info(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
+fn info(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Failure> {
     let request = PackageInfoRequest::new(&given.package);
     let bank = session.bank()?;
-    let mut answer = bank.package_info(&request, &call.control(ALLOWED))?;
-    let Some(package) = &mut answer.package else {
-        return Missing::package(&bank.index(), &given.package, None).answer(CallOutcome::NotFound);
+    let answer = bank.package_info(&request, &call.control(ALLOWED))?;
+    let Some(package) = &answer.package else {
+        let missing = Missing::package(&bank.index(), &given.package, None);
+        return missing.answer(CallOutcome::NotFound).map(Reply::from);
     };
-    let (exports, page) = given.paging.cut(std::mem::take(&mut package.exports))?;
-    package.exports = exports;
-    let mut text = text(package);
-    text.push_str(&page.rest(package.exports.len()));
-    ToolAnswer::new(text, &MaybeFound::yes(ListedPackage { answer, page }), CallOutcome::Answered)
+    let listed = ListedPackage { total: package.exports.len(), answer, cursor: None };
+    given.paging.cut(listed, call.budget(), |listed, range| {
+        listed.cursor = range.cursor();
+        let text = listed.answer.package.as_ref().map_or_else(String::new, |package| text(package, range));
+        ToolAnswer::new(text, &MaybeFound::yes(&*listed), CallOutcome::Answered)
+    })
 }
 
-fn text(package: &PackageInfo) -> String {
+fn text(package: &PackageInfo, range: &Range) -> String {
     let mut text = format!("Package {}", package.name);
     if let Some(place) = &package.place {
         let _ = write!(text, " {place}");
@@ -92,5 +108,5 @@ fn text(package: &PackageInfo) -> String {
             let _ = write!(text, " {} elsewhere", counted(exported.uses_elsewhere, "use", "uses"));
         }
     }
-    text
+    text + &range.rest()
 }

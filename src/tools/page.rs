@@ -1,122 +1,358 @@
 //! Divides long lists into pages: an answer fits a model's context, and says how to go on.
+//!
+//! A [`Page`] is cut where its entries are made: it is rendered with as many as fit, beside all else that it says, and
+//! its cursor is after the last of them. No other code shortens it.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::Failure;
-use super::arguments::{within, wrong_cursor};
+use super::budget::{CutCursor, bound, cut, fits};
+use super::call::{CallOutcome, ToolAnswer};
+use super::words::quoted;
+use crate::query::counted;
 
-/// The most characters of the lists in a structured answer: some 9,000 tokens, so that all of it stays below 10,000.
-pub(super) const MOST: usize = 36_000;
-
-/// The part of a list that is wanted.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+/// Which part of a long list.
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Paging {
-    /// The most entries.
-    #[serde(default = "default_limit")]
-    #[schemars(range(min = 1, max = 100_000))]
-    pub(super) limit: usize,
+    /// The most entries; by default as many as fit.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    limit: Option<usize>,
     /// The `cursor` of a cut answer.
     #[serde(default)]
-    pub(super) cursor: String,
-}
-
-fn default_limit() -> usize {
-    200
-}
-
-/// The total of a list, and the cursor of its next page.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Page {
-    /// How many entries there are in all.
-    pub(super) total: usize,
-    /// Pass it as `cursor` to get the entries that follow; absent at the end.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) cursor: Option<String>,
+    cursor: Option<String>,
 }
 
 impl Paging {
+    /// Makes what `cursor` asks for, as long as it may be.
+    pub(super) fn at(cursor: Option<String>) -> Self {
+        Self { limit: None, cursor }
+    }
+
+    /// Returns the requested page size; unlimited by default.
+    pub(super) fn limit(&self) -> usize {
+        self.limit.unwrap_or(usize::MAX)
+    }
+
+    /// Returns the requested page size; by default `most`, for entries that are dear to make.
+    pub(super) fn limit_or(&self, most: usize) -> usize {
+        self.limit.unwrap_or(most)
+    }
+
+    /// Whether a cursor is given.
+    pub(super) fn continues(&self) -> bool {
+        self.cursor.as_ref().is_some_and(|cursor| !cursor.is_empty())
+    }
+
     /// Decodes the cursor: the number of entries on earlier pages.
+    ///
+    /// # Errors
+    /// The cursor was not given by any answer.
     pub(super) fn offset(&self) -> Result<usize, Failure> {
-        if self.cursor.is_empty() {
-            return Ok(0);
+        match self.cursor.as_deref() {
+            None | Some("") => Ok(0),
+            Some(cursor) => cursor.parse().map_err(|_| wrong_cursor(cursor)),
         }
-        self.cursor.parse().map_err(|_| wrong_cursor(&self.cursor))
     }
 
     /// Checks that the cursor does not point past the end of `total` entries.
     ///
     /// # Errors
-    /// It points past the end.
+    /// It points past the end: no answer gave it, or the data has changed since.
     pub(super) fn within(&self, total: usize) -> Result<(), Failure> {
-        within(&self.cursor, total)
+        match self.offset()? {
+            offset if offset > 0 && offset >= total && total > 0 => Err(Failure::Arguments(format!(
+                "The cursor {} is past the end: there are {} now. Ask again without it.",
+                quoted(self.cursor.as_deref().unwrap_or_default()),
+                counted(total, "entry", "entries")
+            ))),
+            _ => Ok(()),
+        }
     }
 
-    /// Cuts the requested page out of all `entries`.
+    /// Makes the longest page of `answer`, whose lists are whole, that fits into `budget` characters.
     ///
     /// # Errors
-    /// The cursor was not given by any answer, or points past the end.
-    pub(super) fn cut<T: Serialize>(&self, entries: Vec<T>) -> Result<(Vec<T>, Page), Failure> {
-        let (total, offset) = (entries.len(), self.offset()?);
-        self.within(total)?;
-        Ok(self.fit(entries.into_iter().skip(offset).take(self.limit).collect(), total, offset))
-    }
-
-    /// Cuts `entries`, which begin at `offset` of `total`, to a page. Keeps at least one: an entry is never
-    /// cut.
-    pub(super) fn fit<T: Serialize>(
+    /// The cursor was not given by any answer, or points past the end; or `render` fails.
+    pub(super) fn cut<S: Sequence>(
         &self,
-        mut entries: Vec<T>,
-        total: usize,
-        offset: usize,
-    ) -> (Vec<T>, Page) {
-        let mut room = MOST;
-        let fitting = entries.iter().take_while(|entry| {
-            let length = serde_json::to_string(entry).map_or(0, |text| text.chars().count() + 1);
-            let fits = length <= room;
-            room = room.saturating_sub(length);
-            fits
-        });
-        let count = fitting.count().max(1);
-        entries.truncate(count);
-        let end = offset + entries.len();
-        let cursor = (end < total && !entries.is_empty()).then(|| end.to_string());
-        (entries, Page { total, cursor })
+        mut answer: S,
+        budget: usize,
+        render: impl Fn(&mut S, &Range) -> Result<ToolAnswer, Failure>,
+    ) -> Result<Reply, Failure> {
+        let (total, offset) = (count(&mut answer), self.offset()?);
+        self.within(total)?;
+        answer.lists(&mut Part::new(offset, self.limit()));
+        Page::longest(answer, (offset, total), budget, render)
     }
 }
 
-impl Page {
+/// Makes the error for a cursor that no answer gave.
+pub(super) fn wrong_cursor(cursor: &str) -> Failure {
+    Failure::Arguments(format!(
+        "The cursor {} is none: pass the \"cursor\" of the answer that is to be continued.",
+        quoted(cursor)
+    ))
+}
+
+/// An answer whose lists are one sequence of entries, which pages divide.
+pub(super) trait Sequence: Clone {
+    /// Hands each of the lists to `part`, in the order of the sequence.
+    fn lists(&mut self, part: &mut Part);
+
+    /// Returns the fewest entries of a page, now that not all fit into `budget` characters. None is allowed only if a
+    /// page without entries fits.
+    fn least(&mut self, _budget: usize) -> usize {
+        1
+    }
+}
+
+/// The part of a sequence that is kept.
+pub(super) struct Part {
+    skip: usize,
+    most: usize,
+    kept: usize,
+}
+
+impl Part {
+    /// Skips so many entries, and keeps so many of the others at most.
+    pub(super) fn new(skip: usize, most: usize) -> Self {
+        Self { skip, most, kept: 0 }
+    }
+
+    /// Keeps the entries of `list` that are in the part.
+    pub(super) fn keep<T>(&mut self, list: &mut Vec<T>) {
+        let kept = self.take(list.len());
+        list.truncate(kept.end);
+        list.drain(..kept.start);
+    }
+
+    /// Counts a list of `length` entries as kept so far, and returns which of them are.
+    pub(super) fn take(&mut self, length: usize) -> std::ops::Range<usize> {
+        let start = self.skip.min(length);
+        let end = start + (self.most - self.kept).min(length - start);
+        self.skip -= start;
+        self.kept += end - start;
+        start..end
+    }
+}
+
+/// Counts the entries of `answer`.
+pub(super) fn count(answer: &mut impl Sequence) -> usize {
+    let mut part = Part::new(0, usize::MAX);
+    answer.lists(&mut part);
+    part.kept
+}
+
+/// The entries of a page, by their numbers in the sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Range {
+    /// How many are on earlier pages.
+    pub(super) offset: usize,
+    /// How many the page has.
+    pub(super) count: usize,
+    /// How many there are in all.
+    pub(super) total: usize,
+}
+
+impl Range {
+    /// Returns the number of the first entry behind the page.
+    pub(super) fn end(&self) -> usize {
+        self.offset.saturating_add(self.count)
+    }
+
+    /// Returns the cursor of the next page, if there is one.
+    pub(super) fn cursor(&self) -> Option<String> {
+        (self.end() < self.total).then(|| self.end().to_string())
+    }
+
     /// Renders the last line of a text that continues on another page.
-    pub(super) fn rest(&self, shown: usize) -> String {
-        match &self.cursor {
-            Some(cursor) => {
-                format!("\n\n{shown} of {} are shown; pass cursor {cursor:?} for what follows.", self.total)
-            }
+    pub(super) fn rest(&self) -> String {
+        match self.cursor() {
+            Some(cursor) => format!(
+                "\n\n{} of {} entries are shown; pass cursor {cursor:?} for what follows.",
+                self.count, self.total
+            ),
             None => String::new(),
         }
     }
 }
 
+/// An answer that fits, and has each entry of its part of a sequence.
+pub(super) struct Page(ToolAnswer);
+
+impl Page {
+    /// Makes the longest page that fits into `budget` characters, as text and as JSON, of `answer`, which has the
+    /// entries from the first number of `(offset, total)` on. It has at least one: an entry is never cut off.
+    ///
+    /// # Errors
+    /// Those of `render`.
+    pub(super) fn longest<S: Sequence>(
+        mut answer: S,
+        (offset, total): (usize, usize),
+        budget: usize,
+        render: impl Fn(&mut S, &Range) -> Result<ToolAnswer, Failure>,
+    ) -> Result<Reply, Failure> {
+        let most = count(&mut answer);
+        let whole = render(&mut answer, &Range { offset, count: most, total })?;
+        if fits(&whole, budget) {
+            return Ok(Reply::Page(Self(whole)));
+        }
+        let first = |answer: &S, count: usize| {
+            let mut part = answer.clone();
+            part.lists(&mut Part::new(0, count));
+            part
+        };
+        let (mut fitting, mut too_many) = (answer.least(budget).min(most), most);
+        let mut longest = None;
+        while too_many > fitting + 1 {
+            let count = fitting + (too_many - fitting) / 2;
+            let mut part = first(&answer, count);
+            let page = render(&mut part, &Range { offset, count, total })?;
+            if fits(&page, budget) {
+                (fitting, longest) = (count, Some(page));
+            } else {
+                (too_many, answer) = (count, part);
+            }
+        }
+        if let Some(page) = longest {
+            return Ok(Reply::Page(Self(page)));
+        }
+        let mut page = render(&mut first(&answer, fitting), &Range { offset, count: fitting, total })?;
+        // Takes no entry: each list of the sequence has one at most.
+        bound(&mut page, budget);
+        Ok(Reply::Page(Self(page)))
+    }
+}
+
+/// What a tool's function returns: an answer that may be cut, or a page, which may not.
+pub(super) enum Reply {
+    /// An answer with all that there is to say.
+    Whole(ToolAnswer),
+    /// A page.
+    Page(Page),
+}
+
+impl From<ToolAnswer> for Reply {
+    fn from(answer: ToolAnswer) -> Self {
+        Self::Whole(answer)
+    }
+}
+
+impl Reply {
+    /// Returns the answer: a page as it is, and any other one from `cursor` on, cut to `budget` characters, if it
+    /// `continues` with a cursor.
+    ///
+    /// # Errors
+    /// The cursor is past the end, or of another answer.
+    pub(super) fn fitted(
+        self,
+        cursor: Option<CutCursor>,
+        budget: usize,
+        continues: bool,
+    ) -> Result<ToolAnswer, Failure> {
+        let mut answer = match self {
+            Self::Page(Page(answer)) => return Ok(answer),
+            Self::Whole(answer) => answer,
+        };
+        let cursor = cursor.filter(|_| answer.outcome != CallOutcome::NotFound);
+        if cursor.is_some() || !fits(&answer, budget) {
+            cut(&mut answer, cursor, budget, continues)?;
+            bound(&mut answer, budget);
+        }
+        Ok(answer)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde::Serialize;
+
     use super::*;
+
+    /// Names, which have places, and other lists.
+    #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+    struct Lists {
+        first: Vec<String>,
+        second: Vec<u32>,
+        cautions: Vec<String>,
+        cursor: Option<String>,
+    }
+
+    impl Sequence for Lists {
+        fn lists(&mut self, part: &mut Part) {
+            part.keep(&mut self.first);
+            part.keep(&mut self.second);
+        }
+    }
+
+    fn render(lists: &mut Lists, range: &Range) -> Result<ToolAnswer, Failure> {
+        lists.cursor = range.cursor();
+        ToolAnswer::new(lists.first.join("\n") + &range.rest(), lists, CallOutcome::Answered)
+    }
+
+    fn page(lists: &Lists, limit: Option<usize>, cursor: Option<String>, budget: usize) -> ToolAnswer {
+        let page = Paging { limit, cursor }.cut(lists.clone(), budget, render).unwrap();
+        page.fitted(None, budget, true).unwrap()
+    }
+
+    fn long_lists() -> Lists {
+        Lists {
+            first: (0..500).map(|number| format!("{number:0>number$}")).collect(),
+            second: (0..3000).collect(),
+            cautions: vec!["é".repeat(700), "beside".to_owned()],
+            cursor: None,
+        }
+    }
 
     #[test]
     fn pages_join_to_the_whole_and_none_is_too_long() {
-        let entries: Vec<String> = (0..500).map(|number| format!("{number:0>200}")).collect();
-        let (mut all, mut cursor, mut pages) = (Vec::new(), String::new(), 0);
-        loop {
-            let (part, page) = Paging { limit: 300, cursor }.cut(entries.clone()).unwrap();
-            assert!(serde_json::to_string(&part).unwrap().len() <= MOST + 2);
-            assert_eq!(page.total, 500);
-            all.extend(part);
-            pages += 1;
-            match page.cursor {
-                Some(next) => cursor = next,
-                None => break,
+        let whole = long_lists();
+        for (budget, limit) in [(2_500, None), (4_000, Some(7)), (40_000, None), (40_000, Some(1_000_000))] {
+            let (mut all, mut cursor) = (Lists::default(), None);
+            loop {
+                let page = page(&whole, limit, cursor, budget);
+                assert!(fits(&page, budget));
+                let strings = |list: &str| page.structured[list].as_array().unwrap().clone();
+                let count = strings("first").len() + strings("second").len();
+                assert!((1..=limit.unwrap_or(usize::MAX)).contains(&count), "{count}");
+                all.first.extend(strings("first").iter().map(|value| value.as_str().unwrap().to_owned()));
+                all.second.extend(strings("second").iter().map(|value| value.as_u64().unwrap() as u32));
+                assert_eq!(strings("cautions").len(), 2, "what stands beside is on every page");
+                cursor = page.structured["cursor"].as_str().map(str::to_owned);
+                if cursor.is_none() {
+                    break;
+                }
             }
+            assert_eq!((all.first, all.second), (whole.first.clone(), whole.second.clone()), "{budget}");
         }
-        assert_eq!((all, pages), (entries, 3));
-        assert!(Paging { limit: 1, cursor: "x".into() }.offset().is_err());
+        let all = page(&whole, None, None, usize::MAX);
+        assert_eq!(all.structured["second"].as_array().unwrap().len(), 3000);
+    }
+
+    #[test]
+    fn an_entry_that_does_not_fit_is_shortened_and_none_is_lost() {
+        let whole = Lists { first: vec!["x".repeat(9_000); 3], ..long_lists() };
+        let mut cursor = None;
+        for _ in 0..3 {
+            let page = page(&whole, Some(1), cursor, 5_000);
+            assert!(fits(&page, 5_000));
+            let first = page.structured["first"].as_array().unwrap();
+            assert!(first.len() == 1 && first[0].as_str().unwrap().contains("characters left out"));
+            cursor = page.structured["cursor"].as_str().map(str::to_owned);
+        }
+        assert_eq!(cursor.as_deref(), Some("3"));
+    }
+
+    #[test]
+    fn a_cursor_that_leads_nowhere_is_told() {
+        let cut = |cursor: &str| {
+            Paging { limit: None, cursor: Some(cursor.to_owned()) }.cut(long_lists(), 9_000, render)
+        };
+        assert!(cut("").is_ok() && cut("3499").is_ok());
+        for wrong in ["3500", "x", "-1", "0:1"] {
+            assert!(cut(wrong).is_err(), "{wrong}");
+        }
     }
 }

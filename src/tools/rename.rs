@@ -7,9 +7,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{NameAndPackage, Timeout, wrong_cursor};
-use super::budget::fit;
+use super::arguments::{NameAndPackage, Timeout};
 use super::missing::{MaybeFound, Missing, of_error, resolve};
+use super::page::{Paging, Part, Reply, Sequence};
 use super::trial::scratch_failure;
 use super::{
     About, Call, CallOutcome, Effect, Failure, Permission, Session, Starts, Tool, ToolAnswer, ToolProgress,
@@ -78,15 +78,14 @@ pub(super) fn tool() -> Tool {
             verifying in a copy of the image. Then call reload.",
         effect: Effect::Runs,
     };
-    Tool::new::<Arguments, MaybeFound<ListedRename>>(about, rename)
+    Tool::paged::<Arguments, MaybeFound<ListedRename>>(about, rename)
         .may_need(&[Permission::Edits])
         .starts(Starts::Copy)
         .of_image()
-        .turns_pages()
 }
 
 /// The outcome of a rename.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct ListedRename {
     symbol: String,
     new_name: String,
@@ -107,6 +106,8 @@ struct ListedRename {
     cautions: Vec<Caution>,
     /// How many edits there are in all.
     edits: usize,
+    #[serde(skip)]
+    file_count: usize,
     /// How many edits each file has.
     files: Vec<FileCount>,
     /// The edits, those near to each other together.
@@ -124,21 +125,21 @@ struct ListedRename {
     cursor: Option<String>,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct FileCount {
     path: String,
     edits: usize,
 }
 
 /// Edits, and the hunk of a unified diff that they are.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct Shown {
     path: String,
     edits: Vec<ShownChange>,
     diff: String,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct ShownChange {
     /// `file:line:column`.
     at: String,
@@ -147,7 +148,7 @@ struct ShownChange {
 }
 
 /// A place that is left.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct Left {
     /// `file:line:column`.
     at: String,
@@ -159,12 +160,13 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-/// An entry on a page of a plan.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum PlanEntry {
-    Hunk(Shown),
-    Left(Left),
+impl Sequence for ListedRename {
+    fn lists(&mut self, part: &mut Part) {
+        part.keep(&mut self.files);
+        part.keep(&mut self.derived);
+        part.keep(&mut self.hunks);
+        part.keep(&mut self.doubtful);
+    }
 }
 
 impl From<Hunk> for Shown {
@@ -187,12 +189,12 @@ impl From<Doubt> for Left {
     }
 }
 
-fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
+fn rename(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Failure> {
     if let Some(id) = &given.undo {
         if given.name.is_some() || given.new_name.is_some() || given.apply {
             return Err(Failure::Arguments("Give rename either a name and a new_name, or undo.".to_owned()));
         }
-        return undo(session, id, call);
+        return undo(session, id, call).map(Reply::from);
     }
     let needed = |argument: &Option<String>, name: &str| {
         argument.clone().ok_or_else(|| {
@@ -200,6 +202,7 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         })
     };
     let (name, new_name) = (needed(&given.name, "name")?, needed(&given.new_name, "new_name")?);
+    Paging::at(given.cursor.clone()).offset()?;
     let bank = session.bank()?;
     if session.permit(Permission::Edits).is_ok() {
         // Plan on whole edits. What cannot be taken back is told of by the answer's notes.
@@ -217,7 +220,7 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     };
     let plan = match bank.rename_plan(&request, &call.control(ALLOWED)) {
         Ok(plan) => plan,
-        Err(error) => return of_error(bank, error, CallOutcome::NotFound),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(Reply::from),
     };
     let possible = plan.conflicts.is_empty();
     let allowed = session.permit(Permission::Edits);
@@ -294,10 +297,13 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
         true => CallOutcome::Answered,
         false => CallOutcome::Failed,
     };
-    let mut answered = page(plan, hunks, applied, next, given.cursor.as_deref(), call.budget())?;
-    answered.verified = verified;
-    let text = text::rename(&answered);
-    Ok(ToolAnswer::new(text, &MaybeFound::yes(answered), outcome)?.looked_up_in(symbol.looked_up_in))
+    let paging = Paging::at(given.cursor.filter(|_| applied.is_none()));
+    paging.cut(listed(plan, hunks, applied, verified, next), call.budget(), |listed, range| {
+        // Give no cursor for an applied rename: it cannot be planned again.
+        listed.cursor = range.cursor().filter(|_| !listed.applied);
+        let answer = ToolAnswer::new(text::rename(listed), &MaybeFound::yes(&*listed), outcome)?;
+        Ok(answer.looked_up_in(symbol.looked_up_in.clone()))
+    })
 }
 
 /// Finds the places at which the plan warned that code makes the name from parts, in files in which something
@@ -314,62 +320,36 @@ fn makers_that_differ<'a>(
     })
 }
 
-/// Cuts the page that begins at `cursor` out of the answer.
-fn page(
+/// Makes the answer, all of it.
+fn listed(
     plan: rename::RenamePlan,
     hunks: Vec<Hunk>,
     applied: Option<Applied>,
+    verified: Option<Verified>,
     next: String,
-    cursor: Option<&str>,
-    budget: usize,
-) -> Result<ListedRename, Failure> {
-    let offset = match cursor {
-        None => 0,
-        Some(cursor) => cursor.parse::<usize>().map_err(|_| wrong_cursor(cursor))?,
-    };
-    let hunks = hunks.into_iter().map(|hunk| PlanEntry::Hunk(hunk.into()));
-    let left = plan.doubtful.into_iter().map(|doubt| PlanEntry::Left(doubt.into()));
-    let mut entries: Vec<PlanEntry> = hunks.chain(left).skip(offset).collect();
-    let files: Vec<FileCount> = plan
-        .files
-        .iter()
-        .map(|file| FileCount { path: file.path.clone(), edits: file.edits.len() })
-        .collect();
-    let mut answered = ListedRename {
+) -> ListedRename {
+    let files = plan.files.iter();
+    let files = files.map(|file| FileCount { path: file.path.clone(), edits: file.edits.len() });
+    ListedRename {
         symbol: plan.symbol,
         new_name: plan.new_name,
         scope: plan.scope,
         reason: plan.reason,
         applied: applied.is_some(),
-        undo: applied.as_ref().map(|applied| applied.undo.clone()),
-        verified: None,
+        undo: applied.map(|applied| applied.undo),
+        verified,
         next,
         conflicts: plan.conflicts,
         cautions: plan.cautions,
         edits: plan.edits,
-        files,
-        hunks: Vec::new(),
+        file_count: plan.files.len(),
+        files: files.collect(),
+        hunks: hunks.into_iter().map(Shown::from).collect(),
         key_parameters: plan.key_parameters,
         derived: plan.derived,
-        doubtful: Vec::new(),
+        doubtful: plan.doubtful.into_iter().map(Left::from).collect(),
         cursor: None,
-    };
-    let beside = super::budget::length(&answered);
-    let fitting = fit(&entries, budget.saturating_sub(beside), |entry| match entry {
-        PlanEntry::Hunk(hunk) => hunk.diff.len() + 2 * hunk.path.len() + 20,
-        PlanEntry::Left(left) => left.at.len() + left.context.len() + left.reason.len() + 10,
-    });
-    // Give no cursor for an applied rename: it cannot be planned again.
-    let more = fitting < entries.len() && applied.is_none();
-    entries.truncate(fitting);
-    answered.cursor = more.then(|| (offset + fitting).to_string());
-    for entry in entries {
-        match entry {
-            PlanEntry::Hunk(hunk) => answered.hunks.push(hunk),
-            PlanEntry::Left(left) => answered.doubtful.push(left),
-        }
     }
-    Ok(answered)
 }
 
 /// The outcome of an undo.

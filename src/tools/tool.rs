@@ -7,7 +7,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::call::{Call, CallOutcome, Failure, ToolAnswer};
+use super::call::{Call, Failure, ToolAnswer};
+use super::page::Reply;
 use super::remedy::with_remedy;
 use super::session::{Permission, Session};
 use super::words::cut;
@@ -52,7 +53,7 @@ pub struct About {
 
 /// A JSON schema, or a call's arguments.
 pub type Object = Map<String, Value>;
-type Body = dyn Fn(&Session, Object, &Object, &Call) -> Result<ToolAnswer, Failure> + Send + Sync;
+type Body = dyn Fn(&Session, Object, &Object, &Call) -> Result<Reply, Failure> + Send + Sync;
 
 /// A tool.
 pub struct Tool {
@@ -87,12 +88,27 @@ struct Schemas {
 const LOADING_NOTE: &str = "A system is being loaded just now: what it defines may still be missing here. Ask again when the load has ended.";
 
 impl Tool {
-    /// Makes a tool that takes `A`, described by its schema, and answers with the schema of `O`.
+    /// Makes a tool that takes `A`, described by its schema, and answers with the schema of `O`. Long answers are cut.
     ///
     /// Fields of `A` that may be left out need serde defaults. Unknown arguments are refused.
     pub fn new<A, O>(
         about: About,
         body: impl Fn(&Session, A, &Call) -> Result<ToolAnswer, Failure> + Send + Sync + 'static,
+    ) -> Self
+    where
+        A: DeserializeOwned + JsonSchema,
+        O: Serialize + JsonSchema,
+    {
+        let tool = Self::paged::<A, O>(about, move |session, given, call| {
+            body(session, given, call).map(Reply::from)
+        });
+        Self { turns_pages: false, ..tool }
+    }
+
+    /// Makes a tool as [`Tool::new`] does, whose arguments say which page of a list is wanted.
+    pub(super) fn paged<A, O>(
+        about: About,
+        body: impl Fn(&Session, A, &Call) -> Result<Reply, Failure> + Send + Sync + 'static,
     ) -> Self
     where
         A: DeserializeOwned + JsonSchema,
@@ -106,7 +122,7 @@ impl Tool {
             of_image: false,
             at_once: false,
             ends_soon: false,
-            turns_pages: false,
+            turns_pages: true,
             schemas: OnceLock::new(),
             render: || Schemas {
                 input: schema::input::<A>(),
@@ -140,14 +156,6 @@ impl Tool {
     #[must_use]
     pub fn brief(mut self) -> Self {
         self.ends_soon = true;
-        self
-    }
-
-    /// Marks the tool as one that pages its answers itself and takes a `cursor`. Others are cut at their
-    /// longest list.
-    #[must_use]
-    pub fn turns_pages(mut self) -> Self {
-        self.turns_pages = true;
         self
     }
 
@@ -214,7 +222,6 @@ impl Tool {
             let mut schemas = (self.render)();
             if let Some(Value::Object(properties)) = schemas.input.get_mut("properties")
                 && self.about.effect == Effect::Reads
-                && !properties.contains_key("cursor")
                 && !self.turns_pages
             {
                 let cursor = json!({ "type": "string", "description": "The `cursor` of a cut answer." });
@@ -265,18 +272,8 @@ impl Tool {
         let outcome = (self.body)(session, arguments, self.input(), call);
         let moving = moved || is_moving();
         match outcome {
-            Ok(mut answer) => {
-                let limited = call.budget() != usize::MAX;
-                if cursor.is_some() || (limited && !budget::fits(&answer, call.budget())) {
-                    match cursor.filter(|_| answer.outcome != CallOutcome::NotFound) {
-                        Some(cursor) => budget::continued(&mut answer, cursor, call.budget())?,
-                        None if self.turns_pages => (),
-                        None => budget::cut(&mut answer, None, call.budget(), self.schemas().continues),
-                    }
-                    if limited {
-                        budget::bound(&mut answer, call.budget());
-                    }
-                }
+            Ok(reply) => {
+                let mut answer = reply.fitted(cursor, call.budget(), self.schemas().continues)?;
                 if let (Some(package), Value::Object(structured)) =
                     (&answer.looked_up_in.clone(), &mut *answer.structured)
                 {

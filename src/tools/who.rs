@@ -6,13 +6,15 @@ use std::fmt::Write as _;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::arguments::{Detail, NameAndPackage, PageArguments};
-use super::budget::{all_fit, fit, most_as_json};
+use super::arguments::{Detail, NameAndPackage};
+use super::budget::fits;
 use super::missing::{MaybeFound, Missing, ResolvedName, resolve};
+use super::page::{Page, Paging, Part, Range, Reply, Sequence};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
+use crate::query::counted;
 use crate::query::text::Unseen;
-use crate::query::who::{Elsewhere, PlaceDetail, Position, RecordedPlace, User, WhoRequest};
+use crate::query::who::{CalledName, Elsewhere, PlaceDetail, Position, RecordedPlace, User, WhoRequest};
 use crate::render::text;
 use steelbank_xref::Kind;
 
@@ -21,16 +23,19 @@ struct Arguments {
     #[serde(flatten)]
     symbol: NameAndPackage,
     #[serde(flatten)]
-    page: PageArguments,
+    page: Paging,
     #[serde(flatten)]
     detail: Detail,
 }
 
-/// The most functions on a page; further ones need no places.
-const MOST: usize = 600;
+/// The most functions of an answer that have places; further ones are on other pages.
+const LOCATED: usize = 600;
+
+/// The fewest characters of an entry that is but a name.
+const LEAST_NAME: usize = 15;
 
 /// What does it.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct ListedReferrers<'a> {
     /// The symbol as it is printed.
     symbol: String,
@@ -38,9 +43,12 @@ struct ListedReferrers<'a> {
     count: usize,
     /// The functions.
     users: Vec<ShownReferrer<'a>>,
-    /// Uses by code outside of functions.
+    /// Uses by code outside of functions: they follow the functions, on the same pages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     toplevel: Vec<TopLevel>,
+    /// How many such uses there are, if some are left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    toplevel_count: Option<usize>,
     /// The places in text that the image does not have as it stands.
     #[serde(skip_serializing_if = "Unseen::is_empty")]
     unseen: Unseen,
@@ -53,10 +61,33 @@ struct ListedReferrers<'a> {
     /// Where the list goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
+    /// From where on functions are here without their places: pass it as `cursor` to have them with their places.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    places_cursor: Option<String>,
+    #[serde(skip)]
+    kind: Kind,
+    /// What stands below the lists of the text.
+    #[serde(skip)]
+    notes: String,
+    /// How many uses at top level there are in all.
+    #[serde(skip)]
+    toplevel_total: usize,
+    /// How many entries there are in all.
+    #[serde(skip)]
+    total: usize,
+    /// How many functions may have places.
+    #[serde(skip)]
+    located: usize,
+    /// Whether all functions may be listed without their places.
+    #[serde(skip)]
+    may_be_bare: bool,
+    /// Whether all functions are listed, and places alone are cut.
+    #[serde(skip)]
+    names_first: bool,
 }
 
 /// A function and where it does it: `file:line:column`, by how sure the place is.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct ShownReferrer<'a> {
     name: Cow<'a, str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -66,11 +97,27 @@ struct ShownReferrer<'a> {
     /// By the expansion of a macro that stands there.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     via: Vec<String>,
+    /// Whether it uses `(SETF name)`, alone or too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    setf: Option<SetfUse>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     detail: Vec<RecordedPlace<'a>>,
+    /// Its lines in the text's list of places.
+    #[serde(skip)]
+    lines: String,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+/// How a function uses `(SETF F)`, where F was asked for.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum SetfUse {
+    /// It does not use F.
+    Only,
+    /// It uses F, too.
+    Too,
+}
+
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct TopLevel {
     at: String,
     context: String,
@@ -78,27 +125,83 @@ struct TopLevel {
     evidence: Option<Evidence>,
 }
 
+impl Sequence for ListedReferrers<'_> {
+    fn lists(&mut self, part: &mut Part) {
+        if self.names_first {
+            let located = part.take(self.users.len());
+            self.users.iter_mut().skip(located.end).for_each(ShownReferrer::leave_places_out);
+        } else {
+            part.keep(&mut self.users);
+        }
+        part.keep(&mut self.toplevel);
+        part.keep(&mut self.unseen.files);
+    }
+
+    fn least(&mut self, budget: usize) -> usize {
+        if self.may_be_bare {
+            let mut names = Self { names_first: true, ..self.clone() };
+            names.lists(&mut Part::new(0, 0));
+            let names = page(&mut names, &Range { offset: 0, count: 0, total: self.total });
+            self.names_first = names.is_ok_and(|names| fits(&names, budget));
+        }
+        usize::from(!self.names_first)
+    }
+}
+
 impl<'a> ShownReferrer<'a> {
-    fn new(user: User<'a>, shown: impl Fn(&str) -> String, detail: bool) -> Self {
+    fn new(user: User<'a>, symbol: &str, shown: impl Fn(&str) -> String, detail: bool) -> Self {
         let mut entry = Self {
             name: user.name,
             places: Vec::new(),
             approximate: Vec::new(),
             via: Vec::new(),
+            setf: None,
             detail: Vec::new(),
+            lines: String::new(),
         };
+        let called = |called| user.places.iter().any(|place| place.called == called);
+        entry.setf = match (called(CalledName::Setf), called(CalledName::Both), called(CalledName::Itself)) {
+            (false, false, _) => None,
+            (true, false, false) => Some(SetfUse::Only),
+            _ => Some(SetfUse::Too),
+        };
+        // The places of a file, by what the text says about them.
+        let mut lines: Vec<(String, String, Vec<String>)> = Vec::new();
         for place in &user.places {
-            let Some(mut text) = place.file.as_deref().map(&shown) else { continue };
+            let Some(file) = place.file.as_deref().map(&shown) else { continue };
+            let mut how = match place.called {
+                CalledName::Itself => String::new(),
+                CalledName::Setf => format!(" uses (SETF {symbol})"),
+                CalledName::Both => format!(" uses {symbol} and (SETF {symbol})"),
+            };
             let Some(at) = &place.position else {
-                entry.approximate.push(text);
+                entry.approximate.push(file);
                 continue;
             };
-            // Writing to a string cannot fail.
-            let _ = write!(text, ":{}:{}", at.line, at.column);
+            let line = format!("{}:{}", at.line, at.column);
+            let text = format!("{file}:{line}");
             match (at.evidence, &at.via) {
                 (Evidence::Exact, _) => entry.places.push(text),
-                (Evidence::Via, Some(operator)) => entry.via.push(format!("{text} {operator}")),
-                (Evidence::Via | Evidence::Approximate, _) => entry.approximate.push(text),
+                (Evidence::Via, Some(operator)) => {
+                    how.extend([" (via ", operator, ")"]);
+                    entry.via.push(format!("{text} {operator}"));
+                }
+                (Evidence::Via | Evidence::Approximate, _) => {
+                    how.push_str(" (approximate)");
+                    entry.approximate.push(text);
+                }
+            }
+            match lines.iter_mut().find(|(of, said, _)| *of == file && *said == how) {
+                Some((.., places)) if !places.contains(&line) => places.push(line),
+                Some(_) => (),
+                None => lines.push((file, how, vec![line])),
+            }
+        }
+        for (file, how, places) in lines {
+            let Some((first, others)) = places.split_first() else { continue };
+            entry.lines.extend(["\n  ", &file, ":", first, ": ", &entry.name, &how]);
+            if !others.is_empty() {
+                entry.lines.extend([", also at ", &others.join(", ")]);
             }
         }
         for places in [&mut entry.places, &mut entry.approximate, &mut entry.via] {
@@ -110,34 +213,16 @@ impl<'a> ShownReferrer<'a> {
         entry
     }
 
-    /// Renders the referrer as lines of the text's list of places.
-    fn lines(&self, text: &mut String) {
-        let named = |places: &[String]| places.iter().any(|place| place.contains(':'));
-        for (places, how) in [(&self.places, ""), (&self.approximate, " (approximate)")] {
-            if named(places) {
-                places.iter().for_each(|place| text.extend(["\n  ", place, ": ", &self.name, how]));
-            }
-        }
-        for place in &self.via {
-            let (place, operator) = place.split_once(' ').unwrap_or((place, ""));
-            text.extend(["\n  ", place, ": ", &self.name, " (via ", operator, ")"]);
-        }
-    }
-
-    fn text_length(&self) -> usize {
-        let mut text = String::new();
-        self.lines(&mut text);
-        text.len() + self.name.len() + 3
-    }
-
-    /// Returns an upper bound of the length in bytes, as text and as JSON.
-    fn at_most(&self) -> usize {
-        if !self.detail.is_empty() {
-            return usize::MAX;
-        }
-        let places = [&self.places, &self.approximate, &self.via].into_iter().flatten();
-        let places = places.map(|place| most_as_json(place) + self.name.len() + 22);
-        most_as_json(&self.name) + 50 + places.sum::<usize>()
+    fn leave_places_out(&mut self) {
+        *self = Self {
+            name: std::mem::take(&mut self.name),
+            setf: self.setf,
+            places: Vec::new(),
+            approximate: Vec::new(),
+            via: Vec::new(),
+            detail: Vec::new(),
+            lines: String::new(),
+        };
     }
 }
 
@@ -156,8 +241,10 @@ pub(super) fn calls() -> Tool {
         "Who calls a function",
         "Lists every function, method and macro whose compiled code calls the given function, as the compiler \
          recorded it; text matches, comments and strings do not count. Use it before changing a signature or a \
-         behaviour, or to see how a function is used. Calls of (setf name), of compiler macros and of methods are \
-         included. Each has its places, file:line:column; for the lines' text ask code-find-references. Calls by top-level code are listed below, and files that the image does not \
+         behaviour, or to see how a function is used. Calls of (setf name), marked `setf`, of compiler macros and of \
+         methods are included. Sorted by PACKAGE::NAME as printed, a name that is a list by the symbol in it. Each has \
+         its places, file:line:column, as far as they fit beside all names: `places_cursor` leads to the others. For \
+         the lines' text ask code-find-references. Calls by top-level code follow, and files that the image does not \
          have as they stand are named.",
     )
 }
@@ -167,8 +254,8 @@ pub(super) fn references() -> Tool {
         Kind::References,
         "who-references",
         "Who reads a variable",
-        "Lists the code that reads the value of a special variable, global or constant. Lexical variables are not \
-         recorded. For writes use who-sets, for LET bindings who-binds.",
+        "Lists the code that reads the value of a special variable, global or constant, sorted as who-calls does. \
+         Lexical variables are not recorded. For writes use who-sets, for LET bindings who-binds.",
     )
 }
 
@@ -213,60 +300,120 @@ pub(super) fn specializes() -> Tool {
 
 fn tool(kind: Kind, name: &'static str, title: &'static str, description: &'static str) -> Tool {
     let about = About { name, title, description, effect: Effect::Reads };
-    Tool::new::<Arguments, MaybeFound<ListedReferrers<'static>>>(about, move |session, given, call| {
+    Tool::paged::<Arguments, MaybeFound<ListedReferrers<'static>>>(about, move |session, given, call| {
         who(session, kind, given, call)
     })
     .of_image()
     .at_once()
-    .turns_pages()
 }
 
-fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
+fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<Reply, Failure> {
     let bank = session.bank()?;
     let ResolvedName { name, package, looked_up_in } = resolve(bank, given.symbol);
     let offset = given.page.offset()?;
-    let most = if call.budget() == usize::MAX { usize::MAX } else { MOST };
+    let limit = given.page.limit();
+    let limited = call.budget() != usize::MAX;
+    let located = if limited { LOCATED } else { usize::MAX };
+    let most = if given.page.continues() { located } else { call.budget() / LEAST_NAME };
     let mut request = WhoRequest::new(kind, name)
         .package(package)
-        .places(PlaceDetail::LinesUpTo(MOST))
-        .limit(given.page.limit().min(most));
+        .places(PlaceDetail::LinesUpTo(located))
+        .limit(limit.min(most));
     request.offset = offset;
     let answer = bank.who(&request)?;
     let Some(subject) = &answer.symbol else {
         let note = Some(&answer.unseen).filter(|unseen| !unseen.is_empty()).map(Unseen::sentence);
-        return Missing::new(&bank.index(), &answer.asked, answer.status, note).answer(CallOutcome::NotFound);
+        let missing = Missing::new(&bank.index(), &answer.asked, answer.status, note);
+        return missing.answer(CallOutcome::NotFound).map(Reply::from);
     };
-    given.page.within(answer.count)?;
     let symbol = subject.text.clone();
     let shown = |file: &str| bank.project().shown(std::path::Path::new(file));
-    let mut users: Vec<ShownReferrer<'_>> =
-        answer.users.iter().map(|user| ShownReferrer::new(user, shown, given.detail.detail)).collect();
-    let fitting = match all_fit(&users, call.budget(), ShownReferrer::at_most) {
-        true => users.len(),
-        false => fit(&users, call.budget(), ShownReferrer::text_length),
-    };
-    users.truncate(fitting);
-    let next = offset.saturating_add(fitting);
-    let left_out = answer.count.saturating_sub(next);
-    let mut text = text::who_page(&answer, offset, fitting);
-    let heading = "\n\nPlaces:\n";
-    let before = text.len();
-    text.push_str(heading);
-    users.iter().for_each(|user| user.lines(&mut text));
-    if text.len() == before + heading.len() {
-        text.truncate(before);
-    }
+    let users = answer.users.iter().map(|user| ShownReferrer::new(user, &symbol, shown, given.detail.detail));
     let toplevel = answer.toplevel.iter();
-    let listed = ListedReferrers {
-        symbol,
+    let toplevel = toplevel.map(|found| top_level(&found.path, &found.position, &found.context));
+    let mut listed = ListedReferrers {
         count: answer.count,
-        users,
-        toplevel: toplevel.map(|found| top_level(&found.path, &found.position, &found.context)).collect(),
+        users: users.collect(),
+        toplevel: toplevel.collect(),
+        toplevel_count: None,
+        notes: text::notes(&answer.unseen, &answer.cautions),
         unseen: answer.unseen,
         elsewhere: answer.elsewhere,
         cautions: answer.cautions,
-        cursor: (left_out > 0).then(|| next.to_string()),
+        cursor: None,
+        places_cursor: None,
+        kind,
+        toplevel_total: answer.toplevel.len(),
+        total: 0,
+        located,
+        may_be_bare: limited && !given.page.continues() && answer.count == answer.users.len(),
+        names_first: false,
+        symbol: symbol.clone(),
     };
-    let answer = ToolAnswer::new(text, &MaybeFound::yes(listed), CallOutcome::Answered)?;
-    Ok(answer.looked_up_in(looked_up_in))
+    listed.total = listed.count + listed.toplevel_total + listed.unseen.files.len();
+    given.page.within(listed.total)?;
+    // Let what follows the functions begin behind the last of them.
+    let users = listed.users.len();
+    let behind = match offset.min(listed.count) + users == listed.count {
+        true => limit.saturating_sub(users),
+        false => 0,
+    };
+    let mut part = Part::new(offset.saturating_sub(listed.count), behind);
+    part.keep(&mut listed.toplevel);
+    part.keep(&mut listed.unseen.files);
+    listed.users.iter_mut().skip(located).for_each(ShownReferrer::leave_places_out);
+    let total = listed.total;
+    Page::longest(listed, (offset, total), call.budget(), |listed, range| {
+        Ok(page(listed, range)?.looked_up_in(looked_up_in.clone()))
+    })
+}
+
+/// Renders a page.
+fn page(listed: &mut ListedReferrers<'_>, range: &Range) -> Result<ToolAnswer, Failure> {
+    let users = listed.users.len();
+    let with_places = if listed.names_first { range.count.min(users) } else { users };
+    let located = with_places.min(listed.located);
+    let without_places = users - located;
+    let whole = Range { count: range.count.max(users), ..*range };
+    listed.places_cursor = (without_places > 0).then(|| located.to_string());
+    listed.cursor = whole.cursor();
+    listed.toplevel_count = Some(listed.toplevel_total).filter(|count| *count > listed.toplevel.len());
+    let text = text(listed, &whole, without_places);
+    ToolAnswer::new(text, &MaybeFound::yes(&*listed), CallOutcome::Answered)
+}
+
+fn text(listed: &ListedReferrers<'_>, range: &Range, without_places: usize) -> String {
+    let symbol = &listed.symbol;
+    if listed.count == 0 && listed.toplevel_total == 0 {
+        return text::nobody(listed.kind, symbol, &listed.elsewhere) + &listed.notes;
+    }
+    let names = listed.users.iter().map(|user| &user.name);
+    let toplevel = listed.toplevel.iter().map(|found| format!("{}: {}", found.at, found.context));
+    let mut text = text::who_list(listed.kind, symbol, names);
+    let next = range.end();
+    if let (left_out @ 1.., count) = (listed.count.saturating_sub(next), listed.count) {
+        let _ = write!(text, "\n\n{left_out} of {count} are left out here: the next page has cursor {next}.");
+    }
+    text::at_top_level(&mut text, listed.count > 0, toplevel);
+    let shown = next.saturating_sub(listed.count).min(listed.toplevel_total);
+    if let (left_out @ 1.., true) = (listed.toplevel_total - shown, next >= listed.count) {
+        let count = counted(listed.toplevel_total, "use", "uses");
+        let _ = write!(
+            text,
+            "\n\n{left_out} of {count} at top level are left out here: the next page has cursor {next}."
+        );
+    }
+    text.push_str(&listed.notes);
+    let heading = "\n\nPlaces:\n";
+    let before = text.len();
+    text.push_str(heading);
+    listed.users.iter().for_each(|user| text.push_str(&user.lines));
+    if text.len() == before + heading.len() {
+        text.truncate(before);
+    }
+    if let Some(cursor) = &listed.places_cursor {
+        let many = counted(without_places, "function", "functions");
+        let _ = write!(text, "\n\nThe places of {many} are left out here: cursor {cursor} has them.");
+    }
+    text
 }

@@ -36,8 +36,6 @@ pub(crate) fn is_child() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
-// The binary that shares one image has no such test today.
-#[allow(dead_code)]
 /// Returns how much a test that can be as long as one likes does: `small` in `cargo test`, `full` in
 /// `cargo xtask full`, which sets STEELBANK_FULL.
 pub(crate) fn small_or_full<T>(small: T, full: T) -> T {

@@ -27,6 +27,7 @@ mod nofalse;
 mod odd;
 mod operators;
 mod oracle;
+mod pages;
 mod positions;
 mod project;
 mod reload;

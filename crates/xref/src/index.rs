@@ -125,7 +125,7 @@ pub struct UsePlace<'a> {
 }
 
 /// A use by its numbers in the index that returned it: [`Index::read`] reads the rest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UseNumber {
     generation: u32,
     function: u32,

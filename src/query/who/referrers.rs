@@ -5,6 +5,7 @@ use crate::project::FileVersion;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -30,8 +31,29 @@ pub struct Referrers {
     uses: Vec<UseNumber>,
     /// Where the uses of each function end in `uses`.
     ends: Vec<usize>,
-    /// The position of each use; empty if lines were not asked for.
+    /// The position of each use, as far as lines were asked for.
     positions: Vec<Option<Position>>,
+    /// Which of the uses are not, or not only, of the name itself.
+    called: HashMap<UseNumber, CalledName>,
+}
+
+/// Which of two names a use is of, where F stands for both F and (SETF F).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CalledName {
+    /// The name itself.
+    #[default]
+    Itself,
+    /// `(SETF F)` alone.
+    Setf,
+    /// Both.
+    Both,
+}
+
+impl CalledName {
+    fn is_itself(&self) -> bool {
+        *self == Self::Itself
+    }
 }
 
 impl Referrers {
@@ -56,7 +78,15 @@ impl Referrers {
             }
             *end = kept.len();
         }
-        Self { index: Some(index.clone()), uses: kept, ends, positions: Vec::new() }
+        Self { index: Some(index.clone()), uses: kept, ends, ..Self::default() }
+    }
+
+    /// Marks the uses of (SETF F), which are among `setf`; those among `others` are of F, too.
+    pub(super) fn tell_apart(&mut self, setf: Vec<UseNumber>, others: Vec<UseNumber>) {
+        self.called = setf.into_iter().map(|number| (number, CalledName::Setf)).collect();
+        for number in others {
+            self.called.entry(number).and_modify(|called| *called = CalledName::Both);
+        }
     }
 
     /// How many functions there are.
@@ -119,17 +149,18 @@ impl Referrers {
     fn place(&self, at: usize) -> Option<RecordedPlace<'_>> {
         let mut place = RecordedPlace::of(self.index.as_ref()?.place(*self.uses.get(at)?));
         place.position = self.positions.get(at).cloned().flatten();
+        place.called = self.called.get(self.uses.get(at)?).copied().unwrap_or_default();
         Some(place)
     }
 
-    /// Iterates over the places of all functions.
-    pub(super) fn recorded(&self) -> impl Iterator<Item = RecordedPlace<'_>> {
-        (0..self.uses.len()).filter_map(|at| self.place(at))
+    /// Iterates over the places of the first `most` functions.
+    pub(super) fn recorded(&self, most: usize) -> impl Iterator<Item = RecordedPlace<'_>> {
+        (0..self.start(most.min(self.len()))).filter_map(|at| self.place(at))
     }
 
-    /// Sets the position of each place to what `find` returns for it.
-    pub(super) fn locate(&mut self, find: impl FnMut(RecordedPlace<'_>) -> Option<Position>) {
-        self.positions = self.recorded().map(find).collect();
+    /// Sets the position of each place of the first `most` functions to what `find` returns for it.
+    pub(super) fn locate(&mut self, most: usize, find: impl FnMut(RecordedPlace<'_>) -> Option<Position>) {
+        self.positions = self.recorded(most).map(find).collect();
     }
 }
 
@@ -216,6 +247,9 @@ pub struct RecordedPlace<'a> {
     /// The line and column, if [`PlaceDetail`](super::PlaceDetail) asks for them and they are found.
     #[serde(flatten)]
     pub position: Option<Position>,
+    /// Whether it is `(SETF F)` that is used there, if `F` was asked for.
+    #[serde(skip_serializing_if = "CalledName::is_itself")]
+    pub called: CalledName,
 }
 
 impl<'a> RecordedPlace<'a> {
@@ -227,6 +261,7 @@ impl<'a> RecordedPlace<'a> {
             form_number: found.form,
             file_written: Some(found.file_written).filter(|written| *written != 0),
             position: None,
+            called: CalledName::Itself,
         }
     }
 

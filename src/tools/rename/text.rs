@@ -9,7 +9,7 @@ use crate::query::rename::{Scope, Verified};
 /// Renders the plan or the applied edits. Writing to a string cannot fail.
 pub(super) fn rename(answer: &ListedRename) -> String {
     let edits = counted(answer.edits, "edit");
-    let files = counted(answer.files.len(), "file");
+    let files = counted(answer.file_count, "file");
     let mut text = format!("{} ", answer.symbol);
     let new_name = written(&answer.new_name);
     let _ = match (answer.conflicts.is_empty(), answer.applied) {

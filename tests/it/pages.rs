@@ -1,0 +1,311 @@
+//! Checks of every tool that turns pages that its pages, joined, are the answer without a limit: for many names and random
+//! budgets, in an image with libraries.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde_json::{Value, json};
+use steelbank::tools::{Call, CallOutcome, ToolAnswer, Tools};
+
+use crate::child::{in_own_process, small_or_full};
+use crate::fixtures::lisp_libraries;
+use crate::project::folder;
+use crate::renames::copy;
+use crate::tools::{World, strings, with_libraries};
+
+/// Systems that load with nothing but each other, those of the quick form first.
+const SYSTEMS: [&str; 22] = [
+    "alexandria",
+    "cl-ppcre",
+    "anaphora",
+    "split-sequence",
+    "yason",
+    "asdf-flv",
+    "babel",
+    "bordeaux-threads",
+    "chunga",
+    "cl-fad",
+    "cl-interpol",
+    "cl-who",
+    "closer-mop",
+    "fiveam",
+    "flexi-streams",
+    "iterate",
+    "local-time",
+    "named-readtables",
+    "nibbles",
+    "parse-number",
+    "puri",
+    "usocket",
+];
+
+/// Names that very much code uses.
+const HEAVY: [&str; 9] = [
+    "CL::LIST",
+    "CL::FUNCALL",
+    "CL::T",
+    "CL::SETF",
+    "CL::CAR",
+    "CL::OR",
+    "CL::MAPCAR",
+    "PAGED::F",
+    "PAGED::*V*",
+];
+
+/// The lists that stand beside those that pages divide: they are on every page.
+const BESIDE: [&str; 11] = [
+    "/cautions",
+    "/elsewhere",
+    "/stale",
+    "/definitions",
+    "/nicknames",
+    "/local_nicknames",
+    "/uses",
+    "/implements",
+    "/conflicts",
+    "/edges",
+    "",
+];
+
+/// A generator of pseudo-random numbers: the same ones in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+fn ask(world: &World, tool: &str, arguments: &Value, call: &Call) -> ToolAnswer {
+    let arguments = arguments.as_object().unwrap().clone();
+    let asked = format!("{tool} {arguments:?}");
+    let answer = Tools::all().get(tool).unwrap().call(&world.session, arguments, call);
+    answer.unwrap_or_else(|error| panic!("{asked}: {error}"))
+}
+
+/// Adds the lists of `value` that are in no other list to `lists`, by their places in it.
+fn add_lists(value: &Value, at: String, lists: &mut BTreeMap<String, Vec<Value>>) {
+    match value {
+        Value::Array(values) => lists.entry(at).or_default().extend(values.iter().cloned()),
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, value)| add_lists(value, format!("{at}/{name}"), lists));
+        }
+        _ => (),
+    }
+}
+
+/// Joins the lists of all pages of an answer.
+fn joined(world: &World, tool: &str, arguments: &Value, budget: usize) -> BTreeMap<String, Vec<Value>> {
+    let call = Call::default().within(budget);
+    let (mut lists, mut arguments, mut bare) = (BTreeMap::new(), arguments.clone(), None);
+    for number in 0.. {
+        assert!(number < 50_000, "{tool} {arguments}: the pages have no end");
+        let page = ask(world, tool, &arguments, &call);
+        let structured = &*page.structured;
+        let (size, text) = (page.structured.json().chars().count(), page.text.chars().count());
+        assert!(size <= budget && text <= budget, "{tool} {arguments}: {size} and {text} in {budget}");
+        add_lists(structured, String::new(), &mut lists);
+        bare = bare.or(structured["places_cursor"].as_str().map(str::to_owned));
+        match (structured["cursor"].as_str(), structured["pagination"]["has_more"].as_bool()) {
+            (Some(cursor), _) => arguments["cursor"] = json!(cursor),
+            (None, Some(true)) => {
+                let page = &structured["pagination"];
+                assert!(page["count"].as_u64().unwrap() > 0);
+                arguments["offset"] =
+                    json!(page["offset"].as_u64().unwrap() + page["count"].as_u64().unwrap());
+            }
+            _ => break,
+        }
+    }
+    // The functions whose places were left out, with them.
+    if let Some(cursor) = bare {
+        arguments["cursor"] = json!(cursor);
+        let users = lists.get_mut("/users").unwrap();
+        let (from, count) = (cursor.parse().unwrap(), users.len());
+        let names =
+            |users: &[Value]| -> Vec<Value> { users.iter().map(|user| user["name"].clone()).collect() };
+        let bare = users.split_off(from);
+        let located = joined(world, tool, &arguments, budget).remove("/users").unwrap();
+        assert_eq!(names(&bare), names(&located), "{tool} {arguments}");
+        users.extend(located);
+        assert_eq!(users.len(), count);
+    }
+    lists
+}
+
+/// Checks one question; returns whether the answer has several pages.
+fn check(world: &World, tool: &str, arguments: &Value, random: &mut Random) -> bool {
+    let whole = ask(world, tool, arguments, &Call::default().whole());
+    if whole.outcome != CallOutcome::Answered {
+        return false;
+    }
+    let budget = 8_000 + random.below(52_000);
+    let several = whole.structured.json().len() > budget || whole.text.len() > budget;
+    let mut lists = BTreeMap::new();
+    add_lists(&whole.structured, String::new(), &mut lists);
+    lists.retain(|name, values| !values.is_empty() && !BESIDE.contains(&name.as_str()));
+    let mut joined = joined(world, tool, arguments, budget);
+    joined.retain(|name, values| !values.is_empty() && !BESIDE.contains(&name.as_str()));
+    for (name, values) in &lists {
+        let found = joined.get(name).map_or(&[][..], Vec::as_slice);
+        let differs = (0..values.len().max(found.len())).find(|&at| values.get(at) != found.get(at));
+        if let Some(at) = differs {
+            let (whole, part) = (values.get(at), found.get(at));
+            let (count, paged) = (values.len(), found.len());
+            panic!(
+                "{tool} {arguments} within {budget}: {name} has {count} entries, its pages {paged}; {at} is {whole:?}, not {part:?}"
+            );
+        }
+    }
+    assert_eq!(lists.len(), joined.len(), "{tool} {arguments}: {:?}", joined.keys());
+    several
+}
+
+#[test]
+fn pages_joined_are_the_whole_answer() {
+    with_libraries("pages::pages_joined_are_the_whole_answer", || {
+        let root = folder("pages");
+        let systems = &SYSTEMS[..small_or_full(5, SYSTEMS.len())];
+        for library in systems.iter().copied().chain(["cl-split-sequence", "cl-flexi-streams"]) {
+            if lisp_libraries().join(library).exists() {
+                copy(&lisp_libraries().join(library), &root.join(library));
+            }
+        }
+        let callers: String =
+            (0..400).map(|number| format!("(defun caller-with-a-long-name-{number} () (f *v*))\n")).collect();
+        let uses = "(print (f *v*))\n".repeat(600);
+        let text = format!(
+            "(defpackage :paged (:use :cl))\n(in-package :paged)\n(defun f (x) x)\n(defvar *v* 1)\n{callers}{uses}"
+        );
+        fs::write(root.join("paged.lisp"), text).unwrap();
+        fs::write(root.join("paged.asd"), "(defsystem \"paged\" :components ((:file \"paged\")))").unwrap();
+        let all: Vec<&str> = systems.iter().copied().chain(["paged"]).collect();
+        let world = World::at(root, &all);
+        let mut random = Random(0x5eed);
+        let mut several = BTreeMap::new();
+        let mut check = |tool: &'static str, arguments: Value, random: &mut Random| {
+            let of: &mut (usize, usize) = several.entry(tool).or_default();
+            *of = (of.0 + 1, of.1 + usize::from(check(&world, tool, &arguments, random)));
+        };
+        let list = world.root.join("names.txt");
+        world.lines(&format!(
+            "(let ((*print-pretty* nil) (all '()))
+               (do-all-symbols (symbol)
+                 (when (and (symbol-package symbol)
+                            (or (fboundp symbol) (boundp symbol) (find-class symbol nil)))
+                   (push (format nil \"~a::~a\" (package-name (symbol-package symbol)) (symbol-name symbol)) all)))
+               (with-open-file (out {list:?} :direction :output)
+                 (format out \"~{{~a~%~}}\" (remove #\\Newline all :test #'find))))"
+        ));
+        let list = fs::read_to_string(list).unwrap();
+        let mut names: Vec<String> = list.lines().map(str::to_owned).collect();
+        names.sort();
+        names.dedup();
+        assert!(names.len() > 10_000, "{}", names.len());
+        let count = names.len();
+        let sample = small_or_full(12, count);
+        if sample < count {
+            names = (0..sample).map(|_| names[random.below(count)].clone()).collect();
+        }
+        for (number, name) in HEAVY.into_iter().map(str::to_owned).chain(names).enumerate() {
+            let (package, symbol) = name.split_once("::").unwrap();
+            let symbol = format!("|{}|", symbol.replace('\\', "\\\\").replace('|', "\\|"));
+            let asked = json!({ "name": symbol, "package": package });
+            for tool in [
+                "who-calls",
+                "who-references",
+                "who-binds",
+                "who-sets",
+                "who-macroexpands",
+                "who-specializes",
+                "describe-symbol",
+                "find-definition",
+            ] {
+                check(tool, asked.clone(), &mut random);
+            }
+            let only = random.below(2) == 0;
+            let asked = json!({ "symbol": symbol, "package": package, "project_only": only });
+            check("code-find-references", asked, &mut random);
+            // What walks further is asked of a few names.
+            if name == "PAGED::F" || number > 1000 && number % 1000 == 0 {
+                let asked = json!({ "name": symbol, "package": package, "limit": 400, "depth": 1 });
+                check("call-graph", asked, &mut random);
+                check("impact", json!({ "names": [symbol], "package": package, "depth": 1 }), &mut random);
+            }
+        }
+        for package in ["CL", "SB-IMPL", "ALEXANDRIA", "PAGED"] {
+            check("package-info", json!({ "package": package }), &mut random);
+        }
+        for pattern in ["car", "with-"] {
+            check("apropos", json!({ "pattern": pattern, "limit": 1_000_000 }), &mut random);
+        }
+        for arguments in [json!({}), json!({ "package": "alexandria", "unused": true })] {
+            check("outline", arguments, &mut random);
+        }
+        for name in ["list", "defun", "f"] {
+            let arguments = json!({ "pattern": name, "limit": 1000, "force": true });
+            check("find_references", arguments, &mut random);
+        }
+        check("list-systems", json!({ "files": true }), &mut random);
+        check("rename", json!({ "name": "paged::f", "new_name": "g" }), &mut random);
+        for tool in ["who-calls", "who-macroexpands", "code-find-references", "call-graph", "impact"] {
+            assert!(several[tool].1 > 0, "{tool} has several pages somewhere: {several:?}");
+        }
+        println!("seen: questions, and those of several pages: {several:?}");
+    });
+}
+
+const MARKS: &str = r#"(defpackage :marks (:use :cl))
+(in-package :marks)
+(defvar *v* 0)
+(defun thing (x) x)
+(defun (setf thing) (new x) (setf *v* (list new x)))
+(defun reader () (thing 1))
+(defun writer () (setf (thing 1) 2))
+(defun both () (incf (thing 1)))
+#-sbcl (defun elsewhere () (thing 1))
+"#;
+
+#[test]
+fn what_is_listed_says_what_it_is() {
+    in_own_process("pages::what_is_listed_says_what_it_is", || {
+        let root = folder("marks");
+        let long = "word ".repeat(40_000);
+        fs::write(root.join("a.lisp"), format!("{MARKS}(defun long-one (x) \"{long}\" x)\n")).unwrap();
+        fs::write(root.join("marks.asd"), "(defsystem \"marks\" :components ((:file \"a\")))").unwrap();
+        let world = World::at(root, &["marks"]);
+        // Who calls (setf f) is told apart from who calls f.
+        let answer = world.answer("who-calls", json!({ "name": "marks::thing" })).unwrap();
+        let user = |name: &str| {
+            let users = answer.structured["users"].as_array().unwrap();
+            users
+                .iter()
+                .find(|user| user["name"] == name)
+                .unwrap_or_else(|| panic!("{name}: {users:?}"))
+                .clone()
+        };
+        let setf = |name| user(name)["setf"].clone();
+        assert_eq!(
+            (setf("MARKS::READER"), setf("MARKS::WRITER"), setf("MARKS::BOTH")),
+            (Value::Null, json!("only"), json!("too"))
+        );
+        assert!(answer.text.contains("\n  a.lisp:6:19: MARKS::READER\n"), "{}", answer.text);
+        assert!(answer.text.contains(": MARKS::WRITER uses (SETF MARKS::THING)"), "{}", answer.text);
+        let writers = world.ask("who-calls", json!({ "name": "(setf marks::thing)" }));
+        assert_eq!(strings(&writers["users"], "name"), ["MARKS::BOTH", "MARKS::WRITER"]);
+        assert!(writers["users"].as_array().unwrap().iter().all(|user| user["setf"].is_null()), "{writers}");
+        // Loading tells nothing of what a feature expression leaves out.
+        let left_out = json!({ "count": 1, "files": [{ "path": "a.lisp", "count": 1, "left_out": 1 }] });
+        assert_eq!(answer.structured["unseen"], left_out);
+        let note = "Note: The name stands in 1 place that a feature expression leaves out of what is loaded: a.lisp (1).";
+        assert!(answer.text.contains(&format!("\n\n{note}\n\n")), "{}", answer.text);
+        // A line longer than a page is cut, and what follows it is there.
+        let described = world.answer("describe-symbol", json!({ "name": "marks::long-one" })).unwrap();
+        let line = described.text.lines().find(|line| line.contains("word word")).unwrap();
+        assert!(line.starts_with("    word word") && line.contains(" characters left out …] "), "{line}");
+        assert!(described.text.contains("\n  Source: ") && described.structured["cursor"].is_null());
+    });
+}
