@@ -151,7 +151,8 @@ fn the_crates_below_stand_alone() {
         ("reader", vec![]),
         ("watch", vec![]),
         ("cache", vec![]),
-        ("text", vec!["steelbank-cache", "steelbank-reader", "steelbank-watch"]),
+        ("tree", vec!["steelbank-reader"]),
+        ("text", vec!["steelbank-cache", "steelbank-reader", "steelbank-tree", "steelbank-watch"]),
     ] {
         let manifest = fs::read_to_string(root().join(format!("crates/{name}/Cargo.toml"))).unwrap();
         let manifest = manifest.split("[dev-dependencies]").next().unwrap();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use steelbank_watch::{Change, ChangeKind, Changes, Watch, WatchRefusal, Watched};
 
-use super::tree::{OF_NOTE, ProjectWalk, decides, may_be_lisp};
+use super::tree::{OF_NOTE, ProjectWalk, may_be_lisp};
 
 /// Recheck deletions for this long: kernels from 5.3 to 5.16 tell of one a moment before it happens.
 const PREMATURE: Duration = Duration::from_millis(50);
@@ -149,7 +149,7 @@ impl Live {
 
     /// Records a change. True if another walk is needed.
     fn take(&mut self, change: Change) -> bool {
-        let decides = decides(&change.path) || self.walk.decides_in(change.path.parent());
+        let decides = self.walk.decides(&change.path) || self.walk.decides_in(change.path.parent());
         self.news.changed.insert(change.path.clone());
         let again = match change.what {
             ChangeKind::Contents => decides || self.walk.owns(&change.path),

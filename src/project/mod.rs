@@ -21,7 +21,6 @@ pub(crate) mod write;
 pub(crate) use text::{PackageText, TextContext, TextToken};
 pub use texts::TextState;
 pub(crate) use texts::{Look, Now, UnseenText};
-pub(crate) use tree::is_vendored;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -273,7 +272,7 @@ impl Project {
         let path = overlay.as_deref().unwrap_or(path);
         let size = std::fs::metadata(path).map(|file| file.len());
         size.is_ok_and(|size| size != then.size)
-            || std::fs::read(path).map_or(true, |bytes| fnv_1a(&bytes) != then.hash)
+            || steelbank_tree::read_plain(path, then.size).map_or(true, |bytes| fnv_1a(&bytes) != then.hash)
     }
 
     /// Lists the loaded files, with the write dates that they had then.
@@ -462,7 +461,7 @@ impl Project {
     /// Reads the file at `path`, a real path, or its overlay.
     pub(crate) fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
         let overlay = self.overlays.read().get(path).cloned();
-        std::fs::read(overlay.as_deref().unwrap_or(path))
+        steelbank_tree::read_source(overlay.as_deref().unwrap_or(path))
     }
 
     fn sidecars(&self) -> Option<PathBuf> {

@@ -91,7 +91,7 @@ impl SidecarNames {
         // Write under a name with a hyphen: leftovers of writers that died are deleted with old sidecars.
         let written = folder.join(format!("{FILE}-{}", std::process::id()));
         if steelbank_cache::write(&written, &bytes).is_err()
-            || std::fs::rename(&written, folder.join(FILE)).is_err()
+            || steelbank_cache::rename(&written, &folder.join(FILE)).is_err()
         {
             let _ = std::fs::remove_file(&written);
         }

@@ -180,7 +180,7 @@ impl Texts {
         if stamp.size > LARGEST {
             return CachedNames { readable: false, ..nothing };
         }
-        let Ok(bytes) = std::fs::read(self.text_of(path)) else {
+        let Ok(bytes) = steelbank_tree::read_source(&self.text_of(path)) else {
             return CachedNames { readable: false, ..nothing };
         };
         if !is_lisp(path, &bytes) {
@@ -234,7 +234,7 @@ impl Texts {
             return Some(Arc::clone(&read.text));
         }
         self.forget(path);
-        let bytes = std::fs::read(self.text_of(path)).ok()?;
+        let bytes = steelbank_tree::read_source(&self.text_of(path)).ok()?;
         let text = ReadText::new(&bytes);
         self.keep(path, Read { stamp, text: Arc::clone(&text), asked: clock });
         Some(text)

@@ -1,12 +1,10 @@
 //! The project's own files, told from vendored and ignored ones below its root.
 
 use std::collections::HashSet;
-use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use ignore::WalkBuilder;
-use parking_lot::Mutex;
+use steelbank_tree::{Found, IgnoreFiles, Next};
 use steelbank_watch::{Watch, Watched};
 
 use super::stamp::{COARSE, FileStamp};
@@ -18,38 +16,6 @@ const GIT: &str = ".git";
 pub(super) const OF_NOTE: [&str; 2] = [IGNORE_FILE, GIT];
 /// The most files that are searched: a folder with more is taken for no project.
 const MOST_FILES: usize = 200_000;
-/// Whether ocicl, qlot, Quicklisp or another tool puts other people's systems into the folder `relative`,
-/// below `root`.
-pub(crate) fn is_vendored(root: &Path, relative: &Path) -> bool {
-    let mut at = root.to_owned();
-    relative.components().any(|component| {
-        let Component::Normal(name) = component else { return false };
-        let is_file = |name: &str| at.join(name).is_file();
-        let vendored = match name.to_str() {
-            Some(".qlot" | ".ocicl" | "ocicl" | ".bundle-libs" | "node_modules") => true,
-            // ocicl's old name for its folder.
-            Some("systems") => {
-                is_file("systems.csv") || is_file("ocicl.csv") || has_versions(&at.join("systems"))
-            }
-            Some("quicklisp") => is_file("quicklisp/setup.lisp") || at.join("quicklisp/dists").is_dir(),
-            _ => false,
-        };
-        at.push(name);
-        vendored
-    })
-}
-
-/// Whether `folder` has folders that are named after versions, as `alexandria-20240503-8514d8e`.
-fn has_versions(folder: &Path) -> bool {
-    let is_version = |name: &str| {
-        let bytes = name.as_bytes();
-        bytes.windows(2).any(|pair| pair[0] == b'-' && pair[1].is_ascii_digit())
-    };
-    std::fs::read_dir(folder).into_iter().flatten().flatten().any(|entry| {
-        entry.file_type().is_ok_and(|kind| kind.is_dir())
-            && entry.file_name().to_str().is_some_and(is_version)
-    })
-}
 
 /// The result of a walk through the project.
 #[derive(Debug, Default)]
@@ -67,16 +33,12 @@ pub(super) struct ProjectWalk {
     looked_at: Vec<(PathBuf, Option<FileStamp>)>,
     /// Whether every later change shows in the stamps.
     settled: bool,
+    /// Whether there are other repositories in the project's folder: definitions decide about them.
+    has_repositories: bool,
     /// Whether the walk began to watch a folder, which may have changed before.
     pub(super) is_new: bool,
     /// Whether the watch reports all changes in every folder.
     pub(super) is_told: bool,
-}
-
-/// Whether the file at `path` decides, by its name, which files are the project's own.
-pub(super) fn decides(path: &Path) -> bool {
-    path.file_name()
-        .is_some_and(|name| [IGNORE_FILE, GIT, "systems.csv", "ocicl.csv"].iter().any(|other| name == *other))
 }
 
 impl ProjectWalk {
@@ -95,53 +57,53 @@ impl ProjectWalk {
         let begun = SystemTime::now();
         let mut walk = ProjectWalk { is_told: true, ..ProjectWalk::default() };
         walk.look_above(root, &mut watch);
-        let below = root.to_path_buf();
-        let skipped: Arc<Mutex<Vec<PathBuf>>> = Arc::default();
-        let skip = Arc::clone(&skipped);
-        let in_git = steelbank_watch::is_in_working_tree(root);
-        let entries = WalkBuilder::new(root)
-            .standard_filters(false)
-            .hidden(true)
-            .git_ignore(true)
-            .git_exclude(true)
-            .parents(in_git)
-            .require_git(in_git)
-            .filter_entry(move |entry| {
-                let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-                let relative = entry.path().strip_prefix(&below).unwrap_or(entry.path());
-                let vendored = is_folder && is_vendored(&below, relative);
-                if vendored {
-                    skip.lock().push(entry.path().to_owned());
-                }
-                !vendored
-            })
-            .build();
-        for entry in entries.flatten() {
-            let Some(kind) = entry.file_type() else { continue };
-            if kind.is_dir() {
-                walk.add_folder(entry.into_path(), &mut watch);
-                if !walk.is_told {
-                    return walk;
-                }
-            } else if kind.is_file() && may_be_lisp(entry.path()) {
-                if walk.files.len() >= MOST_FILES {
-                    walk.cut = true;
-                    break;
-                }
-                walk.files.push(entry.into_path());
-            }
-        }
-        for folder in std::mem::take(&mut *skipped.lock()) {
-            // Watch these: other vendored folders are told by their names alone.
-            if folder.ends_with("systems") || folder.ends_with("quicklisp") {
-                walk.watch_deciding(&folder, &mut watch);
-            }
-        }
+        steelbank_tree::walk(root, IgnoreFiles::Repository, &mut |found| walk.take(found, &mut watch));
         walk.files.sort_unstable();
         walk.settled = walk.looked_at.iter().all(|(_, stamp)| {
             stamp.is_none_or(|stamp| stamp.modified.is_some_and(|modified| modified + COARSE < begun))
         });
         walk
+    }
+
+    fn take(&mut self, found: Found<'_>, watch: &mut Option<&mut Watch>) -> Next {
+        match found {
+            Found::Folder(folder) => {
+                self.add_folder(folder.to_owned(), watch);
+                if !self.is_told {
+                    return Next::Stop;
+                }
+            }
+            Found::Vendored(folder) => {
+                // Watch these: other vendored folders are told by their names alone.
+                if folder.ends_with("systems") || folder.ends_with("quicklisp") {
+                    self.watch_deciding(folder, watch);
+                }
+                return Next::Skip;
+            }
+            Found::File(path, kind) if kind.is_file() && may_be_lisp(path) => {
+                if self.files.len() >= MOST_FILES {
+                    self.cut = true;
+                    return Next::Stop;
+                }
+                self.files.push(path.to_owned());
+            }
+            Found::Deciding(path) => {
+                self.has_repositories = true;
+                let told = watch.as_mut().is_some_and(|watch| {
+                    if !path.is_dir() {
+                        return watch.file(path);
+                    }
+                    let watched = watch.folder(path);
+                    self.is_new |= watched == Watched::New;
+                    watched != Watched::No
+                });
+                if !told {
+                    self.look_at(path.to_owned());
+                }
+            }
+            Found::File(..) | Found::LeftOut(..) | Found::Failed(..) => {}
+        }
+        Next::On
     }
 
     fn add_folder(&mut self, folder: PathBuf, watch: &mut Option<&mut Watch>) {
@@ -157,7 +119,7 @@ impl ProjectWalk {
         if ignoring.symlink_metadata().is_ok() && !watch.as_mut().is_some_and(|watch| watch.file(&ignoring)) {
             self.look_at(ignoring);
         }
-        if let Some(excluding) = steelbank_watch::exclude_file(&folder) {
+        if let Some(excluding) = steelbank_tree::exclude_file(&folder) {
             let is_within = excluding.starts_with(&folder);
             let told = is_within
                 && excluding.parent().is_some_and(|info| self.watch_deciding(info, watch))
@@ -190,6 +152,13 @@ impl ProjectWalk {
     /// Whether another walk would have the same result, as far as changes are not reported.
     pub(super) fn is_current(&self) -> bool {
         self.settled && self.looked_at.iter().all(|(path, stamp)| FileStamp::of_path(path) == *stamp)
+    }
+
+    /// Whether the file at `path` decides, by its name, which files are the project's own.
+    pub(super) fn decides(&self, path: &Path) -> bool {
+        let named = |name: &str| path.file_name().is_some_and(|other| other == name);
+        [IGNORE_FILE, GIT, "systems.csv", "ocicl.csv"].into_iter().any(named)
+            || (self.has_repositories && path.extension().is_some_and(|extension| extension == "asd"))
     }
 
     /// Whether files in `folder` are the project's own.
@@ -236,7 +205,7 @@ pub(super) fn may_be_lisp(path: &Path) -> bool {
 }
 
 /// Whether the extension alone says that it is Lisp.
-fn is_lisp_by_name(path: &Path) -> bool {
+pub(super) fn is_lisp_by_name(path: &Path) -> bool {
     path.extension().is_some_and(|ending| {
         ["lisp", "lsp", "cl", "l", "asd", "ros", "sexp"]
             .iter()
@@ -269,25 +238,6 @@ pub(super) fn is_lisp(path: &Path, bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
     use std::fs;
-
-    #[test]
-    fn dependencies_are_told_by_their_folders() {
-        let root = tempfile::tempdir().unwrap();
-        let root = root.path();
-        for folder in ["quicklisp", "src/systems", "systems/lib-1.0"] {
-            fs::create_dir_all(root.join(folder)).unwrap();
-        }
-        let check = |path: &str| is_vendored(root, Path::new(path));
-        for path in ["ocicl/a-1.0", "systems", ".qlot/dists/x", "lib/ocicl"] {
-            assert!(check(path), "{path}");
-        }
-        for path in ["src", "src/systems", "", "quicklisp", "quicklisp-client"] {
-            assert!(!check(path), "{path}");
-        }
-        fs::write(root.join("quicklisp/setup.lisp"), "").unwrap();
-        fs::write(root.join("src/ocicl.csv"), "").unwrap();
-        assert!(check("quicklisp/dists") && check("src/systems/x"));
-    }
 
     #[test]
     fn a_walk_finds_what_is_the_projects_own() {

@@ -4,7 +4,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::tree::is_vendored;
+use steelbank_tree::{belonging, is_vendored};
+
+use super::tree::is_lisp_by_name;
 
 /// The errors of finding a file of the project.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,15 +54,26 @@ pub(crate) fn own_file(root: &Path, given: &Path) -> Result<PathBuf, FileError> 
     let Ok(relative) = path.strip_prefix(&root) else {
         return refused(format!("{shown} is {}, which is outside of the project.", path.display()));
     };
-    if relative.starts_with(".git") || is_vendored(&root, relative) {
+    if is_of_tool(relative) || is_vendored(&root, relative) {
         return refused(format!(
             "{shown} is not the project's own: it belongs to a tool or to a dependency."
         ));
+    }
+    if let Some(why) = belonging(&root, &path) {
+        return refused(format!("{shown} is not the project's own. Of the folder in which it lies: {why}."));
     }
     if !path.is_file() {
         return refused(format!("{shown} is no plain file."));
     }
     Ok(path)
+}
+
+/// Whether the file at `relative` belongs to a tool, by its path: whatever is hidden and is no Lisp file, and
+/// all that a version control system keeps.
+fn is_of_tool(relative: &Path) -> bool {
+    let names = || relative.iter().map(|name| name.as_encoded_bytes());
+    names().any(|name| [&b".git"[..], b".hg", b".svn", b".bzr", b".jj", b"_darcs", b"CVS"].contains(&name))
+        || (names().any(|name| name.starts_with(b".")) && !is_lisp_by_name(relative))
 }
 
 /// Encodes `text` as the file that holds `bytes` is encoded: UTF-8, or Latin-1 if the file says so.

@@ -155,7 +155,9 @@ fn compile(
     if !file.is_fresh() || context.project.has_changed(path) {
         return skipped(format!("{shown} has changed since it was loaded; reload it first."));
     }
-    let Ok(bytes) = std::fs::read(path) else { return skipped(format!("{shown} cannot be read.")) };
+    let Ok(bytes) = steelbank_tree::read_source(path) else {
+        return skipped(format!("{shown} cannot be read."));
+    };
     let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
     let begins = file.form_range(form, 0).map(|range| file.position(range.start).line);
     let lines = steelbank_reader::lines::LineIndex::new(&bytes);

@@ -146,7 +146,7 @@ pub(crate) fn edit_definition(
     let path = write::own_file(root, &request.path)?;
     let edits = project.edits().map_err(EditError::Refused)?;
     let shown = project.shown(&path);
-    let old = std::fs::read(&path)
+    let old = steelbank_tree::read_source(&path)
         .map_err(|error| EditError::Refused(format!("{shown} cannot be read: {error}.")))?;
     if let Some(wanted) = &request.version
         && *wanted != version(&old)

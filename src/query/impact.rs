@@ -496,7 +496,7 @@ fn arity(
     }
     let root = context.project.root().map(Path::to_owned).unwrap_or_default();
     let read = |path: &str| {
-        let bytes = std::fs::read(root.join(path)).ok()?;
+        let bytes = steelbank_tree::read_source(&root.join(path)).ok()?;
         let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
         Some((bytes, text))
     };

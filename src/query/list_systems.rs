@@ -50,7 +50,23 @@ pub struct SystemsAnswer {
     /// Folders of vendored systems, which are dependencies and not listed.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub vendored: Vec<String>,
+    /// What was not looked into or not read: at most 20.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub left_out: Vec<LeftOutPath>,
 }
+
+/// A folder that is no part of the project though it lies in it, or a file that was not read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct LeftOutPath {
+    /// Its path, relative to the root.
+    pub path: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// How many paths that were left out an answer names.
+const SHOWN: usize = 20;
 
 /// Facts about a system, gathered from its definition and from the image.
 struct SystemFacts {
@@ -140,6 +156,12 @@ pub(crate) fn list_systems(
         count: systems.len(),
         systems,
         vendored: found.vendored.iter().map(|path| path.display().to_string()).collect(),
+        left_out: found
+            .left_out
+            .into_iter()
+            .take(SHOWN)
+            .map(|(path, reason)| LeftOutPath { path: path.display().to_string(), reason })
+            .collect(),
     })
 }
 

@@ -143,7 +143,7 @@ pub struct FormAt {
 /// # Errors
 /// The file cannot be read.
 pub fn form_at(path: &Path, line: u32, column: Option<u32>) -> std::io::Result<Option<FormAt>> {
-    let bytes = std::fs::read(path)?;
+    let bytes = steelbank_tree::read_source(path)?;
     let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
     let lines = LineIndex::new(&bytes);
     if line == 0 || line as usize > lines.count() {

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use steelbank_text::DefinitionKind;
 use steelbank_text::{Globs, LispDefinition, Pattern, TextIndex, TextRole, TextSearch, lisp_definitions};
+use steelbank_tree::{belonging, nested};
 use steelbank_xref::{Access, Index};
 
 use super::Error;
@@ -304,7 +305,10 @@ pub(super) fn files_at(context: &QueryContext<'_>, path: &str) -> Result<Vec<Pat
             let Ok(kind) = entry.file_type() else { continue };
             match () {
                 () if hidden => (),
-                () if kind.is_dir() => folders.push(path),
+                () if kind.is_dir() => {
+                    let is_other = nested(&path).is_some() && belonging(&root, &path).is_some();
+                    folders.extend((!is_other).then_some(path));
+                }
                 () if kind.is_file() && is_lisp(&path) => drop(found.insert(path)),
                 () => (),
             }
@@ -325,7 +329,7 @@ pub(super) fn definitions_in(
     path: &Path,
 ) -> Result<(Vec<DefinitionInFile>, bool), OutlineError> {
     let shown = context.project.shown(path);
-    let bytes = std::fs::read(path)
+    let bytes = steelbank_tree::read_source(path)
         .map_err(|error| OutlineError::File { path: shown.clone(), why: error.to_string() })?;
     let loaded = context.project.loaded_date(path).is_some() && !context.project.has_changed(path);
     let known = lisp_definitions(&bytes).into_iter();

@@ -371,7 +371,9 @@ impl MacroForms {
         }
         let mut forms = Vec::new();
         for (path, lines_used) in found {
-            let Some(bytes) = shown.get(&path).and_then(|path| std::fs::read(path).ok()) else { continue };
+            let Some(bytes) = shown.get(&path).and_then(|path| steelbank_tree::read_source(path).ok()) else {
+                continue;
+            };
             let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
             let lines = LineIndex::new(&bytes);
             for top in text.toplevel() {
@@ -412,7 +414,7 @@ fn read_file(
     packages: &mut BTreeSet<String>,
     places: &mut BTreeMap<(String, String), Place>,
 ) {
-    let Ok(bytes) = std::fs::read(path) else { return };
+    let Ok(bytes) = steelbank_tree::read_source(path) else { return };
     let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
     let lines = LineIndex::new(&bytes);
     let index = &context.index;

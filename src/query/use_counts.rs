@@ -23,7 +23,7 @@ pub(super) struct Forms {
 
 impl Forms {
     fn read(path: &Path) -> Option<Self> {
-        let bytes = std::fs::read(path).ok()?;
+        let bytes = steelbank_tree::read_source(path).ok()?;
         let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
         let lines = LineIndex::new(&bytes);
         let forms = text.toplevel().iter().map(|form| {

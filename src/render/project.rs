@@ -225,10 +225,10 @@ pub fn load(answer: &LoadAnswer) -> String {
 
 /// Renders list-systems: a line for each system.
 pub fn systems(answer: &SystemsAnswer) -> String {
-    if answer.systems.is_empty() {
-        return format!("No .asd file found below {}", answer.root);
-    }
-    let mut text = format!("Systems of {}:\n", answer.root);
+    let mut text = match answer.systems.is_empty() {
+        true => format!("No .asd file found below {}", answer.root),
+        false => format!("Systems of {}:\n", answer.root),
+    };
     for system in &answer.systems {
         let state = match (system.loaded, system.changed.len()) {
             (true, 0) => "loaded".to_owned(),
@@ -248,6 +248,9 @@ pub fn systems(answer: &SystemsAnswer) -> String {
     }
     if !answer.vendored.is_empty() {
         let _ = write!(text, "\nNot listed, as they are dependencies: {}", answer.vendored.join(", "));
+    }
+    for left_out in &answer.left_out {
+        let _ = write!(text, "\nLeft out: {}: {}", left_out.path, left_out.reason);
     }
     text
 }

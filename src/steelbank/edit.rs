@@ -25,7 +25,7 @@ impl Steelbank {
         })?;
         let file = write::own_file(root, Path::new(path))?;
         let shown = self.project().shown(&file);
-        let text = std::fs::read(&file).map_err(|error| FileError::new(&shown, &error))?;
+        let text = steelbank_tree::read_source(&file).map_err(|error| FileError::new(&shown, &error))?;
         Ok((text, shown))
     }
 }

@@ -123,7 +123,7 @@ impl Steelbank {
             .map(|file| {
                 let path = write::own_file(root, Path::new(&file.path))?;
                 let shown = &file.path;
-                let old = std::fs::read(&path).map_err(|error| format!("{shown} cannot be read: {error}."))?;
+                let old = steelbank_tree::read_source(&path).map_err(|error| format!("{shown} cannot be read: {error}."))?;
                 if format!("{:016x}", fnv_1a(&old)) != file.hash {
                     return Err(format!(
                         "{shown} has changed since the rename was planned. Nothing was changed; plan it again."

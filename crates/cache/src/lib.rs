@@ -83,12 +83,34 @@ pub fn create_new_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().mode(FOLDER).create(folder)
 }
 
-/// Opens the file `path` to write it from its start; creates it with mode 0600 if it is not there.
+/// Opens the file `path` to write it from its start; creates it with mode 0600 if it is not there. A folder of that name
+/// gives way.
 ///
 /// # Errors
 /// The system's.
 pub fn create_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(FILE).open(path)
+    in_place_of_a_folder(path, || {
+        OpenOptions::new().write(true).create(true).truncate(true).mode(FILE).open(path)
+    })
+}
+
+/// Renames the file `written` to `path`. A folder of that name gives way.
+///
+/// # Errors
+/// The system's.
+pub fn rename(written: &Path, path: &Path) -> io::Result<()> {
+    in_place_of_a_folder(path, || std::fs::rename(written, path))
+}
+
+/// Does `make` once more if a folder was in its way at `path`, where only a file of ours may be.
+fn in_place_of_a_folder<T>(path: &Path, make: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    match make() {
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+            std::fs::remove_dir_all(path)?;
+            make()
+        }
+        outcome => outcome,
+    }
 }
 
 /// Creates the file `path`, which must not be there, with mode 0600.
@@ -118,6 +140,23 @@ pub fn close_to_others(file: &File) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_in_place_of_a_file_gives_way() {
+        let home = tempfile::tempdir().unwrap();
+        let (file, written) = (home.path().join("file"), home.path().join("written"));
+        for _ in 0..2 {
+            std::fs::create_dir_all(file.join("full")).unwrap();
+            write(&file, b"x").unwrap();
+            assert_eq!(std::fs::read(&file).unwrap(), b"x");
+            std::fs::remove_file(&file).unwrap();
+            std::fs::create_dir_all(file.join("full")).unwrap();
+            write(&written, b"y").unwrap();
+            rename(&written, &file).unwrap();
+            assert_eq!(std::fs::read(&file).unwrap(), b"y");
+            std::fs::remove_file(&file).unwrap();
+        }
+    }
 
     fn mode(path: &Path) -> u32 {
         std::fs::metadata(path).unwrap().mode() & 0o777

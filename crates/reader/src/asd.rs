@@ -6,6 +6,9 @@
 
 use super::{Datum, Dialect, Features, FormId, FormKind, LispText, Marker, Range, Token, TokenKind};
 
+/// The most modules in each other whose files are told.
+const MOST_NESTED: usize = 64;
+
 /// A `defsystem` form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemDefinition {
@@ -15,8 +18,10 @@ pub struct SystemDefinition {
     pub form: Range,
     /// The Lisp files of its components, relative to the definition's folder, with `/` between folders.
     pub files: Vec<String>,
-    /// The systems that it names in `:depends-on`, plainly or with a version or a feature.
+    /// The systems that it depends on, named plainly or with a version or a feature.
     pub depends_on: Vec<String>,
+    /// Whether it depends on no other systems for certain.
+    pub dependencies_complete: bool,
     /// Whether `files` are all of its files for certain.
     pub complete: bool,
 }
@@ -25,7 +30,18 @@ pub struct SystemDefinition {
 pub fn system_definitions(text: &[u8]) -> Vec<SystemDefinition> {
     let lisp = LispText::read(text, Dialect::CommonLisp, &Features::sbcl());
     let source = AsdText { text, lisp: &lisp };
-    (0..lisp.forms().len()).filter_map(|index| source.definition(FormId::new(index))).collect()
+    // Whether each form stands in lists alone, where it is evaluated. A form comes after those around it.
+    let mut in_lists: Vec<bool> = Vec::with_capacity(lisp.forms().len());
+    let mut found = Vec::new();
+    for (index, form) in lisp.forms().iter().enumerate() {
+        let above = form.parent.map_or(Some(true), |parent| in_lists.get(parent.index()).copied());
+        let in_list = above == Some(true) && form.kind == FormKind::List;
+        in_lists.push(in_list);
+        if in_list {
+            found.extend(source.definition(FormId::new(index)));
+        }
+    }
+    found
 }
 
 /// Whether `text`, of a `.asd` file, consists of plain `defsystem` and `in-package` forms: loading it defines systems
@@ -49,21 +65,11 @@ struct AsdText<'a> {
 }
 
 impl AsdText<'_> {
-    /// Reads the system that the form defines, if it is an active `defsystem` form that is evaluated where it stands.
+    /// Reads the system that a list defines, if it is an active `defsystem` form.
     fn definition(&self, id: FormId) -> Option<SystemDefinition> {
         let form = self.lisp.form(id)?;
-        if form.kind != FormKind::List
-            || !form.active
-            || !self.lisp.head(form)?.is_named(self.text, "DEFSYSTEM")
-        {
+        if !form.active || !self.lisp.head(form)?.is_named(self.text, "DEFSYSTEM") {
             return None;
-        }
-        let mut around = form.parent;
-        while let Some(parent) = around.and_then(|parent| self.lisp.form(parent)) {
-            if parent.kind != FormKind::List {
-                return None;
-            }
-            around = parent.parent;
         }
         let mut elements = self.lisp.elements(id).skip(1);
         let mut found = SystemDefinition {
@@ -71,6 +77,7 @@ impl AsdText<'_> {
             form: form.span,
             files: Vec::new(),
             depends_on: Vec::new(),
+            dependencies_complete: true,
             complete: true,
         };
         let options = AsdOptions::new(self, elements);
@@ -79,18 +86,25 @@ impl AsdText<'_> {
             // Systems of other classes, such as package-inferred ones, find their files by other rules.
             found.complete = false;
         }
-        for dependency in options.get("DEPENDS-ON").into_iter().flat_map(|datum| self.list(datum)) {
-            found.depends_on.extend(self.dependency(dependency));
+        found.dependencies_complete = found.complete;
+        for key in ["DEFSYSTEM-DEPENDS-ON", "WEAKLY-DEPENDS-ON", "DEPENDS-ON"] {
+            let Some(list) = options.get(key) else { continue };
+            found.dependencies_complete &= self.is_nil(list) || self.is_list(list);
+            for dependency in self.list(list) {
+                let name = self.dependency(dependency);
+                found.dependencies_complete &= name.is_some();
+                found.depends_on.extend(name);
+            }
         }
         let folder = self.folder("", options.get("PATHNAME"), None, &mut found.complete);
         if let Some(components) = options.get("COMPONENTS") {
-            self.components(components, &folder, &mut found);
+            self.components(components, &folder, MOST_NESTED, &mut found);
         }
         Some(found)
     }
 
-    /// Adds the files of a list of components in `folder`.
-    fn components(&self, list: Datum, folder: &str, found: &mut SystemDefinition) {
+    /// Adds the files of a list of components in `folder`, which may have so many modules in each other.
+    fn components(&self, list: Datum, folder: &str, nested: usize, found: &mut SystemDefinition) {
         let Datum::Form(list) = list else {
             found.complete &= self.is_nil(list);
             return;
@@ -117,8 +131,10 @@ impl AsdText<'_> {
                 "MODULE" => {
                     let inside =
                         self.folder(folder, options.get("PATHNAME"), Some(&name), &mut found.complete);
-                    if let Some(components) = options.get("COMPONENTS") {
-                        self.components(components, &inside, found);
+                    match options.get("COMPONENTS") {
+                        Some(_) if nested == 0 => found.complete = false,
+                        Some(components) => self.components(components, &inside, nested - 1, found),
+                        None => {}
                     }
                 }
                 "FILE" | "CL-SOURCE-FILE" => {
@@ -160,14 +176,21 @@ impl AsdText<'_> {
     }
 
     /// The system that an element of `:depends-on` names: `"a"`, `(:version "a" "1")`, `(:feature :x "a")`.
-    fn dependency(&self, datum: Datum) -> Option<String> {
-        let Datum::Form(id) = datum else { return self.name(datum) };
-        let mut elements = self.lisp.elements(id);
-        match self.keyword(elements.next()?)?.as_str() {
-            "VERSION" => self.name(elements.next()?),
-            "FEATURE" => self.dependency(elements.nth(1)?),
-            _ => None,
+    fn dependency(&self, mut datum: Datum) -> Option<String> {
+        loop {
+            let Datum::Form(id) = datum else { return self.name(datum) };
+            let mut elements = self.lisp.elements(id);
+            match self.keyword(elements.next()?)?.as_str() {
+                // What is required is a module of the implementation's, and no system of anybody's.
+                "VERSION" | "REQUIRE" => return self.name(elements.next()?),
+                "FEATURE" => datum = elements.nth(1)?,
+                _ => return None,
+            }
         }
+    }
+
+    fn is_list(&self, datum: Datum) -> bool {
+        matches!(datum, Datum::Form(id) if self.lisp.form(id).is_some_and(|form| form.kind == FormKind::List))
     }
 
     fn list(&self, datum: Datum) -> Vec<Datum> {
@@ -292,7 +315,23 @@ mod tests {
         one("(eval-when (:load-toplevel) (defsystem :a))", "a", &[], true);
         one("(defsystem \"p\" :pathname #p\"lib/\" :components ((:file \"f\")))", "p", &["lib/f.lisp"], true);
         let text = "(defsystem \"a\" :depends-on (\"b\" :c (:version \"d\" \"1\") (:feature :sbcl \"e\") (:require \"f\")))";
-        assert_eq!(system_definitions(text.as_bytes())[0].depends_on, ["b", "c", "d", "e"]);
+        assert_eq!(system_definitions(text.as_bytes())[0].depends_on, ["b", "c", "d", "e", "f"]);
+    }
+
+    #[test]
+    fn dependencies_are_complete_where_the_text_tells_them() {
+        for (options, names, complete) in [
+            (":depends-on () :defsystem-depends-on (\"a\") :weakly-depends-on (b)", &["a", "b"][..], true),
+            (":depends-on (\"a\") :components ((:my-file \"c\"))", &["a"], true),
+            (":depends-on (\"a\" #.(f))", &["a"], false),
+            (":depends-on #.(f)", &[], false),
+            (":depends-on (\"a\") :class :package-inferred-system", &["a"], false),
+            ("", &[], true),
+        ] {
+            let found = system_definitions(format!("(defsystem \"s\" {options})").as_bytes());
+            assert_eq!(found[0].depends_on, names, "{options}");
+            assert_eq!(found[0].dependencies_complete, complete, "{options}");
+        }
     }
 
     #[test]
@@ -329,6 +368,19 @@ mod tests {
         ] {
             assert!(!only_defines_systems(text.as_bytes()), "{text}");
         }
+    }
+
+    /// None of these ends the stack, or takes a time that grows faster than the text.
+    #[test]
+    fn deep_nesting_is_read() {
+        const DEEP: usize = 100_000;
+        assert_eq!(read(&"(defsystem ".repeat(DEEP)), []);
+        assert_eq!(read(&"(defsystem \"a\" ".repeat(DEEP)).len(), DEEP);
+        assert_eq!(read(&"(".repeat(DEEP)), []);
+        let text = format!("(defsystem \"a\" :components ({}", "(:module \"m\" :components (".repeat(DEEP));
+        one(&text, "a", &[], false);
+        let text = format!("(defsystem \"a\" :depends-on ({}\"b\"", "(:feature :sbcl ".repeat(DEEP));
+        assert_eq!(system_definitions(text.as_bytes())[0].depends_on, ["b"]);
     }
 
     #[test]

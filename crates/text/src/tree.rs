@@ -4,7 +4,6 @@
 use crate::control::{IndexControl, IndexProgress, Pace};
 use crate::error::TextError;
 use crate::store::codec::checksum;
-use ignore::{WalkBuilder, WalkState};
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use std::collections::HashMap;
@@ -16,6 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use steelbank_tree::{Found, IgnoreFiles, Next};
 
 /// A file is read again later to be sure if it changed so shortly before it was read that a second change might have
 /// left the same time: the clock of a file system is coarse.
@@ -125,7 +125,7 @@ pub(crate) struct TreeWalk {
     /// Folders, the root included as an empty path, and the files that say what to ignore. While the stamps of these
     /// are the same, a walk would find the same files.
     pub(crate) watched: Vec<(PathBuf, u64)>,
-    /// What could not be listed, and why.
+    /// What could not be listed, or was left out though nothing says that it is to be ignored, and why.
     pub(crate) failures: Vec<(PathBuf, String)>,
 }
 
@@ -252,50 +252,41 @@ impl Tree {
         Ok(rustix::fs::openat(&self.folder().directory, path, flags, Mode::empty())?.into())
     }
 
-    /// Finds the project's files: what `.gitignore` and `.ignore` leave out and hidden files are left out, symbolic
-    /// links are not followed.
+    /// Finds the project's files, as [`steelbank_tree::walk`] does.
     pub(crate) fn walk(&self, control: &IndexControl<'_>) -> Result<TreeWalk, TextError> {
         self.walk_at(control, Pace::new(QUIET, Duration::from_millis(250)))
     }
 
-    fn walk_at(&self, control: &IndexControl<'_>, pace: Pace) -> Result<TreeWalk, TextError> {
-        let stop = control.cancelled;
-        let found = Mutex::new((TreeWalk::default(), pace));
-        let mut builder = WalkBuilder::new(&self.path);
-        let in_git = steelbank_watch::is_in_working_tree(&self.path);
-        builder.require_git(in_git).parents(in_git).follow_links(false).threads(2);
-        builder.build_parallel().run(|| {
-            Box::new(|entry| {
-                if stop() {
-                    return WalkState::Quit;
+    fn walk_at(&self, control: &IndexControl<'_>, mut pace: Pace) -> Result<TreeWalk, TextError> {
+        let mut found = TreeWalk::default();
+        let relative = |path: &Path| path.strip_prefix(&self.path).unwrap_or(path).to_owned();
+        let mut stopped = false;
+        steelbank_tree::walk(&self.path, IgnoreFiles::All, &mut |each| {
+            stopped = stopped || (control.cancelled)();
+            if stopped {
+                return Next::Stop;
+            }
+            match each {
+                Found::Folder(path) | Found::Vendored(path) => {
+                    found.watched.extend(self.watched_in(relative(path)));
                 }
-                let (file, watched, failure) = match entry {
-                    Ok(entry) => {
-                        let path = entry.path().strip_prefix(&self.path).unwrap_or(entry.path()).to_owned();
-                        let kind = entry.file_type();
-                        if kind.is_some_and(|kind| kind.is_dir()) {
-                            (None, self.watched_in(path), None)
-                        } else {
-                            (kind.filter(|kind| kind.is_file()).map(|_| path), Vec::new(), None)
-                        }
-                    }
-                    Err(error) => (None, Vec::new(), Some(self.failure(&error))),
-                };
-                let mut found = found.lock();
-                let (walk, pace) = &mut *found;
-                walk.files.extend(file);
-                walk.watched.extend(watched);
-                walk.failures.extend(failure);
-                if pace.is_due() {
-                    (control.progress)(IndexProgress::Listing { found: walk.files.len() });
+                Found::File(path, kind) if kind.is_file() => found.files.push(relative(path)),
+                Found::LeftOut(path, why) => found.failures.push((relative(path), why.to_string())),
+                Found::Deciding(path) => {
+                    let path = relative(path);
+                    found.watched.extend(self.signature(&path).map(|signature| (path, signature)));
                 }
-                WalkState::Continue
-            })
+                Found::Failed(path, error) => found.failures.push((relative(path), error.to_string())),
+                Found::File(..) => {}
+            }
+            if pace.is_due() {
+                (control.progress)(IndexProgress::Listing { found: found.files.len() });
+            }
+            Next::On
         });
-        if stop() {
+        if stopped {
             return Err(TextError::Cancelled);
         }
-        let (mut found, _) = found.into_inner();
         if !found.watched.iter().any(|(path, _)| path.as_os_str().is_empty()) {
             // The root went away: nothing found is not the same as nothing there.
             let source = OpenFolder::open(&self.path).err().unwrap_or_else(|| io::ErrorKind::NotFound.into());
@@ -329,7 +320,7 @@ impl Tree {
 
     /// The exclude file of the repository at `folder`, if it is the root of a working tree.
     fn excluding(&self, folder: &Path) -> Option<PathBuf> {
-        let path = steelbank_watch::exclude_file(&self.path.join(folder))?;
+        let path = steelbank_tree::exclude_file(&self.path.join(folder))?;
         Some(path.strip_prefix(&self.path).map(Path::to_owned).unwrap_or(path))
     }
 
@@ -338,24 +329,9 @@ impl Tree {
         let above = || self.path.ancestors().skip(1);
         let files = above().flat_map(|folder| IGNORE_FILES.iter().map(|name| folder.join(name)));
         files
-            .chain(above().filter_map(steelbank_watch::exclude_file))
-            .chain(ignore::gitignore::gitconfig_excludes_path())
+            .chain(above().filter_map(steelbank_tree::exclude_file))
+            .chain(steelbank_tree::users_ignore_file())
             .collect()
-    }
-
-    fn failure(&self, error: &ignore::Error) -> (PathBuf, String) {
-        let mut inner = error;
-        let mut path = PathBuf::new();
-        loop {
-            inner = match inner {
-                ignore::Error::WithPath { path: at, err } => {
-                    path = at.strip_prefix(&self.path).unwrap_or(at).to_owned();
-                    err
-                }
-                ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => err,
-                _ => return (path, inner.to_string()),
-            };
-        }
     }
 }
 

@@ -252,7 +252,8 @@ impl<'a> Update<'a> {
             let used = manifest.segments.iter().any(|(segment, _)| name == format!("segment-{segment}"));
             if !used && name != "manifest" && name != "lock" {
                 // Whoever has it open goes on reading it; if it cannot be removed it only takes room.
-                let _ = std::fs::remove_file(entry.path());
+                let path = entry.path();
+                let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir_all(&path));
             }
         }
     }

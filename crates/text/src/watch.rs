@@ -84,7 +84,11 @@ impl TreeWatch {
     }
 
     fn note(&mut self, change: &steelbank_watch::Change) {
-        let decides = |path: &Path| IGNORE_FILES.iter().any(|name| path.file_name() == Some(name.as_ref()));
+        // Definitions of systems decide which repositories in the tree are part of it.
+        let decides = |path: &Path| {
+            path.extension() == Some("asd".as_ref())
+                || IGNORE_FILES.iter().any(|name| path.file_name() == Some(name.as_ref()))
+        };
         if change.what == ChangeKind::Folder {
             self.watch.forget(&change.path);
         }

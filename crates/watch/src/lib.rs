@@ -19,7 +19,6 @@
 
 #![forbid(unsafe_code)]
 
-mod git;
 #[cfg(feature = "operations")]
 pub mod operations;
 mod queue;
@@ -33,7 +32,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use git::{exclude_file, is_in_working_tree};
 pub use queue::tell_of_descriptors;
 use queue::{EventQueue, KernelEvent};
 pub use refusal::WatchRefusal;

@@ -5,6 +5,8 @@ use std::io::{self, IsTerminal, Write};
 
 use serde_json::Value;
 
+use crate::render::escape::escaped;
+
 /// The terminal or pipe that answers are written to.
 pub(super) struct Terminal {
     color: bool,
@@ -22,7 +24,8 @@ impl Terminal {
 
     /// Writes `text` and a line end. On a terminal places have the colours of grep, and the first line stands out.
     pub(super) fn text(&self, text: &str) -> io::Result<()> {
-        self.write(&if self.color { colored(text) } else { format!("{text}\n") })
+        let text = escaped(text);
+        self.write(&if self.color { colored(&text) } else { format!("{text}\n") })
     }
 
     /// Writes bytes as they are.
@@ -47,7 +50,7 @@ impl Terminal {
     /// Writes a sentence to standard error.
     pub(super) fn error(&self, message: &str) {
         // Ignore the error: standard error is where it would be reported.
-        let _ = writeln!(io::stderr(), "steelbank: {message}");
+        let _ = writeln!(io::stderr(), "steelbank: {}", escaped(message));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::render::escape::escaped;
 use crate::tools::ToolProgress;
 
 /// The bar, drawn from the first progress on. A clone is the same bar.
@@ -23,7 +24,7 @@ impl Bar {
         self.0.set_length(progress.total.unwrap_or(progress.done));
         self.0.set_position(progress.done);
         let file = progress.path.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path));
-        self.0.set_message(format!("{} {}", progress.what, file.unwrap_or_default()));
+        self.0.set_message(format!("{} {}", progress.what, escaped(file.unwrap_or_default())));
     }
 
     /// Removes the bar from the terminal.

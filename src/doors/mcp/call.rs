@@ -12,6 +12,7 @@ use super::message::{self, Id};
 use super::progress::progress_line;
 use super::protocol::{Meta, Terms};
 use super::server::Server;
+use crate::render::escape::escaped;
 use crate::tools::{Call, CallOutcome, Effect, Failure, Object, Session, Tool, ToolAnswer};
 
 #[derive(Deserialize)]
@@ -132,7 +133,7 @@ pub(super) fn write_outcome(
         let mut text = |text: &str, first: bool| {
             line.extend_from_slice(if first { b"" } else { b"," });
             line.extend_from_slice(b"{\"type\":\"text\",\"text\":");
-            message::write(line, text);
+            message::write(line, &escaped(text));
             line.push(b'}');
         };
         let is_error = match &outcome {

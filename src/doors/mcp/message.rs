@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::render::escape::escaped;
+
 /// A request's id: a JSON string or number, as the client wrote it. rmcp's `RequestId` is an `i64` or a string: `1.5`
 /// cannot be answered with it, and `1.0` comes back as `1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,7 +120,10 @@ pub(super) fn write_result(line: &mut Vec<u8>, id: &Id, body: impl FnOnce(&mut V
 pub(super) fn write_error(line: &mut Vec<u8>, id: Option<&Id>, refusal: &ErrorData) {
     begin(line, id);
     line.extend_from_slice(b",\"error\":");
-    write(line, refusal);
+    match escaped(&refusal.message) {
+        Cow::Borrowed(_) => write(line, refusal),
+        Cow::Owned(message) => write(line, &ErrorData { message: message.into(), ..refusal.clone() }),
+    }
     line.extend_from_slice(b"}\n");
 }
 

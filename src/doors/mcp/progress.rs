@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::message;
+use crate::render::escape::escaped;
 use crate::tools::ToolProgress;
 
 /// Makes the notification line of a call's progress.
@@ -20,7 +21,7 @@ pub(super) fn progress_line(token: &RawValue, progress: &ToolProgress) -> Vec<u8
         message: &'a str,
     }
     let message = match &progress.path {
-        Some(path) => &format!("{} {path}", progress.what),
+        Some(path) => &format!("{} {}", progress.what, escaped(path)),
         None => &progress.what.to_string(),
     };
     let params = News { progress_token: token, progress: progress.done, total: progress.total, message };

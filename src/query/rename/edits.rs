@@ -176,7 +176,9 @@ impl<'a> Editor<'a> {
     pub(super) fn parts(&mut self, edits: &[(PathBuf, Range, parts::PartText)]) {
         for (path, range, written) in edits {
             let Some(date) = self.project.loaded_date(path) else { continue };
-            let (Ok(bytes), Ok(file)) = (std::fs::read(path), self.project.positions(path, date)) else {
+            let (Ok(bytes), Ok(file)) =
+                (steelbank_tree::read_source(path), self.project.positions(path, date))
+            else {
                 continue;
             };
             let Some(encoding) = Encoding::of(&bytes, file.external_format()) else { continue };

@@ -209,7 +209,7 @@ impl PositionedFile {
     /// # Errors
     /// If the file at `path` cannot be read. A sidecar that cannot be read counts as none.
     pub fn open(path: &Path, write_date: u64, sidecar: Option<&Path>) -> std::io::Result<PositionedFile> {
-        let bytes = std::fs::read(path)?;
+        let bytes = steelbank_tree::read_source(path)?;
         let truename = std::fs::canonicalize(path)?;
         let sidecar = sidecar.map_or(Ok(None), |sidecar| match Sidecar::read(sidecar) {
             Ok(sidecar) => Ok(Some(sidecar)),
@@ -238,7 +238,7 @@ impl PositionedFile {
         write_date: u64,
         sidecar: Option<&Path>,
     ) -> std::io::Result<PositionedFile> {
-        let bytes = std::fs::read(text)?;
+        let bytes = steelbank_tree::read_source(text)?;
         let sidecar = sidecar
             .and_then(|sidecar| Sidecar::read(sidecar).ok())
             .filter(|sidecar| sidecar.path == path && sidecar.write_date == write_date);

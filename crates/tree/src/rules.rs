@@ -1,0 +1,142 @@
+//! What the ignore files of a folder, and of those above it, say of its entries.
+
+use crate::git::exclude_file;
+use crate::plain::{ReadRefusal, read_plain, read_unlinked};
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder, gitconfig_excludes_path};
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The longest ignore file that is read, in bytes.
+const MOST: u64 = 1 << 20;
+
+/// Which files say what to ignore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IgnoreFiles {
+    /// Those of the repository: `.gitignore` and its exclude file.
+    Repository,
+    /// Also `.ignore`, and the user's own for Git.
+    All,
+}
+
+/// Tells of an ignore file that was not read.
+pub(crate) type Refused<'a> = &'a mut dyn FnMut(&Path, ReadRefusal);
+
+/// The rules of a folder, and of those above it. Folders that say nothing have none of their own.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    above: Option<Arc<Rules>>,
+    /// The rules of `.ignore`.
+    plain: Gitignore,
+    git: Gitignore,
+    exclude: Gitignore,
+    /// Whether Git's rules above it do not count.
+    is_repository: bool,
+}
+
+impl Rules {
+    /// Reads the rules of `folder`, below `above`. Nothing is known of its entries, or whether it has the files is told
+    /// by `has`.
+    pub(crate) fn new(
+        above: Option<Arc<Rules>>,
+        folder: &Path,
+        has: impl Fn(&str) -> bool,
+        files: IgnoreFiles,
+        refused: Refused<'_>,
+    ) -> Option<Arc<Rules>> {
+        let is_repository = has(".git");
+        let mut read = |file: &Path, wanted: bool| match wanted {
+            true => compile(folder, read_unlinked(file, MOST), file, refused),
+            false => Gitignore::empty(),
+        };
+        let plain = folder.join(".ignore");
+        let plain = read(&plain, files == IgnoreFiles::All && has(".ignore"));
+        let git = read(&folder.join(".gitignore"), has(".gitignore"));
+        let exclude = is_repository.then(|| exclude_file(folder)).flatten();
+        let exclude = exclude.map_or_else(Gitignore::empty, |file| read(&file, true));
+        if !is_repository && plain.is_empty() && git.is_empty() {
+            return above;
+        }
+        Some(Arc::new(Rules { above, plain, git, exclude, is_repository }))
+    }
+
+    /// Reads the rules of the folders above `root`.
+    pub(crate) fn above(root: &Path, files: IgnoreFiles, refused: Refused<'_>) -> Option<Arc<Rules>> {
+        let folders: Vec<&Path> = root.ancestors().skip(1).collect();
+        folders.into_iter().rev().fold(None, |above, folder| {
+            let has = |name: &str| folder.join(name).symlink_metadata().is_ok();
+            Rules::new(above, folder, has, files, refused)
+        })
+    }
+
+    /// Reads the user's own rules for all of Git's repositories. That file may be a link.
+    pub(crate) fn of_user(root: &Path, refused: Refused<'_>) -> Gitignore {
+        users_ignore_file()
+            .map_or_else(Gitignore::empty, |file| compile(root, read_plain(&file, MOST), &file, refused))
+    }
+}
+
+/// The file with the user's own rules for all of Git's repositories, if Git's configuration has one.
+pub fn users_ignore_file() -> Option<PathBuf> {
+    gitconfig_excludes_path()
+}
+
+/// Whether what is at `path` is ignored: true if so, false if it is expressly not, none if nothing is said of it.
+pub(crate) fn verdict(
+    rules: Option<&Arc<Rules>>,
+    of_user: &Gitignore,
+    path: &Path,
+    is_folder: bool,
+) -> Option<bool> {
+    let said = |rules: &Gitignore| match rules.matched(path, is_folder) {
+        Match::None => None,
+        Match::Ignore(_) => Some(true),
+        Match::Whitelist(_) => Some(false),
+    };
+    let (mut plain, mut git, mut exclude, mut outside) = (None, None, None, false);
+    let mut next = rules;
+    while let Some(rules) = next {
+        plain = plain.or_else(|| said(&rules.plain));
+        if !outside {
+            git = git.or_else(|| said(&rules.git));
+            exclude = exclude.or_else(|| said(&rules.exclude));
+        }
+        outside |= rules.is_repository;
+        next = rules.above.as_ref();
+    }
+    plain.or(git).or(exclude).or_else(|| said(of_user))
+}
+
+fn compile(
+    folder: &Path,
+    text: Result<Vec<u8>, ReadRefusal>,
+    file: &Path,
+    refused: Refused<'_>,
+) -> Gitignore {
+    let text = match text {
+        Ok(text) => text,
+        Err(ReadRefusal::Failed(error))
+            if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+        {
+            return Gitignore::empty();
+        }
+        Err(why) => {
+            refused(file, why);
+            return Gitignore::empty();
+        }
+    };
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
+    let mut builder = GitignoreBuilder::new(folder);
+    for line in String::from_utf8_lossy(text).lines() {
+        // Git, too, passes over patterns that it does not understand.
+        let _ = builder.add_line(None, line);
+    }
+    builder.build().unwrap_or_else(|_| Gitignore::empty())
+}
+
+/// Whether a file or folder of this name is hidden.
+pub(crate) fn is_hidden(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b".")
+}

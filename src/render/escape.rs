@@ -1,0 +1,64 @@
+//! Text for people, in which nothing commands their terminal or reorders what they read.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// Writes each character of `text` that could act on a terminal as `\u` and four digits: control characters but tab and
+/// line ends, and those of bidirectional text. In a text that is JSON that is the same data.
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    // Look at all bytes without a branch, as nearly every text has none of these. The last three begin what
+    // two or three bytes encode.
+    let suspect = |byte: u8| {
+        (byte < 0x20 && byte != b'\n' && byte != b'\t') || [0x7f, 0xc2, 0xd8, 0xe2].contains(&byte)
+    };
+    if !text.bytes().fold(false, |found, byte| found | suspect(byte)) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        let acts = match character {
+            '\n' | '\t' => false,
+            '\r' => characters.peek() != Some(&'\n'),
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+            character => character.is_control(),
+        };
+        match acts {
+            // Writing to a string cannot fail.
+            true => drop(write!(escaped, "\\u{:04x}", u32::from(character))),
+            false => escaped.push(character),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_acts_on_a_terminal_is_escaped() {
+        for plain in ["", "(f)\n\t; é λ 日本 • “x” \r\n", "\u{200b}\u{2070}"] {
+            assert_eq!(escaped(plain), plain);
+        }
+        for (text, expected) in [
+            ("\x1b]0;x\x07", "\\u001b]0;x\\u0007"),
+            ("a\rb\r\n\x0c\x7f\0", "a\\u000db\r\n\\u000c\\u007f\\u0000"),
+            ("\u{9b}31m\u{85}", "\\u009b31m\\u0085"),
+            (
+                "\u{202a}\u{202e}\u{2066}\u{2069}\u{200e}\u{200f}\u{61c}",
+                "\\u202a\\u202e\\u2066\\u2069\\u200e\\u200f\\u061c",
+            ),
+        ] {
+            assert_eq!(escaped(text), expected);
+        }
+    }
+
+    #[test]
+    fn json_stays_the_same_data() {
+        let data = serde_json::json!({ "\u{202e}": "\x1b\u{9b}\r\n\x7f" });
+        let text = escaped(&data.to_string()).into_owned();
+        assert!(text.chars().all(|character| !character.is_control() && character != '\u{202e}'), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), data);
+    }
+}
