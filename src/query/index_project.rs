@@ -46,7 +46,7 @@ pub struct Indexed {
     pub skipped: BTreeMap<String, usize>,
     /// Some that were left out and are no other language's: at most 20.
     pub skipped_files: Vec<SkippedFile>,
-    /// Folders or files that could not be listed, and why: at most 20.
+    /// Folders or files that could not be listed or read, or are no part of the project, and why: at most 20.
     pub failures: Vec<String>,
     /// Bytes of text that the index covers.
     pub text_bytes: u64,

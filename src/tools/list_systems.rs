@@ -20,7 +20,8 @@ pub(super) fn tool() -> Tool {
         name: "list-systems",
         title: "List the project's systems",
         description: "Lists the systems that the project's .asd files define (read, not run), secondary ones and tests \
-            included, which of them are loaded, and which files have changed on disk since they were loaded.",
+            included, which of them are loaded, and which files have changed on disk since they were loaded. Tells which \
+            other repositories and worktrees in the folder are no part of the project.",
         effect: Effect::Reads,
     };
     Tool::new::<Arguments, SystemsAnswer>(about, systems).of_image()

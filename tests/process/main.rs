@@ -41,4 +41,5 @@ mod snapshot;
 mod tasks;
 mod tracer;
 mod traps;
+mod trees;
 mod unwatched;

@@ -137,20 +137,21 @@ impl PositionEncoding {
 }
 
 /// Computes the columns, in characters, of ascending offsets: each byte is read once, however long a line is.
-#[derive(Debug)]
-pub(crate) struct AscendingColumns<'a> {
+#[derive(Debug, Debug)]
+pub struct AscendingColumns<'a> {
     text: &'a [u8],
     at: usize,
     column: usize,
 }
 
 impl<'a> AscendingColumns<'a> {
-    pub(crate) fn new(text: &'a [u8]) -> Self {
+    /// Begins at the start of `text`.
+    pub fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0, column: 1 }
     }
 
     /// The column of the byte at `offset`, which is not before the last one that was asked for.
-    pub(crate) fn of(&mut self, offset: u32) -> usize {
+    pub fn of(&mut self, offset: u32) -> usize {
         let between = self.text.get(self.at..offset as usize).unwrap_or_default();
         self.column = match memchr::memrchr(b'\n', between) {
             Some(line) => 1 + characters(&between[line + 1..]),

@@ -3,7 +3,7 @@
 use crate::definitions::lisp::definitions;
 use crate::kind::DefinitionKind;
 use crate::scan::lisp::read;
-use steelbank_reader::lines::{LineColumn, LineIndex, decode};
+use steelbank_reader::lines::{AscendingColumns, LineColumn, LineIndex, decode};
 use steelbank_reader::{Dialect, LispText, Range};
 
 /// One definition of a Common Lisp text.
@@ -29,7 +29,7 @@ pub struct LispDefinition {
     pub form: usize,
     /// The package that the form is in, if the text says.
     pub package: Option<String>,
-    /// The form's first line.
+    /// The form's first line, at most 1,000 bytes of it.
     pub line: String,
     /// Whether it only announces a definition that stands elsewhere.
     pub declaration: bool,
@@ -39,17 +39,29 @@ pub struct LispDefinition {
 pub fn lisp_definitions(bytes: &[u8]) -> Vec<LispDefinition> {
     let text = read(bytes, Dialect::CommonLisp);
     let lines = LineIndex::new(bytes);
+    let (mut columns, mut counted) = (AscendingColumns::new(bytes), 0);
     let found = definitions(&text, bytes).into_iter().filter(|definition| definition.active).filter_map(
         |definition| {
-            let form = text.toplevel().iter().position(|top| top.span.contains(definition.form.start))?;
-            let operator = text
-                .forms()
+            let at = definition.form.start;
+            let form = text.toplevel().partition_point(|top| top.span.end <= at);
+            text.toplevel().get(form).filter(|top| top.span.contains(at))?;
+            let first = text.forms().partition_point(|form| form.span.start < at);
+            let operator = text.forms()[first..]
                 .iter()
+                .take_while(|form| form.span.start == at)
                 .find(|form| form.span == definition.form)
                 .and_then(|form| text.head(form))
                 .map(|head| head.symbol(bytes).name.into_owned());
             let (name, prefix) = name(&text, bytes, definition.name);
-            let start = lines.line(definition.form.start);
+            let start = lines.line(at);
+            // Count on from the last name, as a line may be as long as the file.
+            let place = match definition.name.start >= counted {
+                true => {
+                    counted = definition.name.start;
+                    LineColumn { line: lines.line(counted), column: columns.of(counted) as u32 }
+                }
+                false => lines.position(bytes, definition.name.start),
+            };
             let before = decode(bytes.get(definition.form.start as usize..definition.name.start as usize)?);
             Some(LispDefinition {
                 kind: definition.kind,
@@ -57,12 +69,12 @@ pub fn lisp_definitions(bytes: &[u8]) -> Vec<LispDefinition> {
                 prefix,
                 setf: before.trim_end().to_uppercase().ends_with("(SETF"),
                 operator: operator.unwrap_or_default(),
-                place: lines.position(bytes, definition.name.start),
+                place,
                 start,
                 end: lines.line(definition.form.end.saturating_sub(1)),
                 form,
                 package: text.toplevel()[form].package.as_deref().map(String::from),
-                line: decode(lines.bytes(bytes, start)).trim().to_owned(),
+                line: decode(beginning(lines.bytes(bytes, start))).trim().to_owned(),
                 declaration: definition.declaration,
             })
         },
@@ -70,9 +82,18 @@ pub fn lisp_definitions(bytes: &[u8]) -> Vec<LispDefinition> {
     found.collect()
 }
 
+/// What is shown of a line: a whole file may be one.
+fn beginning(line: &[u8]) -> &[u8] {
+    let mut end = line.len().min(1000);
+    while end < line.len() && end > 0 && line[end] & 0xc0 == 0x80 {
+        end -= 1;
+    }
+    &line[..end]
+}
+
 /// The name at `range` as the reader makes it, and its package prefix.
 fn name(text: &LispText, bytes: &[u8], range: Range) -> (String, Option<String>) {
-    match text.tokens().iter().find(|token| token.span.contains(range.start)) {
+    match text.token_at(range.start) {
         Some(token) if token.kind == steelbank_reader::TokenKind::Symbol => {
             let symbol = token.symbol(bytes);
             (symbol.name.into_owned(), symbol.package.map(|package| package.into_owned()))
