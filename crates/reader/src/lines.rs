@@ -137,7 +137,7 @@ impl PositionEncoding {
 }
 
 /// Computes the columns, in characters, of ascending offsets: each byte is read once, however long a line is.
-#[derive(Debug, Debug)]
+#[derive(Debug)]
 pub struct AscendingColumns<'a> {
     text: &'a [u8],
     at: usize,

@@ -1,7 +1,7 @@
 //! The walk against that of the crate `ignore`, and against Git, on random trees; and which repositories are part of a
 //! project.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use ignore::WalkBuilder;
 use proptest::prelude::*;
