@@ -234,7 +234,7 @@ SBCL."
 
 (defun sidecar-lost-p (component record)
   "True when the sidecar of the source from which RECORD says that COMPONENT's fasl was compiled is not in the cache, or
-is damaged or incomplete."
+is damaged, incomplete or another file's."
   (let ((source (compiled-source component)))
     (and source
          (let* ((sidecar (borrowed
@@ -244,7 +244,10 @@ is damaged or incomplete."
                            (sidecar-directory))))
                 (stamp (written-stamp (sb-ext:native-namestring sidecar))))
            (not (or (and stamp (equal stamp (fasl-record-sidecar-stamp record)))
-                    (when (eq :complete (sidecar-state (octets-if-any sidecar)))
+                    (when (multiple-value-bind (state hash name) (sidecar-state (octets-if-any sidecar))
+                            (and (eq state :complete)
+                                 (= hash (file-version-hash (fasl-record-source record)))
+                                 (string= name (sb-ext:native-namestring source))))
                       (setf (fasl-record-sidecar-stamp record) stamp)
                       t)))))))
 

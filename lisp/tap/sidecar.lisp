@@ -115,9 +115,23 @@
                         'octets)))
     (format nil "~(~16,'0X~)-~D.tap" (fnv-1a octets) write-date)))
 
+(defun sidecar-truename (octets)
+  "The native truename in OCTETS, a whole sidecar."
+  (let ((at 16))
+    (flet ((unsigned ()
+             (loop for shift from 0 by 7
+                   for octet = (aref octets (shiftf at (1+ at)))
+                   sum (ash (logand octet 127) shift)
+                   while (>= octet 128))))
+      ;; Size and date come before.
+      (unsigned)
+      (unsigned)
+      (let ((length (unsigned)))
+        (sb-ext:octets-to-string octets :external-format :utf-8 :start at :end (+ at length))))))
+
 (defun sidecar-state (octets)
-  "The state of the sidecar OCTETS: :COMPLETE or :INCOMPLETE, and the hash of the file's content; NIL when it is damaged, or of
-another version."
+  "The state of the sidecar OCTETS: :COMPLETE or :INCOMPLETE, the hash of the file's content, and the file's native truename; NIL
+when it is damaged, or of another version."
   (declare (type octets octets))
   (let ((end (- (length octets) 8)))
     (flet ((word (start)
@@ -127,7 +141,8 @@ another version."
                  (= (aref octets 6) +sidecar-version+)
                  (= (word end) (fnv-1a octets end)))
         (values (if (= (aref octets 7) 1) :complete :incomplete)
-                (word 8))))))
+                (word 8)
+                (sidecar-truename octets))))))
 
 (defun better-sidecar-p (known sidecar)
   "True when KNOWN, octets that are in SIDECAR's place, is a complete sidecar of the same content, and SIDECAR is not, or is the same."

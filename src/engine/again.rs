@@ -149,17 +149,26 @@ fn forget_timers() {
     }
 }
 
-/// Takes over a descriptor that the image before this one kept, by its number. To be called once for each, before
-/// anything else opens descriptors.
+/// Takes over a descriptor that the image before this one kept, by its number. To be called before SBCL starts, whose
+/// code opens descriptors without close-on-exec.
 ///
 /// # Errors
-/// There is none of that number.
-pub fn adopt_descriptor(number: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the call changes a flag of a descriptor, or says that there is none.
-    if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+/// There is none of that number, or it was not kept for this image: it is a standard one, or closes on execution, as
+/// all that Rust code has opened, and what was taken over already.
+#[cfg(feature = "server")]
+pub(crate) fn adopt_descriptor(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the call reads the flags of a descriptor, or says that there is none.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    if flags < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is open, and was kept for this image, in which nothing else has it.
+    if number <= 2 || flags & libc::FD_CLOEXEC != 0 {
+        return Err(io::Error::other(format!("descriptor {number} was not handed over by the image before")));
+    }
+    // SAFETY: the call changes a flag of a descriptor.
+    unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    // SAFETY: the descriptor is open, and outlived the execution of this image, in which nobody else has it: what this
+    // image opens closes on execution, and what was taken over does, too, from then on.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
@@ -202,5 +211,22 @@ pub(crate) fn keep_from_children(number: RawFd, private: bool) {
         if place.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
             return;
         }
+    }
+}
+
+#[cfg(all(test, feature = "server"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_handed_over_is_adopted_and_once() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(adopt_descriptor(file.as_raw_fd()).is_err(), "it has an owner");
+        assert!(adopt_descriptor(1).is_err() && adopt_descriptor(-1).is_err());
+        // SAFETY: the call makes a descriptor that nobody has.
+        let kept = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, 500) };
+        let adopted = adopt_descriptor(kept).unwrap();
+        assert_eq!(adopted.as_raw_fd(), kept);
+        assert!(adopt_descriptor(kept).is_err(), "it has an owner by now");
     }
 }

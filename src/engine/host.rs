@@ -40,7 +40,7 @@ static DEATH: Death = Death::new();
 static EXIT_MONITOR: OnceLock<Semaphore> = OnceLock::new();
 
 /// The system's semaphore: it can be posted in a signal handler, and no code that closes descriptors closes it.
-struct Semaphore(Box<UnsafeCell<libc::sem_t>>);
+pub(super) struct Semaphore(Box<UnsafeCell<libc::sem_t>>);
 
 // SAFETY: the system's functions on a semaphore may be called by any threads at once.
 unsafe impl Send for Semaphore {}
@@ -48,7 +48,7 @@ unsafe impl Send for Semaphore {}
 unsafe impl Sync for Semaphore {}
 
 impl Semaphore {
-    fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         let mut semaphore = MaybeUninit::uninit();
         // SAFETY: the pointer is to memory for a semaphore, which sem_init makes one.
         if unsafe { libc::sem_init(semaphore.as_mut_ptr(), 0, 0) } != 0 {
@@ -58,12 +58,12 @@ impl Semaphore {
         Ok(Self(Box::new(UnsafeCell::new(unsafe { semaphore.assume_init() }))))
     }
 
-    fn post(&self) {
+    pub(super) fn post(&self) {
         // SAFETY: the semaphore was made by sem_init and stays where it is.
         unsafe { libc::sem_post(self.0.get()) };
     }
 
-    fn wait(&self) {
+    pub(super) fn wait(&self) {
         // SAFETY: as above. A signal may end the wait, which then begins again.
         while unsafe { libc::sem_wait(self.0.get()) } != 0 {}
     }

@@ -9,8 +9,7 @@ use std::time::UNIX_EPOCH;
 
 use rustix::fs::{MemfdFlags, StatVfsMountFlags, fstatvfs, memfd_create};
 
-/// The parts that make an SBCL: all from one build. The library is code that runs in this process when SBCL is started:
-/// it must be the one that this crate's build script linked, of this program's version.
+/// The parts that make an SBCL: all from one build.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Image {
@@ -22,13 +21,80 @@ pub struct Image {
     pub contribs: Contribs,
 }
 
-/// SBCL's runtime as a shared library.
+/// SBCL's runtime as a shared library. It is code that runs in this process when SBCL is started, so only `unsafe`
+/// functions take one from anywhere.
+///
+/// ```compile_fail
+/// let library = steelbank::engine::RuntimeLibrary::file("libother.so".into());
+/// ```
 #[derive(Debug, Clone)]
-pub enum RuntimeLibrary {
-    /// A file.
+pub struct RuntimeLibrary(LibrarySource);
+
+#[derive(Debug, Clone)]
+enum LibrarySource {
     File(PathBuf),
-    /// The bytes of one. They are written to a file without a name, and loaded from there.
     Memory(&'static [u8]),
+}
+
+impl RuntimeLibrary {
+    /// The library in the file `path`. It is opened when SBCL is started.
+    ///
+    /// # Safety
+    /// Until then, the file must be the `libsteelbank-sbcl.so` that this crate's build script has linked, of this
+    /// program's version; or no library, or none with this crate's functions and with constructors that do harm.
+    pub unsafe fn file(path: PathBuf) -> Self {
+        Self(LibrarySource::File(path))
+    }
+
+    /// The library whose bytes these are. They are written to a file without a name, and loaded from there.
+    ///
+    /// # Safety
+    /// As for [`RuntimeLibrary::file`].
+    pub unsafe fn memory(bytes: &'static [u8]) -> Self {
+        Self(LibrarySource::Memory(bytes))
+    }
+
+    /// The library in the folder that this crate's build script has filled.
+    pub(crate) fn built() -> Self {
+        // SAFETY: the build script has linked it there, for this program.
+        unsafe { Self::file(Path::new(steelbank_image::FOLDER).join(Self::NAME)) }
+    }
+
+    /// The library inside the program.
+    #[cfg(feature = "embedded")]
+    pub(crate) fn embedded() -> Self {
+        // SAFETY: the build script has linked it, and put it into the program.
+        unsafe { Self::memory(steelbank_image::LIBRARY) }
+    }
+
+    /// The library in a folder that the program's user has named, as who runs a program may also name libraries to the
+    /// dynamic linker.
+    #[cfg(feature = "server")]
+    pub(crate) fn named_by_the_user(folder: &Path) -> Self {
+        // SAFETY: the user has named the files of this program's build, as the manual asks; the check of the interface's
+        // version and of the build finds mistakes.
+        unsafe { Self::file(folder.join(Self::NAME)) }
+    }
+
+    /// The library's file name.
+    pub const NAME: &str = "libsteelbank-sbcl.so";
+
+    /// The library's file, if it is one.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.0 {
+            LibrarySource::File(path) => Some(path),
+            LibrarySource::Memory(_) => None,
+        }
+    }
+}
+
+/// What to do where a memory file cannot be written.
+fn memory_file_remedy(error: &io::Error) -> &'static str {
+    if error.raw_os_error() == Some(libc::EFBIG) {
+        "the limit on the size of files (ulimit -f) counts for it, too: raise it"
+    } else {
+        "the system refuses memfd_create, and there is none of /dev/shm, /tmp and the cache folder that can be written to and is not mounted noexec"
+    }
 }
 
 /// A saved image.
@@ -98,9 +164,7 @@ pub enum ImageError {
     #[error("/proc is not mounted, and the SBCL inside the program is started from /proc/self; mount it")]
     NoProc,
     /// The runtime could not be put into a file that code can be mapped from.
-    #[error(
-        "cannot make a file for SBCL's runtime: {source}; the system refuses memfd_create, and there is none of /dev/shm, /tmp and the cache folder that can be written to and is not mounted noexec"
-    )]
+    #[error("cannot make a file for SBCL's runtime: {source}; {}", memory_file_remedy(source))]
     Memory {
         /// The system's error.
         source: io::Error,
@@ -172,12 +236,12 @@ fn build_id(entry: &[u64]) -> Option<String> {
 
 /// A path under which the dynamic linker can open the library, and what keeps it valid.
 pub(super) fn library_path(image: &Image) -> Result<(PathBuf, Option<OwnedFd>), ImageError> {
-    match &image.library {
-        RuntimeLibrary::File(path) => {
+    match &image.library.0 {
+        LibrarySource::File(path) => {
             File::open(path).map_err(|source| ImageError::Unreadable { path: path.clone(), source })?;
             Ok((path.clone(), None))
         }
-        RuntimeLibrary::Memory(bytes) => {
+        LibrarySource::Memory(bytes) => {
             if !Path::new("/proc/self/fd").exists() {
                 return Err(ImageError::NoProc);
             }
@@ -243,7 +307,7 @@ fn unpack(files: &[(&str, &[u8])], folder: &Path) -> io::Result<()> {
     let parent = folder.parent().unwrap_or(Path::new("."));
     steelbank_cache::create_folder(parent)?;
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    let unfinished = parent.join(format!(".{name}.{}", std::process::id()));
+    let unfinished = parent.join(format!(".{name}.{}", steelbank_cache::unique_name()));
     steelbank_cache::create_folder(&unfinished)?;
     for (name, bytes) in files {
         let mut fasl = steelbank_cache::create_file(&unfinished.join(name))?;

@@ -67,6 +67,11 @@ impl Lisp {
         self.shared.wait_until_ready()
     }
 
+    /// Whether the image was not ready in time.
+    pub(crate) fn has_timed_out(&self) -> bool {
+        self.shared.has_timed_out()
+    }
+
     /// Queues `body` to run on the thread of `lane`. It is given `allowed` from now, waiting included.
     pub fn submit<T: Send + 'static>(
         &self,

@@ -20,13 +20,14 @@
 
 mod again;
 mod answers;
+#[cfg(feature = "server")]
+mod children;
 mod confine;
 mod death;
 mod heap;
 mod host;
 mod image;
 mod lisp;
-mod map;
 mod phase;
 mod queue;
 #[cfg(test)]
@@ -38,19 +39,20 @@ mod sync;
 mod ticket;
 mod watch;
 
+#[cfg(feature = "server")]
+pub(crate) use again::adopt_descriptor;
 pub(crate) use again::keep_from_children;
-pub use again::{
-    NoWriting, ProcessStart, Writing, adopt_descriptor, close_on_fork, execute_again, reap_children,
-};
+pub use again::{NoWriting, ProcessStart, Writing, close_on_fork, execute_again, reap_children};
 pub use answers::{
     CallAnswer, CallError, EngineState, EngineStatus, EngineTrouble, Expired, Fault, FaultKind, Lane,
     LispError, Operation,
 };
+#[cfg(feature = "server")]
+pub(crate) use children::{end_children, end_children_at_signals};
 pub use confine::{ConfineError, confine};
 pub(crate) use heap::give_back_memory;
 pub use image::{Contribs, Core, Image, ImageError, RuntimeLibrary};
 pub use lisp::{Lisp, OnLisp, SaveError};
-pub(crate) use map::map_file;
 pub use signals::{block_lisp_signals, survive_file_size_limit};
 pub use start::{Settings, StartError};
 pub use steelbank_sys::HEAP_MEGABYTES as DEFAULT_HEAP_MEGABYTES;

@@ -139,6 +139,11 @@ impl Phase {
         trouble.clone()
     }
 
+    /// The time since the start began.
+    pub(super) fn age(&self) -> Duration {
+        self.started_at.elapsed()
+    }
+
     pub(super) fn ready_after(&self) -> Option<Duration> {
         *self.ready_after.lock()
     }

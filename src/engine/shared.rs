@@ -85,6 +85,10 @@ impl Shared {
         }
     }
 
+    pub(super) fn has_timed_out(&self) -> bool {
+        self.phase.stage() == Stage::Starting && self.phase.age() >= self.settings.start_timeout
+    }
+
     pub(super) fn state(&self) -> EngineState {
         match self.phase.stage() {
             Stage::Starting => EngineState::Starting,

@@ -166,9 +166,9 @@ fn is_about_core(reason: &str) -> bool {
     reason.to_lowercase().contains("core")
 }
 
-/// The threads that Lisp makes while it starts, and cannot start without: the finalizer's, the supervisor's, one for
-/// work.
-const LISPS_OWN_THREADS: usize = 3;
+/// The threads that are made from then on, and that Lisp dies without: the exit monitor's, the finalizer's, the
+/// supervisor's, one for work; and as many of the program's own.
+const LATER_THREADS: usize = 8;
 
 static STARTED: AtomicBool = AtomicBool::new(false);
 
@@ -193,7 +193,7 @@ fn launch(
     core_build: Option<String>,
     keep_open: Option<OwnedFd>,
 ) -> Result<Lisp, StartError> {
-    // SAFETY: whoever set up the image has named the library of this program's build; see Image.
+    // SAFETY: whoever made the RuntimeLibrary has promised that it is of this program's build.
     let runtime = unsafe { Runtime::load(&path) }?;
     if let (Core::File(path), Some(core)) = (&settings.image.core, core_build) {
         let runtime = runtime.build();
@@ -230,7 +230,7 @@ fn launch(
         host::announce_death(0, "Lisp's toplevel function returned");
     })?;
     let shared = Shared::new(settings)?;
-    signals::probe_threads(LISPS_OWN_THREADS)?;
+    signals::probe_threads(LATER_THREADS)?;
     if let Ok(executable) = CString::new(executable.into_os_string().into_encoded_bytes()) {
         // SAFETY: the argument is NUL-terminated, and the function copies it.
         unsafe { (runtime.set_executable)(executable.as_ptr()) };

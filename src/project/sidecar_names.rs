@@ -89,7 +89,7 @@ impl SidecarNames {
         }
         let bytes = headed::write(&heads, hashes);
         // Write under a name with a hyphen: leftovers of writers that died are deleted with old sidecars.
-        let written = folder.join(format!("{FILE}-{}", std::process::id()));
+        let written = folder.join(format!("{FILE}-{}", steelbank_cache::unique_name()));
         if steelbank_cache::write(&written, &bytes).is_err()
             || steelbank_cache::rename(&written, &folder.join(FILE)).is_err()
         {

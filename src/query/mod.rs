@@ -57,6 +57,7 @@ pub(crate) use crate::project::write::FileError;
 pub use crate::source::positions::Evidence;
 pub use lisp_kind::LispKind;
 use std::fmt::Display;
+use std::path::PathBuf;
 pub use step::Step;
 
 use serde::de::DeserializeOwned;
@@ -105,6 +106,14 @@ pub enum Error {
     /// SBCL did not start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// SBCL did not start from a snapshot.
+    #[error("SBCL did not start from the snapshot {}, which is used no more: {source}; start the program again, which then does without", path.display())]
+    Snapshot {
+        /// The snapshot's folder, which was removed.
+        path: PathBuf,
+        /// What became of the start.
+        source: StartError,
+    },
     /// The cache folder is not its user's alone.
     #[error(transparent)]
     Cache(#[from] steelbank_cache::CacheError),

@@ -155,7 +155,8 @@ impl Steelbank {
     pub(super) fn restore(&self, snapshot: Snapshot, whole: bool) {
         *self.project().opened.lock() = true;
         note(self.project(), &snapshot.image, &HashSet::new());
-        self.project().restore_names(snapshot.names);
+        // Leaking is right: an image is restored once in a process.
+        self.project().restore_names(Vec::leak(snapshot.names));
         let answers =
             snapshot.answers.into_iter().filter_map(|answer| Some((answer.system.clone()?, answer)));
         let partial = snapshot.partial;

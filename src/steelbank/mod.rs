@@ -25,7 +25,8 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, RwLock};
 
 use crate::engine::{
-    Contribs, Core, EngineStatus, Image, Lane, Lisp, Operation, RuntimeLibrary, Settings, deadline_after,
+    Contribs, Core, EngineState, EngineStatus, Image, Lane, Lisp, Operation, RuntimeLibrary, Settings,
+    deadline_after,
 };
 use crate::project::{Project, ProjectSettings};
 use crate::query::Error;
@@ -69,16 +70,16 @@ impl Installation {
     pub fn built() -> Self {
         Self {
             sources: Some(PathBuf::from(steelbank_image::SBCL)),
-            ..Self::in_folder(Path::new(steelbank_image::FOLDER))
+            ..Self::in_folder(Path::new(steelbank_image::FOLDER), RuntimeLibrary::built())
         }
     }
 
-    /// The parts as files in one folder: `libsteelbank-sbcl.so`, `steelbank.core`, `steelbank.xref`,
-    /// `steelbank.places` and `contrib/`.
-    pub fn in_folder(folder: &Path) -> Self {
+    /// The parts as files in one folder: `steelbank.core`, `steelbank.xref`, `steelbank.places` and `contrib/`; and
+    /// the library, of the same build, which [`RuntimeLibrary::file`] can name.
+    pub fn in_folder(folder: &Path, library: RuntimeLibrary) -> Self {
         Self {
             image: Image {
-                library: RuntimeLibrary::File(folder.join("libsteelbank-sbcl.so")),
+                library,
                 core: Core::File(folder.join("steelbank.core")),
                 contribs: Contribs::Folder(folder.join("contrib")),
             },
@@ -112,11 +113,7 @@ impl Installation {
             None => Contribs::None,
         };
         Self {
-            image: Image {
-                library: RuntimeLibrary::Memory(steelbank_image::LIBRARY),
-                core: Core::Embedded,
-                contribs,
-            },
+            image: Image { library: RuntimeLibrary::embedded(), core: Core::Embedded, contribs },
             index: IndexData::Memory(steelbank_image::INDEX),
             sources: cache.map(Self::sources_in),
             places: Some(IndexData::Memory(steelbank_image::PLACES)),
@@ -147,6 +144,7 @@ pub struct Builder {
     systems: Vec<String>,
     snapshots: bool,
     key: Option<snapshot::SnapshotKey>,
+    failed_snapshot: Option<String>,
 }
 
 impl Builder {
@@ -187,6 +185,13 @@ impl Builder {
         self
     }
 
+    /// Starts from no snapshot, as a start from one has failed: the reason is a sentence's end. One is made anew.
+    #[must_use]
+    pub fn failed_snapshot(mut self, why: Option<String>) -> Self {
+        self.failed_snapshot = why;
+        self
+    }
+
     /// Starts from the snapshot `key`, if there is a fresh one.
     pub(crate) fn key(mut self, key: Option<snapshot::SnapshotKey>) -> Self {
         self.key = key;
@@ -210,11 +215,15 @@ impl Builder {
     /// Starts SBCL, and returns when it is ready.
     ///
     /// # Errors
-    /// SBCL did not start: the error names the file and the remedy.
+    /// SBCL did not start: the error names the file and the remedy. [`Error::Snapshot`]: it did not start from a snapshot,
+    /// which is removed: the next process does without.
     pub fn start(self) -> Result<Steelbank, Error> {
         let bank = self.launch()?;
-        bank.lisp().wait_until_ready()?;
-        Ok(bank)
+        match (bank.lisp().wait_until_ready(), bank.discard_failed_snapshot()) {
+            (Ok(()), _) => Ok(bank),
+            (Err(error), None) => Err(error.into()),
+            (Err(source), Some(path)) => Err(Error::Snapshot { path, source }),
+        }
     }
 
     /// Starts SBCL, and returns at once: questions wait until it is ready. They report errors that come
@@ -227,7 +236,10 @@ impl Builder {
             steelbank_cache::claim(&project.cache)?;
         }
         let key = self.snapshot_key();
-        let (snapshot, without) = key.as_ref().map(snapshot::Snapshot::choose).unwrap_or_default();
+        let (snapshot, without) = match self.failed_snapshot {
+            Some(why) => (None, Some(why)),
+            None => key.as_ref().map(snapshot::Snapshot::choose).unwrap_or_default(),
+        };
         let installation = match &snapshot {
             Some(snapshot) => snapshot.installation(&self.installation),
             None => self.installation,
@@ -235,10 +247,10 @@ impl Builder {
         let mut settings = Settings::new(installation.image);
         settings.dynamic_space_size = self.dynamic_space_size.unwrap_or(settings.dynamic_space_size);
         settings.control_stack_size = self.control_stack_size.unwrap_or(settings.control_stack_size);
-        let index = match &installation.index {
-            IndexData::Memory(bytes) if snapshot.is_some() => Index::open_snapshot(*bytes),
-            IndexData::Memory(bytes) => Index::open(*bytes),
-            IndexData::File(path) => {
+        let index = match (&snapshot, &installation.index) {
+            (Some(snapshot), _) => Index::open_snapshot(Arc::clone(&snapshot.index)),
+            (None, IndexData::Memory(bytes)) => Index::open(*bytes),
+            (None, IndexData::File(path)) => {
                 let bytes = std::fs::read(path)
                     .map_err(|error| Error::Index(format!("{}: {error}", path.display())))?;
                 Index::open(Arc::<[u8]>::from(bytes))
@@ -278,6 +290,7 @@ impl Builder {
                 key,
                 restored: Mutex::default(),
                 without_snapshot: without,
+                started_from: snapshot.as_ref().map(|snapshot| snapshot.path.clone()),
             }),
         };
         if let Some(snapshot) = snapshot {
@@ -353,6 +366,8 @@ struct SharedBank {
     restored: Mutex<Option<load::RestoredLoads>>,
     /// The reason for which the image started from no whole snapshot.
     without_snapshot: Option<String>,
+    /// The snapshot that it started from.
+    started_from: Option<PathBuf>,
 }
 
 impl Steelbank {
@@ -367,6 +382,7 @@ impl Steelbank {
             systems: Vec::new(),
             snapshots: true,
             key: None,
+            failed_snapshot: None,
         }
     }
 
@@ -553,9 +569,27 @@ impl Steelbank {
         self.inner.restored.lock().as_ref().is_some_and(|restored| !restored.whole)
     }
 
+    /// Whether this image was started from a snapshot or a part of one.
+    pub fn is_from_snapshot(&self) -> bool {
+        self.inner.started_from.is_some()
+    }
+
     /// Returns the reason for which this image did not start from a whole snapshot, as a sentence's end.
     pub fn without_snapshot(&self) -> Option<&str> {
         self.inner.without_snapshot.as_deref()
+    }
+
+    /// Removes the snapshot that this image was started from, and returns its folder, if Lisp has died before it was ready:
+    /// no other start is to try it.
+    pub(crate) fn discard_failed_snapshot(&self) -> Option<PathBuf> {
+        let path = self.inner.started_from.as_ref()?;
+        let status = self.status();
+        let failed = status.start_microseconds.is_none() && status.state != EngineState::Ready;
+        let is_over = matches!(status.state, EngineState::Dead { .. }) || self.lisp().has_timed_out();
+        (failed && is_over).then(|| {
+            snapshot::discard(path);
+            path.clone()
+        })
     }
 
     /// Returns the systems that were loaded on request, in order.

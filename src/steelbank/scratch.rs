@@ -36,7 +36,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -146,7 +145,6 @@ pub enum ScratchError {
 
 static RUNNING: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
-static STARTED: AtomicU64 = AtomicU64::new(0);
 
 /// The permit to run one of the [`MOST_SCRATCHES`].
 #[derive(Debug)]
@@ -194,11 +192,10 @@ impl ScratchFolder {
         let all = cache.join("scratch");
         steelbank_cache::create_folder(&all)?;
         sweep(&all);
-        let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let path = all.join(format!("{}-{number}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        steelbank_cache::create_folder(&path.join("overlays"))?;
-        steelbank_cache::create_folder(&path.join("tmp"))?;
+        let path = all.join(steelbank_cache::unique_name());
+        steelbank_cache::create_new_folder(&path)?;
+        steelbank_cache::create_new_folder(&path.join("overlays"))?;
+        steelbank_cache::create_new_folder(&path.join("tmp"))?;
         let lock = steelbank_cache::create_file(&path.join("lock"))?;
         flock(&lock, FlockOperation::LockShared)?;
         std::os::unix::fs::symlink(std::fs::canonicalize(cache)?, path.join("lower"))?;
@@ -404,6 +401,7 @@ impl Steelbank {
             cache: folder.path.clone(),
             userinit: settings.userinit.clone(),
             key,
+            outlives: false,
             folder: None,
             before: Vec::new(),
             last: false,
@@ -412,8 +410,17 @@ impl Steelbank {
             texts: held,
             confined,
         };
+        let mut start = start;
         let mut helper = Helper::start(program, &start)?;
-        helper.ready(control, until)?;
+        if let Err(error) = helper.ready(control, until) {
+            let (ScratchError::Broken(_) | ScratchError::Ended(_), Some(_)) = (&error, start.key.take())
+            else {
+                return Err(error);
+            };
+            // The snapshot may be what is broken.
+            helper = Helper::start(program, &start)?;
+            helper.ready(control, until)?;
+        }
         let program = program.to_owned();
         Ok(Scratch { helper, program, start, calls: 0, _folder: folder, _permit: permit })
     }
@@ -584,6 +591,22 @@ mod tests {
         let path = used.path.clone();
         drop(used);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_folder_of_another_container_with_this_process_id_stays() {
+        let cache = tempfile::tempdir().unwrap();
+        let all = cache.path().join("scratch");
+        let mut theirs = Vec::new();
+        for number in 0..20 {
+            let path = all.join(format!("{}-{number}", std::process::id()));
+            std::fs::create_dir_all(&path).unwrap();
+            let lock = File::create(path.join("lock")).unwrap();
+            flock(&lock, FlockOperation::LockShared).unwrap();
+            theirs.push((path, lock));
+        }
+        let ours = ScratchFolder::new(cache.path()).unwrap();
+        assert!(theirs.iter().all(|(path, _)| path.exists() && *path != ours.path));
     }
 
     #[test]

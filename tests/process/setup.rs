@@ -37,12 +37,19 @@ fn with_core(core: &Path) -> Installation {
     installation
 }
 
+/// Returns the installation in `folder`, in which there is none.
+fn in_folder(folder: &Path) -> Installation {
+    // SAFETY: there is no such file.
+    let library = unsafe { RuntimeLibrary::file(folder.join(RuntimeLibrary::NAME)) };
+    Installation::in_folder(folder, library)
+}
+
 #[test]
 fn no_files_at_all() {
     in_own_process("setup::no_files_at_all", || {
-        let error = start(Installation::in_folder(Path::new("/nowhere/at/all")));
+        let error = start(in_folder(Path::new("/nowhere/at/all")));
         assert!(error.contains("/nowhere/at/all"), "{error}");
-        let mut installation = Installation::in_folder(Path::new("/nowhere/at/all"));
+        let mut installation = in_folder(Path::new("/nowhere/at/all"));
         installation.index = Installation::built().index;
         let error = start(installation);
         assert!(
@@ -63,7 +70,8 @@ fn a_wrong_library() {
         let text = folder.join("libtext.so");
         fs::write(&text, "no library").unwrap();
         let mut installation = Installation::built();
-        installation.image.library = RuntimeLibrary::File(text.clone());
+        // SAFETY: it is no library.
+        installation.image.library = unsafe { RuntimeLibrary::file(text.clone()) };
         let error = start(installation);
         assert!(error.contains(&*text.to_string_lossy()), "{error}");
 
@@ -76,7 +84,8 @@ fn a_wrong_library() {
             .map(PathBuf::from)
             .unwrap();
         let mut installation = Installation::built();
-        installation.image.library = RuntimeLibrary::File(libc.clone());
+        // SAFETY: its constructors have run.
+        installation.image.library = unsafe { RuntimeLibrary::file(libc.clone()) };
         let error = start(installation);
         assert!(error.contains("lacks the function") && error.contains(&*libc.to_string_lossy()), "{error}");
         fs::remove_dir_all(folder).unwrap();

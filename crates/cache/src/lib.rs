@@ -1,7 +1,9 @@
 //! The cache's folders and files. They hold code that is run, and copies of texts that may be private: they are their
 //! user's alone, whatever the umask.
 
+use std::collections::hash_map::RandomState;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -127,6 +129,12 @@ pub fn create_new_file(path: &Path) -> io::Result<File> {
 /// The system's.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     create_file(path)?.write_all(bytes)
+}
+
+/// Returns a name that no other process or container has: those that share a cache may have the same process id.
+pub fn unique_name() -> String {
+    // Each state has random keys.
+    format!("{:016x}", RandomState::new().build_hasher().finish())
 }
 
 /// Closes `file`, which another program has written, to other users.

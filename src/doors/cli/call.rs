@@ -104,7 +104,7 @@ fn finish(
         // Exit with an error all the same: what did not load may have changed the answer.
         return exit.map(|_| Exit::Engine);
     }
-    shell.options.project.make_snapshot_later(session);
+    shell.options.project.make_snapshot_later(session, true);
     exit
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{CommandError, Exit, Shell};
-use crate::engine::{Contribs, Core, EngineStatus, Operation, RuntimeLibrary};
+use crate::engine::{Contribs, Core, EngineStatus, Operation};
 use crate::query::Error;
 use crate::query::control::Control;
 use crate::query::who::WhoRequest;
@@ -130,10 +130,7 @@ fn examine(shell: &Shell) -> Result<Report, CommandError> {
         sbcl: identity.lisp,
         machine: identity.machine,
         home: std::env::var("STEELBANK_HOME").ok().filter(|_| matches!(image.core, Core::File(_))),
-        library: match &image.library {
-            RuntimeLibrary::File(path) => file(path),
-            RuntimeLibrary::Memory(bytes) => format!("in this program, {}", size(bytes.len() as u64)),
-        },
+        library: image.library.path().map_or_else(|| "in this program".to_owned(), file),
         core: match &image.core {
             Core::File(path) => file(path),
             Core::Embedded => match std::env::current_exe() {

@@ -19,12 +19,15 @@ use crate::query::control::Cancellation;
 use crate::scratch::{
     HelperStart, HelperTask, Overlay, Reply, ScratchAnswer, ScratchNews, ScratchOrder as Line, ScratchOutcome,
 };
-use crate::snapshot::{SnapshotOrder, save, trial};
+use crate::snapshot::{SnapshotOrder, save, take_background, trial};
 use crate::tools::{Call, CallOutcome, Permissions, Session, Tools, listener};
 use crate::{Builder, ProjectSettings, Steelbank};
 
 /// Address space besides Lisp's heap, in bytes: the collector's tables, the core, stacks, the indexes.
 const ROOM: u64 = 3 << 30;
+
+/// How long a maker of snapshots goes on without the process that started it, at most.
+const OUTLIVING: Duration = Duration::from_secs(300);
 
 type Replies = Arc<Mutex<Box<dyn Write + Send>>>;
 
@@ -60,7 +63,7 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
         // its own.
         let _ = rustix::process::nice(if start.what == HelperTask::Snapshot { 19 } else { 0 });
     }
-    let outlives = start.what == HelperTask::Snapshot;
+    let outlives = start.outlives;
     std::thread::spawn(move || {
         for line in lines.map_while(Result::ok) {
             if let Ok(order) = serde_json::from_str::<Line>(&line)
@@ -185,6 +188,16 @@ fn carried_out(session: &Session, order: Line, call: &Call) -> Result<Reply, Str
 /// Makes a snapshot. Reports nothing: the next start finds it or not.
 fn snapshot(start: &HelperStart) -> Result<(), String> {
     let key = start.key.clone().ok_or("it was not told what to make")?;
+    let _background = if start.outlives {
+        std::thread::spawn(|| {
+            std::thread::sleep(OUTLIVING);
+            end(None);
+        });
+        let right = take_background(&key.folder).map_err(|error| error.to_string())?;
+        Some(right.ok_or("another copy makes a snapshot in the background")?)
+    } else {
+        None
+    };
     let order = SnapshotOrder { program: PathBuf::from(PROGRAM), start: start.clone(), key };
     order.carry_out(|_| ()).map(drop).map_err(|error| error.to_string())
 }

@@ -8,6 +8,7 @@ use rustix::fs::{Access, access};
 use rustix::io::Errno;
 
 use crate::Installation;
+use crate::engine::RuntimeLibrary;
 
 /// Returns the installation in the folder that STEELBANK_HOME names, or else the embedded one.
 pub(super) fn find() -> Installation {
@@ -15,7 +16,7 @@ pub(super) fn find() -> Installation {
     match variable("STEELBANK_HOME") {
         Some(home) => Installation {
             sources: cache.as_deref().map(Installation::sources_in),
-            ..Installation::in_folder(&home)
+            ..Installation::in_folder(&home, RuntimeLibrary::named_by_the_user(&home))
         },
         None => Installation::embedded(cache.as_deref()),
     }

@@ -15,13 +15,14 @@ mod project;
 mod serve;
 mod snapshot;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::doors::mcp::ServeError;
+use crate::engine::execute_again;
 use crate::query::{Error, nearest};
 use crate::tools::{Failure, Permissions, Session};
 use crate::{Builder, Installation, Steelbank};
@@ -199,12 +200,14 @@ impl Shell {
         let root = self.options.project.root()?;
         let (project, installation) = (self.options.project.clone(), self.installation.clone());
         let (heap, named) = (self.options.dynamic_space_size, Arc::clone(&root));
+        let failed = self.options.project.failed_snapshot();
         let start = move || {
             let mut builder = Steelbank::builder()
                 .installation(installation)
                 .program(PathBuf::from(PROGRAM))
                 .systems(systems)
-                .snapshots(project.snapshots());
+                .snapshots(project.snapshots())
+                .failed_snapshot(failed);
             if let Some(megabytes) = heap {
                 builder = builder.dynamic_space_size(usize::try_from(megabytes << 20).unwrap_or(usize::MAX));
             }
@@ -345,9 +348,22 @@ pub fn main() -> ExitCode {
     {
         shell.output.error(caution);
     }
-    match shell.run(&matches) {
-        Ok(exit) => exit_code(exit),
-        Err(trouble) => {
+    let origin = serve::origin();
+    let outcome = shell.run(&matches);
+    let without = Steelbank::get().and_then(|bank| serve::without_failed_snapshot(&bank));
+    match (outcome, without) {
+        (Ok(exit), _) => exit_code(exit),
+        // Nothing was answered yet: answer it from the base core.
+        (Err(trouble), Some(without)) if trouble.exit == Exit::Engine => {
+            let mut origin = origin;
+            origin.arguments.insert(1.min(origin.arguments.len()), without);
+            let error = execute_again(Path::new(PROGRAM), &origin, &[]);
+            shell
+                .output
+                .error(&format!("{} The program could not be executed again: {error}.", trouble.message));
+            exit_code(trouble.exit)
+        }
+        (Err(trouble), _) => {
             shell.output.error(&trouble.message);
             exit_code(trouble.exit)
         }

@@ -27,6 +27,9 @@ pub(super) struct ProjectOptions {
     /// Neither start from a snapshot of the systems of --system nor make one
     #[arg(long, global = true)]
     no_snapshot: bool,
+    /// Why a start from the snapshot failed, as the image before this one of the same process tells
+    #[arg(long, global = true, hide = true, value_name = "WHY")]
+    failed_snapshot: Option<String>,
 }
 
 /// The word that stands for the project's own systems.
@@ -89,14 +92,19 @@ impl ProjectOptions {
         Ok(all)
     }
 
-    /// Has a snapshot of the systems of --system made in the background.
-    pub(super) fn make_snapshot_later(&self, session: &Session) {
+    /// Has a snapshot of the systems of --system made in the background, by a copy that `outlives` this process or not.
+    pub(super) fn make_snapshot_later(&self, session: &Session, outlives: bool) {
         if !self.systems.is_empty()
             && let Ok(bank) = session.bank()
         {
             // Ignore a failure: the next start only takes longer.
-            let _ = bank.make_snapshot_later();
+            let _ = bank.make_snapshot_later(outlives);
         }
+    }
+
+    /// Returns the reason for which this start uses no snapshot.
+    pub(super) fn failed_snapshot(&self) -> Option<String> {
+        self.failed_snapshot.clone()
     }
 
     /// Whether snapshots are used and made.

@@ -7,14 +7,21 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{CommandError, Exit, PROGRAM, Serve, Shell};
+use crate::Steelbank;
 use crate::doors::mcp::{Again, ServeError, serve_again, take_streams};
-use crate::engine::{ProcessStart, adopt_descriptor, execute_again, reap_children};
+use crate::engine::{
+    ProcessStart, StartError, adopt_descriptor, end_children, end_children_at_signals, execute_again,
+    reap_children,
+};
+use crate::query::Error;
 use crate::recovery::{Handover, LoadedItem};
 use crate::steelbank::Moving;
 use crate::tools::{Permissions, Session, Tools};
 
 /// The option that names the descriptor of a handover; see [`Serve::return_from`].
 const RETURN_FROM: &str = "--return-from=";
+/// The option with the reason for which a start uses no snapshot; see [`super::project::ProjectOptions`].
+const FAILED_SNAPSHOT: &str = "--failed-snapshot=";
 
 impl Serve {
     /// Serves until the client leaves. Loads the systems of --system meanwhile.
@@ -27,6 +34,7 @@ impl Serve {
                  see README for how to tell it. Ctrl-D ends it.",
             );
         }
+        end_children_at_signals().map_err(|error| Error::from(StartError::from(error)))?;
         let handover = match self.return_from {
             None => None,
             Some(number) => {
@@ -39,6 +47,7 @@ impl Serve {
             Some(handover) => (adopt_descriptor(handover.input)?, adopt_descriptor(handover.output)?),
         };
         let systems = self.systems_of(shell, handover.as_ref());
+        let returned = handover.clone();
         let baked = systems.clone();
         let permissions = Permissions { eval: self.allow_eval, edits: self.allow_edits };
         let session = shell.session_of(true, systems)?.allowing(permissions).with_tools(tools);
@@ -64,6 +73,23 @@ impl Serve {
         if !session.lacks_project() || shell.options.project.any() || !loads.is_empty() {
             // Start SBCL now, so that a broken installation is reported at once.
             let bank = session.bank()?;
+            if bank.is_from_snapshot()
+                && bank.lisp().wait_until_ready().is_err()
+                && let Some(without) = without_failed_snapshot(&bank)
+            {
+                // Nothing was read from the client yet.
+                let error = match &returned {
+                    Some(handover) => execute(&origin(), handover),
+                    None => {
+                        rustix::stdio::dup2_stdin(&input).map_err(std::io::Error::from)?;
+                        rustix::stdio::dup2_stdout(&output).map_err(std::io::Error::from)?;
+                        let mut origin = origin();
+                        origin.arguments.insert(1.min(origin.arguments.len()), without);
+                        execute_again(Path::new(PROGRAM), &origin, &[])
+                    }
+                };
+                return Err(error.into());
+            }
             if self.allow_edits {
                 // Take back what was cut before its files are loaded. Status tells of it, also if this fails.
                 let _ = bank.take_back_cut_edits();
@@ -80,7 +106,9 @@ impl Serve {
                 .spawn(move || prepare(&shell, &session, &loads, moving))
                 .map_err(ServeError::from)?;
         }
-        serve_again(input, output, session, again)?;
+        let served = serve_again(input, output, session, again);
+        end_children();
+        served?;
         Ok(Exit::Answered)
     }
 }
@@ -112,7 +140,7 @@ fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Optio
     // Ignore the error: questions about text report it.
     let _ = session.text();
     match shell.options.project.load(session, &shell.output) {
-        Ok(true) => shell.options.project.make_snapshot_later(session),
+        Ok(true) => shell.options.project.make_snapshot_later(session, false),
         Ok(false) => {}
         Err(trouble) => shell.output.error(&trouble.message),
     }
@@ -124,17 +152,20 @@ fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Optio
         && let Some(bank) = session.started()
     {
         // Make a snapshot now: if Lisp dies again, the restart is faster with one.
-        let _ = bank.make_snapshot_later();
+        let _ = bank.make_snapshot_later(false);
     }
 }
 
 /// Records the arguments, environment and folder of the process's start, before Lisp code can change the
-/// latter two.
-fn origin() -> ProcessStart {
+/// latter two. Leaves out what was for this image of the program alone.
+pub(super) fn origin() -> ProcessStart {
+    let is_given = |argument: &OsString| {
+        [RETURN_FROM, FAILED_SNAPSHOT]
+            .iter()
+            .all(|option| !argument.as_encoded_bytes().starts_with(option.as_bytes()))
+    };
     ProcessStart {
-        arguments: std::env::args_os()
-            .filter(|argument| !argument.as_encoded_bytes().starts_with(RETURN_FROM.as_bytes()))
-            .collect(),
+        arguments: std::env::args_os().filter(is_given).collect(),
         environment: std::env::vars_os().collect(),
         folder: std::env::current_dir().unwrap_or_default(),
     }
@@ -146,6 +177,13 @@ fn execute(origin: &ProcessStart, handover: &Handover) -> io::Error {
         Err(error) => return error,
     };
     let mut origin = origin.clone();
+    origin.arguments.extend(Steelbank::get().and_then(|bank| without_failed_snapshot(&bank)));
     origin.arguments.push(OsString::from(format!("{RETURN_FROM}{}", file.as_raw_fd())));
     execute_again(Path::new(PROGRAM), &origin, &[file.as_raw_fd(), handover.input, handover.output])
+}
+
+/// Removes the snapshot that `bank` did not start from, if so, and returns the option for a start without.
+pub(super) fn without_failed_snapshot(bank: &Steelbank) -> Option<OsString> {
+    bank.discard_failed_snapshot()?;
+    Some(OsString::from(format!("{FAILED_SNAPSHOT}a start from it failed")))
 }

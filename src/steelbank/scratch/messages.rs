@@ -19,6 +19,9 @@ pub(crate) struct HelperStart {
     pub(crate) userinit: Option<PathBuf>,
     /// The snapshot to start from, or to make.
     pub(crate) key: Option<SnapshotKey>,
+    /// Whether a maker of snapshots outlives the process that started it.
+    #[serde(default)]
+    pub(crate) outlives: bool,
     /// The folder to make a snapshot in.
     pub(crate) folder: Option<PathBuf>,
     /// For a part of a snapshot, the files that must not be loaded in it.

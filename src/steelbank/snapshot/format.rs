@@ -1,21 +1,22 @@
-//! The snapshot on disk: a folder with four files.
+//! The snapshot on disk: a folder with five files.
 //!
 //! * `core`: SBCL's own format, saved with the heap size that the program starts with.
 //! * `index`: the core's cross references, baked as the base core's are.
 //! * `names`: the names in each loaded file, and what is known of the project's texts
 //!   (`src/project/baked.rs`).
-//! * `manifest`: a line `steelbank snapshot 1`, a line with the CRC-32 of the rest in hexadecimal digits, then a JSON object,
+//! * `manifest`: a line `steelbank snapshot 2`, a line with the CRC-32 of the rest in hexadecimal digits, then a JSON object,
 //!   [`SnapshotManifest`].
 //!
+//! * `checked`: the boot of the machine, and the stamps of the first three files, under which they were last compared.
+//!
 //! A snapshot is made in a folder of another name, synced to the disk, tried by one start, and then renamed,
-//! so that half a snapshot is never found. Before it is used, the manifest is compared with its checksum in
-//! full; core and index by length and by the CRC-32 of their first and last 64 KiB and of [`SAMPLES`] pages
-//! between, as reading 150 MB would take longer than loading without a snapshot. All of them are compared in
-//! full when it is made.
+//! so that half a snapshot is never found. Before it is used, the manifest is compared with its checksum; core, index and
+//! names are compared with theirs once per boot of the machine, and whenever one of them was touched. What the
+//! disk does to a core later is found out by the start: one that fails removes the snapshot.
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use flate2::Crc;
@@ -25,42 +26,60 @@ use super::inputs::Inputs;
 use crate::query::load_system::{ImageContents, LoadAnswer};
 
 /// The manifest's first line.
-const MAGIC: &str = "steelbank snapshot 1\n";
-/// The number of pages between the ends that are compared.
-pub(super) const SAMPLES: u64 = 64;
-const END: u64 = 64 << 10;
-const PAGE: u64 = 4096;
+const MAGIC: &str = "steelbank snapshot 2\n";
+/// The file's name of what was checked.
+const CHECKED: &str = "checked";
 
-/// A file of a snapshot, by its length and parts of its contents.
+/// A file of a snapshot: its length and the CRC-32 of its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FilePart {
     bytes: u64,
-    sampled: u32,
+    crc: u32,
 }
 
 impl FilePart {
     pub(super) fn of(file: &File) -> io::Result<Self> {
-        let bytes = file.metadata()?.len();
-        let mut crc = Crc::new();
-        let mut buffer = vec![0; END as usize];
-        let mut add = |from: u64, length: u64| -> io::Result<()> {
-            let length = length.min(bytes.saturating_sub(from)) as usize;
-            let part = buffer.get_mut(..length).unwrap_or_default();
-            file.read_exact_at(part, from)?;
-            crc.update(part);
-            Ok(())
-        };
-        add(0, END)?;
-        for sample in 1..=SAMPLES {
-            add(bytes / (SAMPLES + 1) * sample / PAGE * PAGE, PAGE)?;
+        let (mut crc, mut bytes) = (Crc::new(), 0);
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            match file.read_at(&mut buffer, bytes)? {
+                0 => return Ok(Self { bytes, crc: crc.sum() }),
+                length => {
+                    crc.update(buffer.get(..length).unwrap_or_default());
+                    bytes += length as u64;
+                }
+            }
         }
-        add(bytes.saturating_sub(END), END)?;
-        Ok(Self { bytes, sampled: crc.sum() })
     }
 
     pub(super) fn bytes(self) -> u64 {
         self.bytes
     }
+}
+
+/// Compares the open `files` of the snapshot in `folder`, by their names, with what its manifest says, unless that was done
+/// since the machine was started, and nobody has touched them since. The error is a sentence's end.
+pub(super) fn check(folder: &Path, files: &[(&str, &File, FilePart)]) -> Result<(), String> {
+    let mut state = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    for (name, file, part) in files {
+        let found = file.metadata().map_err(|error| format!("its {name}: {error}"))?;
+        if found.len() != part.bytes {
+            return Err(format!("its {name} is damaged"));
+        }
+        let (written, changed) = ((found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()));
+        state.push_str(&format!("{} {} {written:?} {changed:?}\n", found.dev(), found.ino()));
+    }
+    if std::fs::read_to_string(folder.join(CHECKED)).is_ok_and(|checked| checked == state) {
+        return Ok(());
+    }
+    for (name, file, part) in files {
+        if FilePart::of(file).map_err(|error| format!("its {name}: {error}"))? != *part {
+            return Err(format!("its {name} is damaged"));
+        }
+    }
+    // Ignore the error: the next start compares again.
+    let _ = steelbank_cache::write(&folder.join(CHECKED), state.as_bytes());
+    Ok(())
 }
 
 /// The manifest of a snapshot: its files and its inputs.
@@ -168,27 +187,34 @@ mod tests {
     }
 
     #[test]
-    fn ends_length_and_samples_of_a_part_are_compared() {
+    fn every_byte_of_a_part_is_compared_once_per_boot_and_when_it_was_touched() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("core");
-        let bytes: Vec<u8> = (0..2_000_000_u32).map(|number| (number >> 3) as u8).collect();
-        let part = |bytes: &[u8]| {
-            std::fs::write(&path, bytes).unwrap();
-            FilePart::of(&File::open(&path).unwrap()).unwrap()
-        };
-        let whole = part(&bytes);
-        assert_eq!(part(&bytes), whole);
-        assert_ne!(part(&bytes[..bytes.len() - 1]), whole);
-        assert_ne!(part(&[0; 2_000_000]), whole);
-        for at in [0, 65_535, 1_999_999, 1_940_000] {
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|number| (number >> 3) as u8).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let part = FilePart::of(&File::open(&path).unwrap()).unwrap();
+        assert_eq!(part.bytes(), 3_000_000);
+        let checks = || check(folder.path(), &[("core", &File::open(&path).unwrap(), part)]);
+        checks().unwrap();
+        let checked = folder.path().join(CHECKED);
+        assert!(checked.exists());
+        // Compare nothing twice: without its contents, the state tells.
+        let state = std::fs::read_to_string(&checked).unwrap();
+        checks().unwrap();
+        for at in [0, 1_234_567, 2_999_999] {
             let mut other = bytes.clone();
             other[at] ^= 1;
-            assert_ne!(part(&other), whole, "byte {at}");
+            std::fs::write(&path, &other).unwrap();
+            assert!(checks().unwrap_err().contains("its core is damaged"), "byte {at}");
         }
-        // Write a hole of zeros, as a crash leaves.
-        let mut hole = bytes.clone();
-        hole[1_000_000..1_200_000].fill(0);
-        assert_ne!(part(&hole), whole);
-        assert_eq!(part(b"").bytes(), 0);
+        std::fs::write(&path, &bytes).unwrap();
+        checks().unwrap();
+        assert_ne!(std::fs::read_to_string(&checked).unwrap(), state);
+        // Another boot, or a damaged state: compare again.
+        std::fs::write(&checked, "an older boot").unwrap();
+        checks().unwrap();
+        assert_ne!(std::fs::read_to_string(&checked).unwrap(), "an older boot");
+        std::fs::write(&path, &bytes[1..]).unwrap();
+        assert!(checks().is_err());
     }
 }

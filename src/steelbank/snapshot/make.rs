@@ -122,7 +122,7 @@ impl SnapshotOrder {
         tell: &mut impl FnMut(&str),
     ) -> Result<MadeSnapshot, MakeError> {
         let (all, name) = (&key.folder, key.name());
-        let making = all.join(format!("{name}.{}.making", std::process::id()));
+        let making = all.join(format!("{name}.{}.making", steelbank_cache::unique_name()));
         let mut outcome = Err(MakeError::Unfit("no try was made".to_owned()));
         for attempt in 0..ATTEMPTS {
             let _ = std::fs::remove_dir_all(&making);
@@ -191,10 +191,10 @@ impl SnapshotOrder {
         }
     }
 
-    /// Has a copy of the program make the snapshot, at low priority. It goes on when this process ends.
-    pub(crate) fn carry_out_later(&self) -> Result<(), MakeError> {
-        let start =
-            HelperStart { what: HelperTask::Snapshot, key: Some(self.key.clone()), ..self.start.clone() };
+    /// Has a copy of the program make the snapshot, at low priority. It ends with this process, unless it `outlives` it.
+    pub(crate) fn carry_out_later(&self, outlives: bool) -> Result<(), MakeError> {
+        let key = Some(self.key.clone());
+        let start = HelperStart { what: HelperTask::Snapshot, key, outlives, ..self.start.clone() };
         let mut line = serde_json::to_string(&start).map_err(std::io::Error::from)?;
         line.push('\n');
         let mut child = Command::new(&self.program)
@@ -206,12 +206,23 @@ impl SnapshotOrder {
             // Shield it from the terminal's signals, which are for the foreground program.
             .process_group(0)
             .spawn()?;
-        if let Some(mut input) = child.stdin.take() {
-            std::io::Write::write_all(&mut input, line.as_bytes())?;
+        let mut input = child.stdin.take();
+        if let Some(input) = &mut input {
+            std::io::Write::write_all(input, line.as_bytes())?;
         }
-        std::thread::Builder::new().name("steelbank-snapshot".into()).spawn(move || child.wait())?;
+        std::thread::Builder::new().name("steelbank-snapshot".into()).spawn(move || {
+            // Keep the pipe open: the copy ends when it is closed.
+            let _ = child.wait();
+            drop(input);
+        })?;
         Ok(())
     }
+}
+
+/// Holds the right to make snapshots in `folder` beyond the life of the process that wanted them, which one process has at a
+/// time. None if another has it.
+pub(crate) fn take_background(folder: &Path) -> std::io::Result<Option<store::MakingRight>> {
+    store::MakingRight::take(folder, "background")
 }
 
 /// Lisp's report before the image is saved.
@@ -348,6 +359,7 @@ fn order(
         cache: project.cache.clone(),
         userinit: project.userinit.clone(),
         key: None,
+        outlives: false,
         folder: None,
         before: Vec::new(),
         last: false,
@@ -373,15 +385,16 @@ impl Builder {
 
 impl Steelbank {
     /// Has a copy of the program make the snapshot of the builder's systems, unless this image was started
-    /// from a fresh one. The copy has a low priority, and goes on when this process ends.
+    /// from a fresh one. The copy has a low priority. It ends with this process; or, if it `outlives` it, after five minutes at
+    /// most, and only one such copy runs at a time.
     ///
     /// # Errors
     /// The copy cannot be started.
-    pub fn make_snapshot_later(&self) -> Result<(), MakeError> {
+    pub fn make_snapshot_later(&self, outlives: bool) -> Result<(), MakeError> {
         match self.snapshot_key() {
             Some(key) if !self.is_from_fresh_snapshot() => {
                 let heap = self.dynamic_space_size();
-                order(self.project().settings(), self.program(), heap, Some(key))?.carry_out_later()
+                order(self.project().settings(), self.program(), heap, Some(key))?.carry_out_later(outlives)
             }
             _ => Ok(()),
         }

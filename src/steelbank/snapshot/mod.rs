@@ -6,19 +6,22 @@ mod make;
 mod store;
 
 use std::fs::File;
+use std::io::Read;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 #[cfg(feature = "server")]
 pub(crate) use format::reads_as_manifest;
 pub use make::{MadeSnapshot, MakeError};
-pub(crate) use make::{SnapshotOrder, save, trial};
+pub(crate) use make::{SnapshotOrder, save, take_background, trial};
+pub(crate) use store::discard;
 pub use store::{MOST_BYTES, MOST_SNAPSHOTS, SnapshotEntry, clear, list};
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{self, Core, RuntimeLibrary};
+use crate::engine::Core;
 use crate::query::load_system::{ImageContents, LoadAnswer};
 use crate::{IndexData, Installation, ProjectSettings};
 use format::{FilePart, SnapshotManifest};
@@ -106,10 +109,7 @@ fn identity(installation: &Installation) -> String {
         Core::File(path) => file_identity(path),
         Core::Embedded => String::new(),
     };
-    let library = match &installation.image.library {
-        RuntimeLibrary::File(path) => file_identity(path),
-        RuntimeLibrary::Memory(_) => String::new(),
-    };
+    let library = installation.image.library.path().map(file_identity).unwrap_or_default();
     format!("{core}\n{library}")
 }
 
@@ -133,11 +133,13 @@ fn file_identity(path: &Path) -> String {
 /// A snapshot that the program can start from.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
+    /// Its folder.
+    pub(crate) path: PathBuf,
     /// The core, to be kept open until SBCL has opened it.
     pub(crate) core: File,
-    index: &'static [u8],
+    pub(crate) index: Arc<[u8]>,
     /// The input of [`crate::project::Project::restore_names`].
-    pub(crate) names: &'static [u8],
+    pub(crate) names: Vec<u8>,
     /// The files that have changed since; empty if the snapshot is fresh.
     pub(crate) changed: Vec<PathBuf>,
     /// The answers to loads of its systems.
@@ -184,21 +186,32 @@ impl Snapshot {
         if let Some(other) = changes.other {
             return Err(other);
         }
-        let open = |name: &str, part: FilePart| -> Result<File, String> {
-            let file = File::open(path.join(name)).map_err(|error| format!("its {name}: {error}"))?;
-            match FilePart::of(&file) {
-                Ok(found) if found == part => Ok(file),
-                Ok(_) => Err(format!("its {name} is damaged")),
-                Err(error) => Err(format!("its {name}: {error}")),
-            }
+        let open = |name: &str| -> Result<File, String> {
+            File::open(path.join(name)).map_err(|error| format!("its {name}: {error}"))
         };
-        let core = open("core", manifest.core)?;
-        let index = open("index", manifest.index)?;
-        let index = engine::map_file(&index).map_err(|error| format!("its index: {error}"))?;
-        let names = engine::map_file(&open("names", manifest.names)?);
-        let names = names.map_err(|error| format!("its names: {error}"))?;
+        let (core, index, names) = (open("core")?, open("index")?, open("names")?);
+        format::check(
+            path,
+            &[
+                ("core", &core, manifest.core),
+                ("index", &index, manifest.index),
+                ("names", &names, manifest.names),
+            ],
+        )?;
+        // Read them: whoever cuts a file that is mapped ends the process.
+        let read = |name: &str, mut file: File, part: FilePart| -> Result<Vec<u8>, String> {
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).map_err(|error| format!("its {name}: {error}"))?;
+            if bytes.len() as u64 != part.bytes() {
+                return Err(format!("its {name} is damaged"));
+            }
+            Ok(bytes)
+        };
+        let index = read("index", index, manifest.index)?.into();
+        let names = read("names", names, manifest.names)?;
         store::touch(path);
         Ok(Self {
+            path: path.to_owned(),
             core,
             index,
             names,
@@ -210,13 +223,13 @@ impl Snapshot {
         })
     }
 
-    /// Returns `installation` with this core and index, by open descriptors, so that no other process can
-    /// remove them meanwhile.
+    /// Returns `installation` with this core, by its open descriptor, so that no other process can remove it
+    /// meanwhile, and with this index.
     pub(crate) fn installation(&self, installation: &Installation) -> Installation {
         let mut installation = installation.clone();
         installation.image.core =
             Core::File(PathBuf::from(format!("/proc/self/fd/{}", self.core.as_raw_fd())));
-        installation.index = IndexData::Memory(self.index);
+        installation.index = IndexData::File(self.path.join("index"));
         installation
     }
 }

@@ -112,6 +112,11 @@ pub(super) fn touch(path: &Path) {
     }
 }
 
+/// Removes the snapshot at `path`, from which no program starts.
+pub(crate) fn discard(path: &Path) {
+    remove(path);
+}
+
 /// Removes the snapshot at `path`. Renames it first, so that no process finds half of it.
 fn remove(path: &Path) -> u64 {
     let bytes = size(path);
@@ -125,7 +130,7 @@ fn remove(path: &Path) -> u64 {
 
 /// The right to make snapshots of one key, which one process holds at a time.
 #[derive(Debug)]
-pub(super) struct MakingRight {
+pub(crate) struct MakingRight {
     _lock: File,
 }
 

@@ -48,7 +48,7 @@ fn out_of_reach(file: File) -> File {
 
 /// Writes a file of `body` and `table` at `path`, whole or not at all.
 pub(crate) fn write(path: &Path, body: &[&[u8]], table: &[u8]) -> io::Result<()> {
-    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
+    let temporary = path.with_extension(format!("{}.tmp", steelbank_cache::unique_name()));
     let result = write_to(&temporary, body, table).and_then(|()| steelbank_cache::rename(&temporary, path));
     if result.is_err() {
         // Ignore the error: it leaves a temporary file only.
