@@ -275,7 +275,8 @@ fn every_request_has_one_answer_however_lisp_ends() {
         }
         restart(client);
     }
-    assert!(died >= 12, "{died}");
+    // Recursion in clean-up forms ends Lisp no more.
+    assert!(died >= 11, "{died}");
     drop(server.client);
     assert_eq!(ends(server.child).code(), Some(0));
 }
