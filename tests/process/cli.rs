@@ -122,6 +122,14 @@ fn the_split_form_answers_as_the_embedded_one() {
 }
 
 #[test]
+fn the_program_carries_the_notices_of_what_it_is_made_of() {
+    let notices = said(&run(&["licenses"])).0;
+    for of in ["SBCL", "libloading", "rmcp", "tree-sitter", "Permission is hereby granted, free of charge"] {
+        assert!(notices.contains(of), "{of}");
+    }
+}
+
+#[test]
 fn a_reader_that_leaves_is_no_trouble() {
     for command in ["who-calls cl:car", "who-calls cl:car --json", "tools --json", "--help"] {
         let script = format!("'{STEELBANK}' {command} | head -1; exit ${{PIPESTATUS[0]}}");

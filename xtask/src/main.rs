@@ -3,14 +3,17 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod licenses;
+
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "Usage: cargo xtask check | lint | full
+const USAGE: &str = "Usage: cargo xtask check | lint | full | licenses
 
   check  lint, the unit tests of all crates, the architecture, and the Lisp half in a plain SBCL
   lint   formatting, clippy, documentation, what features bring in, the least version of Rust, licences
+  licenses  writes the notices of what is linked, which `steelbank licenses` prints
   full   check, all tests in their long form (STEELBANK_FULL), the protocol's clients that are not ours, an hour of soak
 ";
 
@@ -20,8 +23,19 @@ const NOT_IN_THE_LIBRARY: [&str; 5] = ["tree-sitter", "clap", "rmcp", "tokio", "
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let steps: &[fn() -> Outcome] = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["check"] => &[format, clippy, documentation, features, least_rust, licences, unit_tests, lisp],
-        ["lint"] => &[format, clippy, documentation, features, least_rust, licences],
+        ["check"] => &[
+            format,
+            clippy,
+            documentation,
+            features,
+            least_rust,
+            licences,
+            licenses::check,
+            unit_tests,
+            lisp,
+        ],
+        ["lint"] => &[format, clippy, documentation, features, least_rust, licences, licenses::check],
+        ["licenses"] => &[licenses::write],
         ["full"] => &[
             format,
             clippy,
@@ -29,6 +43,7 @@ fn main() -> ExitCode {
             features,
             least_rust,
             licences,
+            licenses::check,
             unit_tests,
             lisp,
             long_tests,

@@ -145,6 +145,8 @@ enum Command {
         /// The command
         command: Option<String>,
     },
+    /// Print the licences of what the program is made of
+    Licenses,
     /// What copies of the program are started as: it takes its orders on standard input
     #[command(hide = true)]
     Helper,
@@ -165,6 +167,9 @@ struct Serve {
     #[arg(long, value_name = "all|core|read|NAME,...", default_value = "all")]
     tools: String,
 }
+
+/// The notices of what is linked into the program: `cargo xtask licenses` writes them.
+const NOTICES: &str = include_str!("../../../vendor-notes/licenses.txt");
 
 /// The running program, also when its file has been replaced.
 const PROGRAM: &str = "/proc/self/exe";
@@ -307,6 +312,10 @@ impl Shell {
                 Ok(Exit::Answered)
             }
             Command::Man { command } => self.man(command.as_deref()),
+            Command::Licenses => {
+                self.output.bytes(NOTICES.as_bytes())?;
+                Ok(Exit::Answered)
+            }
             Command::Helper => helper::run(self),
         }
     }
