@@ -104,11 +104,17 @@
 
 (defun call-carefully (function)
   "Call FUNCTION, in which no local definition is evaluated."
-  (let ((*left-forms* '()))
-    (sb-sys:without-interrupts
-      (count-careful-call 1)
-      (unwind-protect (sb-sys:with-local-interrupts (funcall function))
-        (count-careful-call -1)))))
+  (let ((*left-forms* '())
+        (counted nil))
+    (unwind-protect
+         (progn
+           (sb-sys:without-interrupts
+             (count-careful-call 1)
+             (setf counted t))
+           (funcall function))
+      (when counted
+        (sb-sys:without-interrupts
+          (count-careful-call -1))))))
 
 (define-question "macroexpand" (text package-name depth read-eval evaluate)
   "The expansion of the form TEXT, read in the package PACKAGE-NAME, by one step (DEPTH is once), until it is no macro
