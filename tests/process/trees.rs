@@ -72,7 +72,7 @@ fn odd(path: &Path, kind: usize) -> bool {
         18 => text(format!("(in-package :good)\n({})", "target ".repeat(100_000))),
         _ => {
             text("gitdir: /dev/zero\n".to_owned())
-                && fs::set_permissions(path, fs::Permissions::from_mode(0)).is_ok()
+                && fs::set_permissions(path, fs::Permissions::from_mode(0o000)).is_ok()
         }
     }
 }

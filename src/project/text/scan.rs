@@ -296,7 +296,8 @@ impl<'a> Scan<'a> {
         let mut at = Some(inner);
         let mut clause: Option<FormId> = None;
         let mut steps = 0;
-        while let Some(id) = at {
+        // Look no further up: every token asks, and lists can stand in each other as often as a text is long.
+        while let Some(id) = at.filter(|_| steps < 16) {
             let form = lisp.form(id)?;
             if let Some(operator) = self.operator(id) {
                 if defines_package(&operator) {
