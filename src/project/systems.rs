@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use steelbank_reader::asd::SystemDefinition;
-use steelbank_tree::{Found, IgnoreFiles, Next, read_definitions};
+use steelbank_tree::{Found, IgnoreFiles, WalkState, read_definitions};
 
 /// Folders in which ASDF looks for no systems (`*default-source-registry-exclusions*`).
 const EXCLUDED: [&str; 8] =
@@ -38,13 +38,13 @@ pub(crate) fn definition_files(root: &Path, is_cancelled: &dyn Fn() -> bool) -> 
     steelbank_tree::walk(root, IgnoreFiles::All, &mut |each| {
         cancelled = cancelled || is_cancelled();
         match each {
-            _ if cancelled => return Next::Stop,
+            _ if cancelled => return WalkState::Quit,
             Found::Folder(path) if path != root && EXCLUDED.iter().any(|name| path.ends_with(name)) => {
-                return Next::Skip;
+                return WalkState::Skip;
             }
             Found::Vendored(path) => {
                 found.vendored.push(relative(path));
-                return Next::Skip;
+                return WalkState::Skip;
             }
             Found::LeftOut(path, why) => found.left_out.push((relative(path), why.to_string())),
             Found::File(path, _) if path.extension().is_some_and(|extension| extension == "asd") => {
@@ -55,7 +55,7 @@ pub(crate) fn definition_files(root: &Path, is_cancelled: &dyn Fn() -> bool) -> 
             }
             _ => {}
         }
-        Next::On
+        WalkState::Continue
     });
     if cancelled {
         return None;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use steelbank_tree::{Found, IgnoreFiles, Next};
+use steelbank_tree::{Found, IgnoreFiles, WalkState};
 use steelbank_watch::{Watch, Watched};
 
 use super::stamp::{COARSE, FileStamp};
@@ -65,12 +65,12 @@ impl ProjectWalk {
         walk
     }
 
-    fn take(&mut self, found: Found<'_>, watch: &mut Option<&mut Watch>) -> Next {
+    fn take(&mut self, found: Found<'_>, watch: &mut Option<&mut Watch>) -> WalkState {
         match found {
             Found::Folder(folder) => {
                 self.add_folder(folder.to_owned(), watch);
                 if !self.is_told {
-                    return Next::Stop;
+                    return WalkState::Quit;
                 }
             }
             Found::Vendored(folder) => {
@@ -78,12 +78,12 @@ impl ProjectWalk {
                 if folder.ends_with("systems") || folder.ends_with("quicklisp") {
                     self.watch_deciding(folder, watch);
                 }
-                return Next::Skip;
+                return WalkState::Skip;
             }
             Found::File(path, kind) if kind.is_file() && may_be_lisp(path) => {
                 if self.files.len() >= MOST_FILES {
                     self.cut = true;
-                    return Next::Stop;
+                    return WalkState::Quit;
                 }
                 self.files.push(path.to_owned());
             }
@@ -103,7 +103,7 @@ impl ProjectWalk {
             }
             Found::File(..) | Found::LeftOut(..) | Found::Failed(..) => {}
         }
-        Next::On
+        WalkState::Continue
     }
 
     fn add_folder(&mut self, folder: PathBuf, watch: &mut Option<&mut Watch>) {

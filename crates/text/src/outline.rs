@@ -29,7 +29,7 @@ pub struct LispDefinition {
     pub form: usize,
     /// The package that the form is in, if the text says.
     pub package: Option<String>,
-    /// The form's first line, at most 1,000 bytes of it.
+    /// The form's first line, at most 240 bytes of it.
     pub line: String,
     /// Whether it only announces a definition that stands elsewhere.
     pub declaration: bool,
@@ -84,7 +84,7 @@ pub fn lisp_definitions(bytes: &[u8]) -> Vec<LispDefinition> {
 
 /// What is shown of a line: a whole file may be one.
 fn beginning(line: &[u8]) -> &[u8] {
-    let mut end = line.len().min(1000);
+    let mut end = line.len().min(240);
     while end < line.len() && end > 0 && line[end] & 0xc0 == 0x80 {
         end -= 1;
     }

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use steelbank_tree::{Found, IgnoreFiles, Next};
+use steelbank_tree::{Found, IgnoreFiles, WalkState};
 
 /// A file is read again later to be sure if it changed so shortly before it was read that a second change might have
 /// left the same time: the clock of a file system is coarse.
@@ -264,7 +264,7 @@ impl Tree {
         steelbank_tree::walk(&self.path, IgnoreFiles::All, &mut |each| {
             stopped = stopped || (control.cancelled)();
             if stopped {
-                return Next::Stop;
+                return WalkState::Quit;
             }
             match each {
                 Found::Folder(path) | Found::Vendored(path) => {
@@ -282,7 +282,7 @@ impl Tree {
             if pace.is_due() {
                 (control.progress)(IndexProgress::Listing { found: found.files.len() });
             }
-            Next::On
+            WalkState::Continue
         });
         if stopped {
             return Err(TextError::Cancelled);

@@ -52,13 +52,13 @@ pub enum Found<'a> {
 
 /// How a walk goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum WalkState {
     /// With what is next.
-    On,
+    Continue,
     /// Without what is in this folder.
     Skip,
     /// It ends.
-    Stop,
+    Quit,
 }
 
 /// Walks through the project at `root`, a canonical path, and follows no links. Hidden and ignored files are left out.
@@ -67,7 +67,7 @@ pub enum Next {
 /// the project depends on one that an `.asd` file there is named after. (Where a definition does not tell its
 /// dependencies without being run, it may depend on any system that the project itself has not.) A `root` that is
 /// neither a repository nor has systems is a folder of projects: their repositories are part of it.
-pub fn walk(root: &Path, files: IgnoreFiles, visit: &mut dyn FnMut(Found<'_>) -> Next) {
+pub fn walk(root: &Path, files: IgnoreFiles, visit: &mut dyn FnMut(Found<'_>) -> WalkState) {
     let mut refused = Vec::new();
     let mut note = |path: &Path, why| refused.push((path.to_owned(), LeftOut::IgnoreFile(why)));
     let above = is_in_working_tree(root).then(|| Rules::above(root, files, &mut note)).flatten();
@@ -101,10 +101,10 @@ pub fn belonging(root: &Path, path: &Path) -> Option<LeftOut> {
     walk(root, IgnoreFiles::Repository, &mut |found| match found {
         Found::Folder(folder) if folder == repository => {
             is_part = true;
-            Next::Stop
+            WalkState::Quit
         }
-        Found::Vendored(_) => Next::Skip,
-        _ => Next::On,
+        Found::Vendored(_) => WalkState::Skip,
+        _ => WalkState::Continue,
     });
     (!is_part).then_some(LeftOut::Repository)
 }
@@ -132,7 +132,7 @@ struct Walk<'a> {
     root: &'a Path,
     files: IgnoreFiles,
     of_user: Gitignore,
-    visit: &'a mut dyn FnMut(Found<'_>) -> Next,
+    visit: &'a mut dyn FnMut(Found<'_>) -> WalkState,
     /// The repositories of which it is not known yet whether they are part of the project.
     repositories: Vec<Repository>,
     /// The `.asd` files of the project that were found since they were last read.
@@ -189,9 +189,9 @@ impl Walk<'_> {
     /// Tells what was found. True if what is in it is to be found.
     fn tell(&mut self, found: Found<'_>) -> ControlFlow<(), bool> {
         match (self.visit)(found) {
-            Next::On => ControlFlow::Continue(true),
-            Next::Skip => ControlFlow::Continue(false),
-            Next::Stop => ControlFlow::Break(()),
+            WalkState::Continue => ControlFlow::Continue(true),
+            WalkState::Skip => ControlFlow::Continue(false),
+            WalkState::Quit => ControlFlow::Break(()),
         }
     }
 

@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use steelbank_tree::{Found, IgnoreFiles, LeftOut, Next, belonging, is_in_working_tree, walk};
+use steelbank_tree::{Found, IgnoreFiles, LeftOut, WalkState, belonging, is_in_working_tree, walk};
 
 /// A tree: files by number of folder and name, ignore files with their rules.
 type Plan = (Vec<(usize, usize)>, Vec<(usize, usize, Vec<usize>)>);
@@ -62,7 +62,7 @@ fn own(root: &Path, files: IgnoreFiles) -> BTreeSet<PathBuf> {
             Found::Folder(path) | Found::File(path, _) => drop(own.insert(path.to_owned())),
             other => panic!("{other:?}"),
         }
-        Next::On
+        WalkState::Continue
     });
     own
 }
@@ -139,7 +139,7 @@ fn told(root: &Path) -> (Vec<String>, Vec<String>) {
             Found::Failed(path, error) => panic!("{path:?} {error}"),
             _ => {}
         }
-        Next::On
+        WalkState::Continue
     });
     own.sort();
     left_out.sort();
