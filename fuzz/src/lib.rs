@@ -103,7 +103,7 @@ mod tests {
         writer.finish()
     }
 
-    const MANIFEST: &[u8] = br#"{"core":{"bytes":9,"sampled":7},"index":{"bytes":9,"sampled":7},"names":{"bytes":9,"sampled":7},"root":"/p","systems":["a"],"inputs":{"files":[["/p/a.lisp",null]],"folders":[],"variables":[["HOME",null]]},"answers":[],"image":{}}"#;
+    const MANIFEST: &[u8] = br#"{"core":{"bytes":9,"crc":7},"index":{"bytes":9,"crc":7},"names":{"bytes":9,"crc":7},"root":"/p","systems":["a"],"inputs":{"files":[["/p/a.lisp",null]],"folders":[],"variables":[["HOME",null]]},"answers":[],"image":{}}"#;
 
     /// A table of names as [`super::snapshot`] wants it.
     fn names() -> Vec<u8> {

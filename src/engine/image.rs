@@ -161,7 +161,9 @@ pub enum ImageError {
         runtime: String,
     },
     /// A file without a name cannot be opened.
-    #[error("/proc is not mounted, and the SBCL inside the program is started from /proc/self; mount it")]
+    #[error(
+        "the file system /proc is not mounted, and the SBCL inside the program is started from /proc/self; mount it"
+    )]
     NoProc,
     /// The runtime could not be put into a file that code can be mapped from.
     #[error("cannot make a file for SBCL's runtime: {source}; {}", memory_file_remedy(source))]

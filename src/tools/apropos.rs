@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::missing::{MaybeFound, Missing, of_error};
-use super::page::{Page, Paging, Part, Range, Reply, Sequence};
+use super::page::{Page, PageRange, Paging, Part, Sequence, ToolReply};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::apropos::{AproposRequest, Matching, Summary};
 use crate::query::control::ALLOWED;
@@ -64,7 +64,7 @@ pub(super) fn tool() -> Tool {
     Tool::paged::<Arguments, MaybeFound<ListedSymbols>>(about, apropos).of_image()
 }
 
-fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Failure> {
+fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
     let offset = given.paging.offset()?;
     let pattern = given.pattern;
     let request = AproposRequest {
@@ -79,14 +79,14 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Fa
     let bank = session.bank()?;
     let answer = match bank.apropos(&request, &call.control(ALLOWED)) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(Reply::from),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
     };
     given.paging.within(answer.total)?;
     let total = answer.total;
     let listed = ListedSymbols { symbols: answer.symbols, total, cursor: None };
     if total == 0 {
         let missing = Missing::pattern(&pattern, answer.nothing.unwrap_or_default());
-        return missing.beside(listed).map(Reply::from);
+        return missing.beside(listed).map(ToolReply::from);
     }
     Page::longest(listed, (offset, total), call.budget(), |listed, range| {
         listed.cursor = range.cursor();
@@ -94,7 +94,7 @@ fn apropos(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Fa
     })
 }
 
-fn text(symbols: &[Summary], range: &Range) -> String {
+fn text(symbols: &[Summary], range: &PageRange) -> String {
     let mut text = String::new();
     for symbol in symbols {
         // Writing to a string cannot fail.

@@ -90,7 +90,7 @@ pub(super) fn cut(
     let mut next = CutCursor { entries: total, lines: line_count };
     if at.entries > 0 || length(&*answer.structured) > budget {
         let in_lists: usize = lists.iter().map(|list| list.length).sum();
-        let beside = room - in_lists.min(room / 4);
+        let beside = room - in_lists.min(room / 2);
         while let excess @ 1.. = length(&without_lists(&answer.structured)).saturating_sub(beside) {
             let Some(text) = longest_text(&mut answer.structured, false) else { break };
             shorten(text, excess);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::NameAndPackage;
 use super::missing::{MaybeFound, of_error, resolve};
-use super::page::{Page, Paging, Part, Range, Reply, Sequence};
+use super::page::{Page, PageRange, Paging, Part, Sequence, ToolReply};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
 use crate::query::code_find_references::{
@@ -136,7 +136,7 @@ pub(super) fn tool() -> Tool {
     Tool::paged::<Arguments, MaybeFound<ListedUses<'static>>>(about, references).of_image().at_once()
 }
 
-fn references(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Failure> {
+fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
     let bank = session.bank()?;
     let symbol = resolve(bank, NameAndPackage { name: given.symbol, package: given.package });
     let most = if call.budget() == usize::MAX { usize::MAX } else { MOST };
@@ -150,7 +150,7 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<Reply,
     };
     let answer = match bank.code_find_references(&asked) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, CallOutcome::NotFoundError).map(Reply::from),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFoundError).map(ToolReply::from),
     };
     given.page.within(answer.total + answer.text_total)?;
     let total = offset + answer.refs.len() + answer.text.len() + usize::from(answer.truncated);
@@ -160,7 +160,7 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<Reply,
 }
 
 /// Renders a page.
-fn page(answer: &mut CodeFindReferencesAnswer, range: &Range) -> Result<ToolAnswer, Failure> {
+fn page(answer: &mut CodeFindReferencesAnswer, range: &PageRange) -> Result<ToolAnswer, Failure> {
     answer.count = answer.refs.len();
     answer.stale = answer.refs.iter().filter(|found| found.stale).map(|found| found.path.clone()).collect();
     answer.stale.dedup();

@@ -5,7 +5,7 @@ use crate::query::Step;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::page::{Page, Part, Reply, Sequence};
+use super::page::{Page, Part, Sequence, ToolReply};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, ToolProgress};
 use crate::query::find_references::{
     FindReferencesRequest, References, SymbolResolver, TextDefinition, find_references,
@@ -59,7 +59,7 @@ pub(super) fn controlled<T>(call: &Call, work: impl FnOnce(&IndexControl<'_>) ->
     work(&IndexControl { cancelled: &|| cancellation.is_cancelled(), progress: &progress })
 }
 
-fn references(session: &Session, request: FindReferencesRequest, call: &Call) -> Result<Reply, Failure> {
+fn references(session: &Session, request: FindReferencesRequest, call: &Call) -> Result<ToolReply, Failure> {
     let index = session.text()?;
     let resolver = session.started().map(|bank| bank.symbol_resolver(index, &request.pattern));
     let resolver = resolver.as_ref().map(|resolver| resolver as SymbolResolver<'_>);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::NameAndPackage;
 use super::missing::{MaybeFound, of_error, resolve};
-use super::page::{Paging, Part, Range, Reply, Sequence};
+use super::page::{PageRange, Paging, Part, Sequence, ToolReply};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Starts, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::impact::{Affected, ImpactAnswer, ImpactRequest};
@@ -79,7 +79,7 @@ pub(super) fn tool() -> Tool {
     Tool::paged::<Arguments, MaybeFound<ListedImpact>>(about, impact).starts(Starts::Git).of_image()
 }
 
-fn impact(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Failure> {
+fn impact(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
     let request = ImpactRequest {
         names: given.names,
         package: given.package,
@@ -93,7 +93,7 @@ fn impact(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Fai
     });
     let answer = match bank.impact(&request, &call.control(ALLOWED)) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(Reply::from),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
     };
     let unseen = Some(&answer.unseen).filter(|unseen| !unseen.is_empty());
     let note = unseen.map_or_else(String::new, |unseen| format!("\n\nNote: {}", unseen.sentence()));
@@ -106,7 +106,7 @@ fn impact(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Fai
     })
 }
 
-fn text(answer: &ImpactAnswer, range: &Range) -> String {
+fn text(answer: &ImpactAnswer, range: &PageRange) -> String {
     let heading =
         if answer.changed.is_empty() && range.offset == 0 { "No definition changes." } else { "Changes:" };
     let mut text = heading.to_owned();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::{Timeout, default_package};
 use super::missing::{MaybeFound, Missing};
-use super::page::{Page, Paging, Part, Range, Reply, Sequence};
+use super::page::{Page, PageRange, Paging, Part, Sequence, ToolReply};
 use super::trial::failure_text;
 use super::{About, Call, CallOutcome, Effect, Failure, Permission, Session, Tool, ToolAnswer};
 use crate::query::evaluate::EvaluationStatus;
@@ -65,7 +65,7 @@ pub(super) fn tool() -> Tool {
     Tool::paged::<Arguments, MaybeFound<ListedParts>>(about, inspect).needs(Permission::Eval).of_image()
 }
 
-fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Failure> {
+fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
     let subject = match (given.expression.trim().is_empty(), given.handle.is_empty()) {
         (false, true) => Inspected::Expression(given.expression),
         (true, false) => Inspected::Handle(given.handle),
@@ -93,11 +93,11 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Fa
     let total = inspection.count;
     let listed = ListedParts { inspection, total, cursor: None };
     if evaluated == Some(EvaluationStatus::NoPackage) {
-        return Missing::package(&bank.index(), &request.package, None).beside(listed).map(Reply::from);
+        return Missing::package(&bank.index(), &request.package, None).beside(listed).map(ToolReply::from);
     }
     if outcome == CallOutcome::NotFound {
         let text = text(&listed.inspection, &request.subject, None);
-        return Missing::other(text, Vec::new(), None).beside(listed).map(Reply::from);
+        return Missing::other(text, Vec::new(), None).beside(listed).map(ToolReply::from);
     }
     Page::longest(listed, (offset, total), call.budget(), |listed, range| {
         listed.cursor = range.cursor();
@@ -106,7 +106,7 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Fa
     })
 }
 
-fn text(inspection: &Inspection, subject: &Inspected, range: Option<&Range>) -> String {
+fn text(inspection: &Inspection, subject: &Inspected, range: Option<&PageRange>) -> String {
     let asked = match subject {
         Inspected::Expression(_) => "",
         Inspected::Handle(handle) => handle,
@@ -145,5 +145,5 @@ fn text(inspection: &Inspection, subject: &Inspected, range: Option<&Range>) -> 
             let _ = write!(text, "\n  {}: {name}{}{on}", part.path, part.value.replace('\n', "\n    "));
         }
     }
-    text + &range.map(Range::rest).unwrap_or_default()
+    text + &range.map(PageRange::rest).unwrap_or_default()
 }

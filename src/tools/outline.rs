@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::missing::{MaybeFound, of_error};
-use super::page::{Paging, Part, Range, Reply, Sequence};
+use super::page::{PageRange, Paging, Part, Sequence, ToolReply};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::counted;
@@ -69,7 +69,7 @@ pub(super) fn tool() -> Tool {
     Tool::paged::<Arguments, MaybeFound<ListedOutline>>(about, outline).of_image()
 }
 
-fn outline(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Failure> {
+fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
     let mut targets =
         [given.path, given.package, given.system].map(|text| Some(text).filter(|text| !text.is_empty()));
     let of = match &mut targets {
@@ -84,7 +84,7 @@ fn outline(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Fa
     let bank = session.bank()?;
     let answer = match bank.outline(&request, text.map(|text| &**text), &call.control(ALLOWED)) {
         Ok(answer) => answer,
-        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(Reply::from),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
     };
     let listed = ListedOutline {
         total: answer.definitions.len(),
@@ -100,7 +100,7 @@ fn outline(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Fa
     })
 }
 
-fn text_of(listed: &ListedOutline, unused: bool, range: &Range) -> String {
+fn text_of(listed: &ListedOutline, unused: bool, range: &PageRange) -> String {
     let mut text = match (unused, listed.total) {
         (true, 0) => match listed.looked_at {
             1 => "The one definition is used.".to_owned(),

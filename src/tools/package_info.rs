@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::missing::{MaybeFound, Missing};
-use super::page::{Paging, Part, Range, Reply, Sequence};
+use super::page::{PageRange, Paging, Part, Sequence, ToolReply};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::control::ALLOWED;
 use crate::query::counted;
@@ -56,13 +56,13 @@ pub(super) fn tool() -> Tool {
     Tool::paged::<Arguments, MaybeFound<ListedPackage>>(about, info).of_image()
 }
 
-fn info(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Failure> {
+fn info(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
     let request = PackageInfoRequest::new(&given.package);
     let bank = session.bank()?;
     let answer = bank.package_info(&request, &call.control(ALLOWED))?;
     let Some(package) = &answer.package else {
         let missing = Missing::package(&bank.index(), &given.package, None);
-        return missing.answer(CallOutcome::NotFound).map(Reply::from);
+        return missing.answer(CallOutcome::NotFound).map(ToolReply::from);
     };
     let listed = ListedPackage { total: package.exports.len(), answer, cursor: None };
     given.paging.cut(listed, call.budget(), |listed, range| {
@@ -72,7 +72,7 @@ fn info(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Failu
     })
 }
 
-fn text(package: &PackageInfo, range: &Range) -> String {
+fn text(package: &PackageInfo, range: &PageRange) -> String {
     let mut text = format!("Package {}", package.name);
     if let Some(place) = &package.place {
         let _ = write!(text, " {place}");

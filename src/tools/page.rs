@@ -79,8 +79,8 @@ impl Paging {
         &self,
         mut answer: S,
         budget: usize,
-        render: impl Fn(&mut S, &Range) -> Result<ToolAnswer, Failure>,
-    ) -> Result<Reply, Failure> {
+        render: impl Fn(&mut S, &PageRange) -> Result<ToolAnswer, Failure>,
+    ) -> Result<ToolReply, Failure> {
         let (total, offset) = (count(&mut answer), self.offset()?);
         self.within(total)?;
         answer.lists(&mut Part::new(offset, self.limit()));
@@ -147,7 +147,7 @@ pub(super) fn count(answer: &mut impl Sequence) -> usize {
 
 /// The entries of a page, by their numbers in the sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Range {
+pub(super) struct PageRange {
     /// How many are on earlier pages.
     pub(super) offset: usize,
     /// How many the page has.
@@ -156,7 +156,7 @@ pub(super) struct Range {
     pub(super) total: usize,
 }
 
-impl Range {
+impl PageRange {
     /// Returns the number of the first entry behind the page.
     pub(super) fn end(&self) -> usize {
         self.offset.saturating_add(self.count)
@@ -192,12 +192,12 @@ impl Page {
         mut answer: S,
         (offset, total): (usize, usize),
         budget: usize,
-        render: impl Fn(&mut S, &Range) -> Result<ToolAnswer, Failure>,
-    ) -> Result<Reply, Failure> {
+        render: impl Fn(&mut S, &PageRange) -> Result<ToolAnswer, Failure>,
+    ) -> Result<ToolReply, Failure> {
         let most = count(&mut answer);
-        let whole = render(&mut answer, &Range { offset, count: most, total })?;
+        let whole = render(&mut answer, &PageRange { offset, count: most, total })?;
         if fits(&whole, budget) {
-            return Ok(Reply::Page(Self(whole)));
+            return Ok(ToolReply::Page(Self(whole)));
         }
         let first = |answer: &S, count: usize| {
             let mut part = answer.clone();
@@ -209,7 +209,7 @@ impl Page {
         while too_many > fitting + 1 {
             let count = fitting + (too_many - fitting) / 2;
             let mut part = first(&answer, count);
-            let page = render(&mut part, &Range { offset, count, total })?;
+            let page = render(&mut part, &PageRange { offset, count, total })?;
             if fits(&page, budget) {
                 (fitting, longest) = (count, Some(page));
             } else {
@@ -217,30 +217,30 @@ impl Page {
             }
         }
         if let Some(page) = longest {
-            return Ok(Reply::Page(Self(page)));
+            return Ok(ToolReply::Page(Self(page)));
         }
-        let mut page = render(&mut first(&answer, fitting), &Range { offset, count: fitting, total })?;
+        let mut page = render(&mut first(&answer, fitting), &PageRange { offset, count: fitting, total })?;
         // Takes no entry: each list of the sequence has one at most.
         bound(&mut page, budget);
-        Ok(Reply::Page(Self(page)))
+        Ok(ToolReply::Page(Self(page)))
     }
 }
 
 /// What a tool's function returns: an answer that may be cut, or a page, which may not.
-pub(super) enum Reply {
+pub(super) enum ToolReply {
     /// An answer with all that there is to say.
     Whole(ToolAnswer),
     /// A page.
     Page(Page),
 }
 
-impl From<ToolAnswer> for Reply {
+impl From<ToolAnswer> for ToolReply {
     fn from(answer: ToolAnswer) -> Self {
         Self::Whole(answer)
     }
 }
 
-impl Reply {
+impl ToolReply {
     /// Returns the answer: a page as it is, and any other one from `cursor` on, cut to `budget` characters, if it
     /// `continues` with a cursor.
     ///
@@ -287,7 +287,7 @@ mod tests {
         }
     }
 
-    fn render(lists: &mut Lists, range: &Range) -> Result<ToolAnswer, Failure> {
+    fn render(lists: &mut Lists, range: &PageRange) -> Result<ToolAnswer, Failure> {
         lists.cursor = range.cursor();
         ToolAnswer::new(lists.first.join("\n") + &range.rest(), lists, CallOutcome::Answered)
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arguments::{NameAndPackage, Timeout};
 use super::missing::{MaybeFound, Missing, of_error, resolve};
-use super::page::{Paging, Part, Reply, Sequence};
+use super::page::{Paging, Part, Sequence, ToolReply};
 use super::trial::scratch_failure;
 use super::{
     About, Call, CallOutcome, Effect, Failure, Permission, Session, Starts, Tool, ToolAnswer, ToolProgress,
@@ -189,12 +189,12 @@ impl From<Doubt> for Left {
     }
 }
 
-fn rename(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Failure> {
+fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
     if let Some(id) = &given.undo {
         if given.name.is_some() || given.new_name.is_some() || given.apply {
             return Err(Failure::Arguments("Give rename either a name and a new_name, or undo.".to_owned()));
         }
-        return undo(session, id, call).map(Reply::from);
+        return undo(session, id, call).map(ToolReply::from);
     }
     let needed = |argument: &Option<String>, name: &str| {
         argument.clone().ok_or_else(|| {
@@ -220,7 +220,7 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<Reply, Fai
     };
     let plan = match bank.rename_plan(&request, &call.control(ALLOWED)) {
         Ok(plan) => plan,
-        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(Reply::from),
+        Err(error) => return of_error(bank, error, CallOutcome::NotFound).map(ToolReply::from),
     };
     let possible = plan.conflicts.is_empty();
     let allowed = session.permit(Permission::Edits);

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::call::{Call, Failure, ToolAnswer};
-use super::page::Reply;
+use super::page::ToolReply;
 use super::remedy::with_remedy;
 use super::session::{Permission, Session};
 use super::words::cut;
@@ -53,7 +53,7 @@ pub struct About {
 
 /// A JSON schema, or a call's arguments.
 pub type Object = Map<String, Value>;
-type Body = dyn Fn(&Session, Object, &Object, &Call) -> Result<Reply, Failure> + Send + Sync;
+type Body = dyn Fn(&Session, Object, &Object, &Call) -> Result<ToolReply, Failure> + Send + Sync;
 
 /// A tool.
 pub struct Tool {
@@ -100,7 +100,7 @@ impl Tool {
         O: Serialize + JsonSchema,
     {
         let tool = Self::paged::<A, O>(about, move |session, given, call| {
-            body(session, given, call).map(Reply::from)
+            body(session, given, call).map(ToolReply::from)
         });
         Self { turns_pages: false, ..tool }
     }
@@ -108,7 +108,7 @@ impl Tool {
     /// Makes a tool as [`Tool::new`] does, whose arguments say which page of a list is wanted.
     pub(super) fn paged<A, O>(
         about: About,
-        body: impl Fn(&Session, A, &Call) -> Result<Reply, Failure> + Send + Sync + 'static,
+        body: impl Fn(&Session, A, &Call) -> Result<ToolReply, Failure> + Send + Sync + 'static,
     ) -> Self
     where
         A: DeserializeOwned + JsonSchema,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::arguments::{Detail, NameAndPackage};
 use super::budget::fits;
 use super::missing::{MaybeFound, Missing, ResolvedName, resolve};
-use super::page::{Page, Paging, Part, Range, Reply, Sequence};
+use super::page::{Page, PageRange, Paging, Part, Sequence, ToolReply};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::query::Evidence;
 use crate::query::counted;
@@ -141,7 +141,7 @@ impl Sequence for ListedReferrers<'_> {
         if self.may_be_bare {
             let mut names = Self { names_first: true, ..self.clone() };
             names.lists(&mut Part::new(0, 0));
-            let names = page(&mut names, &Range { offset: 0, count: 0, total: self.total });
+            let names = page(&mut names, &PageRange { offset: 0, count: 0, total: self.total });
             self.names_first = names.is_ok_and(|names| fits(&names, budget));
         }
         usize::from(!self.names_first)
@@ -307,7 +307,7 @@ fn tool(kind: Kind, name: &'static str, title: &'static str, description: &'stat
     .at_once()
 }
 
-fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<Reply, Failure> {
+fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
     let bank = session.bank()?;
     let ResolvedName { name, package, looked_up_in } = resolve(bank, given.symbol);
     let offset = given.page.offset()?;
@@ -324,7 +324,7 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<R
     let Some(subject) = &answer.symbol else {
         let note = Some(&answer.unseen).filter(|unseen| !unseen.is_empty()).map(Unseen::sentence);
         let missing = Missing::new(&bank.index(), &answer.asked, answer.status, note);
-        return missing.answer(CallOutcome::NotFound).map(Reply::from);
+        return missing.answer(CallOutcome::NotFound).map(ToolReply::from);
     };
     let symbol = subject.text.clone();
     let shown = |file: &str| bank.project().shown(std::path::Path::new(file));
@@ -369,12 +369,12 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<R
 }
 
 /// Renders a page.
-fn page(listed: &mut ListedReferrers<'_>, range: &Range) -> Result<ToolAnswer, Failure> {
+fn page(listed: &mut ListedReferrers<'_>, range: &PageRange) -> Result<ToolAnswer, Failure> {
     let users = listed.users.len();
     let with_places = if listed.names_first { range.count.min(users) } else { users };
     let located = with_places.min(listed.located);
     let without_places = users - located;
-    let whole = Range { count: range.count.max(users), ..*range };
+    let whole = PageRange { count: range.count.max(users), ..*range };
     listed.places_cursor = (without_places > 0).then(|| located.to_string());
     listed.cursor = whole.cursor();
     listed.toplevel_count = Some(listed.toplevel_total).filter(|count| *count > listed.toplevel.len());
@@ -382,7 +382,7 @@ fn page(listed: &mut ListedReferrers<'_>, range: &Range) -> Result<ToolAnswer, F
     ToolAnswer::new(text, &MaybeFound::yes(&*listed), CallOutcome::Answered)
 }
 
-fn text(listed: &ListedReferrers<'_>, range: &Range, without_places: usize) -> String {
+fn text(listed: &ListedReferrers<'_>, range: &PageRange, without_places: usize) -> String {
     let symbol = &listed.symbol;
     if listed.count == 0 && listed.toplevel_total == 0 {
         return text::nobody(listed.kind, symbol, &listed.elsewhere) + &listed.notes;
