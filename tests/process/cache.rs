@@ -184,16 +184,13 @@ fn server(folder: &Path, arguments: &[&str]) -> (Child, Client) {
     (child, client)
 }
 
-/// Waits until the server loads nothing.
-fn settle(client: &mut Client) -> Value {
-    loop {
-        let status = client.call("status", json!({}))["structuredContent"].clone();
-        let loading = status["loading"].as_array().is_some_and(|loads| !loads.is_empty());
-        if !loading && status["engine"]["state"] != "starting" {
-            return status;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+/// Waits until the server has loaded the system good.
+fn settle(client: &mut Client) {
+    wait_until("good is not loaded", || {
+        let answer = client.call("describe-symbol", json!({ "name": "good::target" }));
+        assert_ne!(answer["isError"], true, "{answer}");
+        answer["structuredContent"]["found"] == true
+    });
 }
 
 #[test]
@@ -319,7 +316,7 @@ fn copies(folder: &Path) -> Vec<i64> {
 
 /// Waits until `done`. Fails rather than hang.
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(60);
+    let patience = Instant::now() + Duration::from_secs(300);
     while !done() {
         assert!(Instant::now() < patience, "{what}");
         std::thread::sleep(Duration::from_millis(20));
