@@ -50,8 +50,9 @@ struct ListedOutline {
 
 impl Sequence for ListedOutline {
     fn lists(&mut self, part: &mut Part) {
-        part.keep(&mut self.definitions);
+        // Tell first what was not seen.
         part.keep(&mut self.not_loaded);
+        part.keep(&mut self.definitions);
     }
 }
 

@@ -227,7 +227,7 @@ fn strange_names_are_answered() {
     assert!(text.len() < 2000);
     // Below it stands what is nearest, if other tests have made that.
     let text = client.text("who-calls", json!({ "name": "a\u{0}b" }));
-    assert_eq!(text.lines().next(), Some("Symbol A\u{0}B not found in package CL-USER (status: NIL)"));
+    assert_eq!(text.lines().next(), Some("Symbol A\\u0000B not found in package CL-USER (status: NIL)"));
     assert!(client.error("who-calls", json!({ "name": format!("|{long}") })).len() < 5000);
     assert_eq!(
         client.text("describe-symbol", json!({ "name": "名前", "package": "ß" })),
