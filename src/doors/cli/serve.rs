@@ -75,7 +75,7 @@ impl Serve {
             let bank = session.bank()?;
             if bank.is_from_snapshot()
                 && bank.lisp().wait_until_ready().is_err()
-                && let Some(without) = without_failed_snapshot(&bank)
+                && let Some(without) = without_failed_snapshot(bank)
             {
                 // Nothing was read from the client yet.
                 let error = match &returned {
