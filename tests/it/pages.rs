@@ -19,7 +19,7 @@ const SYSTEMS: [&str; 22] = [
     "cl-ppcre",
     "anaphora",
     "split-sequence",
-    "yason",
+    "parse-number",
     "asdf-flv",
     "babel",
     "bordeaux-threads",
@@ -34,7 +34,7 @@ const SYSTEMS: [&str; 22] = [
     "local-time",
     "named-readtables",
     "nibbles",
-    "parse-number",
+    "yason",
     "puri",
     "usocket",
 ];
