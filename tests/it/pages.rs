@@ -246,7 +246,7 @@ fn pages_joined_are_the_whole_answer() {
             check("outline", arguments, &mut random);
         }
         for name in ["list", "defun", "f"] {
-            let arguments = json!({ "pattern": name, "limit": 1000, "force": true });
+            let arguments = json!({ "pattern": name, "limit": 10_000, "force": true });
             check("find_references", arguments, &mut random);
         }
         check("list-systems", json!({ "files": true }), &mut random);
