@@ -142,7 +142,7 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
                  (let ((*checking-heap* t))
                    (sb-ext:gc :full t)))
                (let ((*call* call))
-                 (fault-json (condition-kind condition) (describe-condition condition) condition)))))
+                 (fault-json (condition-kind condition) (describe-fault condition) condition)))))
       (return-from perform-caught
         (cons +fault+ (if (stringp description)
                           description

@@ -86,7 +86,7 @@ shim.")
   (relink-foreign-functions (mapcar #'car *foreign-exit-functions*)))
 
 (defun describe-condition (condition)
-  "A sentence for CONDITION. Its report is the user's code and may fail itself."
+  "A sentence for CONDITION. Its report is the user's code and may fail itself: then the second value is the condition of that."
   (flet ((limited (function)
            (let ((stream (make-instance 'limited-output :limit 4000
                                                         :when-full (lambda () (throw 'enough nil)))))
@@ -103,9 +103,20 @@ shim.")
                                             (simple-condition-format-arguments condition))
                                      (princ condition stream))))))
       (serious-condition (second)
-        (format nil "a condition of type ~a, whose report signalled ~a"
-                (name-text (type-of condition))
-                (name-text (type-of second)))))))
+        (values (format nil "a condition of type ~a, whose report signalled ~a"
+                        (name-text (type-of condition))
+                        (name-text (type-of second)))
+                second)))))
+
+(defun describe-fault (condition)
+  "DESCRIBE-CONDITION for the end of a call. When there is no stack left to print that the stack is full, although it was left, then
+nothing can be asked of Lisp any more, as where its own functions are traced: it ends, and the host starts another."
+  (multiple-value-bind (description second) (describe-condition condition)
+    (when (and (typep condition 'stack-exhausted) (typep second 'stack-exhausted))
+      (sb-alien:alien-funcall
+       (sb-alien:extern-alien "lose" (function sb-alien:void sb-alien:c-string))
+       "not even the report of an overflow of the stack can be printed: functions of SBCL are traced or replaced"))
+    description))
 
 (defun fault-json (kind message &optional condition)
   "The answer that describes a fault of KIND to the host."
