@@ -7,6 +7,7 @@ use steelbank::query::Error;
 use steelbank::query::control::Control;
 use steelbank::query::evaluate::EvaluateRequest;
 
+use crate::child::in_own_process;
 use crate::image::{bank, evaluate, fault, fault_on};
 
 /// Checks what must hold after every row: Lisp computes on both of its threads, describes and prints.
@@ -163,21 +164,24 @@ fn throws_to_the_tags_of_others() {
 
 #[test]
 fn interrupts_from_other_threads() {
-    evaluate(
-        "(let ((main (sb-thread:main-thread)))
-           (sb-thread:join-thread
-            (sb-thread:make-thread
-             (lambda ()
-               (sb-thread:make-thread
-                (lambda ()
-                  (sleep 0.2)
-                  (sb-thread:interrupt-thread main (lambda () (throw 'sb-impl::%end-of-the-world t)))))
-               nil))))",
-    );
-    std::thread::sleep(Duration::from_millis(600));
-    // Spend the throw: it reaches the next call on that thread, and no later one.
-    let _ = bank().evaluate("t", Duration::from_secs(5));
-    sound();
+    // It interrupts what other tests do in an image that they share.
+    in_own_process("faults::interrupts_from_other_threads", || {
+        evaluate(
+            "(let ((main (sb-thread:main-thread)))
+               (sb-thread:join-thread
+                (sb-thread:make-thread
+                 (lambda ()
+                   (sb-thread:make-thread
+                    (lambda ()
+                      (sleep 0.2)
+                      (sb-thread:interrupt-thread main (lambda () (throw 'sb-impl::%end-of-the-world t)))))
+                   nil))))",
+        );
+        std::thread::sleep(Duration::from_millis(600));
+        // Spend the throw: it reaches the next call on that thread, and no later one.
+        let _ = bank().evaluate("t", Duration::from_secs(5));
+        sound();
+    });
 }
 
 #[test]
@@ -500,20 +504,23 @@ fn all_the_time_there_is() {
 
 #[test]
 fn every_thread_is_told_to_end() {
-    // Interrupt all threads, as test suites do. The thread that carries out the host's orders is not among
-    // them.
-    for lane in [Lane::Query, Lane::Work] {
-        let control = Control::new(Duration::from_secs(60));
-        EvaluateRequest::new(
-            "(dolist (thread (sb-thread:list-all-threads))
-               (unless (eq thread sb-thread:*current-thread*) (ignore-errors (sb-thread:terminate-thread thread))))",
-        )
-        .run(bank().lisp(), lane, &control)
-        .unwrap();
+    // It interrupts what other tests do in an image that they share.
+    in_own_process("faults::every_thread_is_told_to_end", || {
+        // Interrupt all threads, as test suites do. The thread that carries out the host's orders is not among
+        // them.
+        for lane in [Lane::Query, Lane::Work] {
+            let control = Control::new(Duration::from_secs(60));
+            EvaluateRequest::new(
+                "(dolist (thread (sb-thread:list-all-threads))
+                   (unless (eq thread sb-thread:*current-thread*) (ignore-errors (sb-thread:terminate-thread thread))))",
+            )
+            .run(bank().lisp(), lane, &control)
+            .unwrap();
+            sound();
+        }
+        assert!(runs_out_of_time("(loop)"));
         sound();
-    }
-    assert!(runs_out_of_time("(loop)"));
-    sound();
+    });
 }
 
 #[test]
@@ -528,13 +535,9 @@ fn foreign_code_is_not_left_with_its_locks() {
         )
         .run(bank().lisp(), Lane::Work, &control)
         .unwrap_err();
-        assert!(
-            matches!(
-                error,
-                Error::Lisp(LispError::DeadlinePassed { work: Expired::Stopped | Expired::NeverBegan, .. })
-            ),
-            "{error:?}"
-        );
+        assert!(matches!(error, Error::Lisp(LispError::DeadlinePassed { .. })), "{error:?}");
+        // What still runs, on a machine that is busy, must end too.
+        computes(Lane::Work);
     }
     sound();
 }
