@@ -280,8 +280,8 @@ impl Edits<'_> {
         let mut files = Vec::new();
         for file in &record.files {
             let shown = self.project.shown(&file.path);
-            let now =
-                std::fs::read(&file.path).map_err(|error| format!("{shown} cannot be read: {error}."))?;
+            let now = steelbank_tree::read_source(&file.path)
+                .map_err(|error| format!("{shown} cannot be read: {error}."))?;
             if now == file.new && now != file.old {
                 files.push(Replacement { path: file.path.clone(), old: now, new: file.old.clone() });
             } else if now != file.old {

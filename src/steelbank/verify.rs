@@ -157,7 +157,7 @@ impl Steelbank {
     /// Stamps the file at `path`: one of the project's own by its contents, others by size and date.
     fn stamp(&self, path: &Path) -> u64 {
         if self.project().contains(path) {
-            return std::fs::read(path).map_or(0, |bytes| fnv_1a(&bytes));
+            return steelbank_tree::read_source(path).map_or(0, |bytes| fnv_1a(&bytes));
         }
         let Ok(metadata) = std::fs::metadata(path) else { return 0 };
         let date = metadata.modified().ok().and_then(|date| date.duration_since(UNIX_EPOCH).ok());

@@ -151,6 +151,9 @@ fn argument(name: &str) -> Value {
     }
 }
 
+/// How long an answer may take. Only what hangs or grows with the text is sought: a debug build on a busy machine is slow.
+const BOUND: Duration = Duration::from_secs(if cfg!(debug_assertions) { 40 } else { 5 });
+
 /// Asks every tool that only reads about the project in `root`. Returns what took too long, and what else is wrong.
 fn ask_everything(root: &Path, cache: &Path) -> Vec<String> {
     let (child, mut client) = server(root, cache, &["--no-snapshot"]);
@@ -182,9 +185,7 @@ fn ask_everything(root: &Path, cache: &Path) -> Vec<String> {
             let begun = Instant::now();
             let answer = client.request("tools/call", json!({ "name": name, "arguments": arguments }));
             asked += 1;
-            // Only what hangs or grows with the text is sought: a debug build on a busy machine is slow.
-            let bound = if cfg!(debug_assertions) { 40 } else { 5 };
-            if begun.elapsed() > Duration::from_secs(bound) {
+            if begun.elapsed() > BOUND {
                 wrong.push(format!("{name} {arguments} took {:?}", begun.elapsed()));
             }
             for part in answer["result"]["content"].as_array().into_iter().flatten() {
@@ -214,6 +215,12 @@ fn ask_everything(root: &Path, cache: &Path) -> Vec<String> {
         .collect();
     if faults != "0" || !children.is_empty() {
         wrong.push(format!("a program was started: {faults} faults, children {children:?}"));
+    }
+    // Last, as it starts git's plumbing.
+    let begun = Instant::now();
+    let answer = client.call("impact", json!({ "diff": true }));
+    if begun.elapsed() > BOUND || root.join(".git/HEAD").exists() && answer["isError"] != false {
+        wrong.push(format!("impact of the difference took {:?}: {answer}", begun.elapsed()));
     }
     client.leave();
     ends(child);
@@ -259,6 +266,12 @@ fn a_question_that_only_reads_hangs_on_no_tree() {
     for (number, tree) in trees.iter().enumerate() {
         let root = folder.0.join(format!("p{number}"));
         good(&root);
+        if number % 2 == 1 {
+            git(&root, &["init", "-q"]);
+            git(&root, &["add", "good.lisp"]);
+            git(&root, &["commit", "-q", "-m", "x"]);
+            fs::write(root.join("good.lisp"), SOURCE.replace("#'car", "#'cdr")).unwrap();
+        }
         for (name, kind) in tree {
             // What is there already stays.
             let path = root.join(name);

@@ -13,7 +13,7 @@ mod vendored;
 mod walk;
 
 pub use git::{Nested, exclude_file, is_in_working_tree, nested};
-pub use plain::{ReadRefusal, read_plain, read_source, read_unlinked};
+pub use plain::{ReadRefusal, open_plain, read_plain, read_source, read_unlinked};
 pub use rules::{IgnoreFiles, users_ignore_file};
 pub use vendored::is_vendored;
 pub use walk::{Found, LeftOut, WalkState, belonging, read_definitions, walk};

@@ -77,7 +77,16 @@ fn check(stat: &Stat) -> Result<(), ReadRefusal> {
     }
 }
 
-fn read(path: &Path, also: OFlags, limit: u64) -> Result<Vec<u8>, ReadRefusal> {
+/// Opens the plain file at `path`, or the one that a link there leads to, for reading it in pieces.
+///
+/// # Errors
+/// It is no plain file, or cannot be read.
+pub fn open_plain(path: &Path) -> Result<File, ReadRefusal> {
+    check(&rustix::fs::stat(path)?)?;
+    Ok(open(path, OFlags::empty())?.0)
+}
+
+fn open(path: &Path, also: OFlags) -> Result<(File, Stat), ReadRefusal> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | also;
     let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
         Errno::LOOP if also == OFlags::NOFOLLOW => ReadRefusal::Link,
@@ -85,12 +94,17 @@ fn read(path: &Path, also: OFlags, limit: u64) -> Result<Vec<u8>, ReadRefusal> {
     })?;
     let stat = rustix::fs::fstat(&file)?;
     check(&stat)?;
+    Ok((file.into(), stat))
+}
+
+fn read(path: &Path, also: OFlags, limit: u64) -> Result<Vec<u8>, ReadRefusal> {
+    let (file, stat) = open(path, also)?;
     let size = stat.st_size as u64;
     if size > limit {
         return Err(ReadRefusal::TooLong(limit));
     }
     let mut bytes = Vec::with_capacity(size as usize + 1);
-    File::from(file).take(limit + 1).read_to_end(&mut bytes)?;
+    file.take(limit + 1).read_to_end(&mut bytes)?;
     // The size is that of a moment before; files of /proc have none.
     match bytes.len() as u64 > limit {
         true => Err(ReadRefusal::TooLong(limit)),

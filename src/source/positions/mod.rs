@@ -417,7 +417,7 @@ impl PositionedFile {
         match self.decoded_as_is {
             true => Some(end.into()),
             false => {
-                let bytes = std::fs::read(&self.path).ok()?;
+                let bytes = steelbank_tree::read_source(&self.path).ok()?;
                 Some(self.range_on_disk(&bytes, Range::new(end, end))?.end as u64)
             }
         }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use flate2::Crc;
+use flate2::CrcReader;
 use serde::{Deserialize, Serialize};
 
 /// The most folders that are searched for system definitions. A project with more has no snapshots.
@@ -89,13 +89,14 @@ impl InputStamp {
 /// Whether the file at `path` defines systems and does nothing else: if ASDF has forgotten those, the file
 /// had no effect.
 fn only_defines_systems(path: &Path) -> bool {
-    std::fs::read(path).is_ok_and(|text| steelbank_reader::asd::only_defines_systems(&text))
+    steelbank_tree::read_source(path).is_ok_and(|text| steelbank_reader::asd::only_defines_systems(&text))
 }
 
 fn sum(path: &Path) -> io::Result<u32> {
-    let mut crc = Crc::new();
-    crc.update(&std::fs::read(path)?);
-    Ok(crc.sum())
+    // Hash in pieces: a system may load data of any size.
+    let mut hashed = CrcReader::new(steelbank_tree::open_plain(path)?);
+    io::copy(&mut hashed, &mut io::sink())?;
+    Ok(hashed.crc().sum())
 }
 
 /// A folder in which ASDF looks for system definitions, or a folder below one.
