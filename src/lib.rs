@@ -53,9 +53,9 @@
     )
 )]
 
-/// README's Rust is compiled with the documentation's.
+/// The Rust of the pages is compiled with the documentation's.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/library.md")]
 struct Readme;
 
 #[cfg(feature = "server")]

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fetches the 75 libraries that the figures of renames in README are measured on: held-out.sh FOLDER. In FOLDER/libraries
+# Fetches the 75 libraries that the figures of renames in docs/evidence.md are measured on: held-out.sh FOLDER. In FOLDER/libraries
 # there is one folder a library, for `cargo bench --bench rename -- FOLDER/libraries`; in FOLDER/others what they need.
 # None of them is among those that tests/fixtures.sh fetches, on which the rules were made. Needs apt, and no rights.
 set -eu

@@ -1,5 +1,5 @@
-//! Compares README's examples, and the pictures of two of them, with the program's output in a copy of
-//! examples/shop. `STEELBANK_BLESS=1` writes the output into README and the pictures.
+//! Compares the examples in README and in the pages of docs/, and the pictures of two of them, with the program's
+//! output in a copy of examples/shop. `STEELBANK_BLESS=1` writes the output into the pages and the pictures.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,10 +14,38 @@ const CUT: &str = "…";
 
 #[test]
 fn examples_are_what_the_program_prints() {
-    let readme = root().join("README.md");
-    let text = fs::read_to_string(&readme).unwrap();
-    let home = tempfile::tempdir().unwrap();
-    let project = copy_of_the_shop(home.path());
+    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    let blesses = std::env::var_os("STEELBANK_BLESS").is_some();
+    let mut commands = 0;
+    for page in std::iter::once(root().join("README.md")).chain(docs) {
+        let text = fs::read_to_string(&page).unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let project = copy_of_the_shop(home.path());
+        let (now, run) = repeat(&text, &project, home.path());
+        commands += run;
+        let mut made = vec![(page.clone(), now.clone())];
+        if page.ends_with("README.md") {
+            let graph =
+                fs::read_to_string(project.join("price.svg")).expect("README's example draws price.svg");
+            made.push((root().join("docs/session.svg"), draw(&first_example(&now))));
+            made.push((root().join("docs/call-graph.svg"), graph));
+            let words = text.split_whitespace().count();
+            assert!(words <= 1200, "README has {words} words");
+        }
+        for (file, now) in made {
+            if blesses {
+                fs::write(&file, &now).unwrap();
+            }
+            let kept = fs::read_to_string(&file).unwrap();
+            assert_eq!(now, kept, "{}: STEELBANK_BLESS=1 writes what the program prints", file.display());
+        }
+    }
+    assert!(commands >= 7, "{commands} examples");
+}
+
+/// Runs the commands of the examples in `text`. Returns it with what they print, and how many there are.
+fn repeat(text: &str, project: &Path, home: &Path) -> (String, usize) {
     let mut now = String::new();
     let mut lines = text.lines().peekable();
     let mut commands = 0;
@@ -33,27 +61,14 @@ fn examples_are_what_the_program_prints() {
             while let Some(line) = lines.next_if(|line| *line != "```" && !line.starts_with("$ ")) {
                 shown.push(line);
             }
-            let printed = printed(command, &project, home.path());
+            let printed = printed(command, project, home);
             writeln!(now, "{line}").unwrap();
             for line in agreed(&shown, &printed) {
                 writeln!(now, "{line}").unwrap();
             }
         }
     }
-    assert!(commands >= 3, "README has no examples");
-    let graph = fs::read_to_string(project.join("price.svg")).expect("README's example draws price.svg");
-    let picture = root().join("docs/session.svg");
-    let graph_picture = root().join("docs/call-graph.svg");
-    let drawn = draw(&first_example(&now));
-    if std::env::var_os("STEELBANK_BLESS").is_some() {
-        fs::write(&readme, &now).unwrap();
-        fs::create_dir_all(picture.parent().unwrap()).unwrap();
-        fs::write(&picture, &drawn).unwrap();
-        fs::write(&graph_picture, &graph).unwrap();
-    }
-    assert_eq!(now, text, "README's examples are not what the program prints: STEELBANK_BLESS=1 writes them");
-    assert_eq!(fs::read_to_string(&picture).unwrap(), drawn, "docs/session.svg shows another session");
-    assert_eq!(fs::read_to_string(&graph_picture).unwrap(), graph, "docs/call-graph.svg is another graph");
+    (now, commands)
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl Serve {
         if std::io::stdin().is_terminal() {
             shell.output.error(
                 "serving MCP: waiting for a client's messages on standard input. An MCP host starts this command itself; \
-                 see README for how to tell it. Ctrl-D ends it.",
+                 see docs/hosts.md for how to tell it. Ctrl-D ends it.",
             );
         }
         end_children_at_signals().map_err(|error| Error::from(StartError::from(error)))?;
