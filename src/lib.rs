@@ -24,7 +24,7 @@
 //! * [`Steelbank`], [`Builder`], [`Installation`]: start SBCL, ask questions.
 //! * [`query`]: the questions, one module each, with their requests and answers (all serialize to JSON);
 //!   [`Steelbank::ask`] asks any [`query::question::Question`].
-//! * [`render`]: the answers as text.
+//! * [`render`]: the answers as text; [`answer`]: what they are made of.
 //! * [`xref`]: the index of cross references that the who-calls family is answered from.
 //! * [`reader`]: Lisp text without Lisp.
 //! * `text` (feature `text`): the index of any source tree's text.
@@ -58,6 +58,7 @@
 #[doc = include_str!("../docs/library.md")]
 struct Readme;
 
+pub mod answer;
 #[cfg(feature = "server")]
 pub mod doors;
 pub mod engine;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lookup::find_package;
 use super::unified::unified;
+use crate::answer::Caution;
 use crate::project::Project;
 use crate::project::journal::EditPurpose;
 use crate::project::replacement::Replacement;
@@ -101,7 +102,8 @@ pub struct EditAnswer {
     pub version: String,
     /// What could not be checked.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub cautions: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub cautions: Vec<Caution>,
 }
 
 /// The reason why nothing was edited.
@@ -221,13 +223,11 @@ fn check_symbols(
     path: &Path,
     package: Option<&str>,
     text: &str,
-    cautions: &mut Vec<String>,
+    cautions: &mut Vec<Caution>,
 ) -> Result<(), EditError> {
     let within = package.and_then(|name| find_package(index, name));
     if let (Some(name), None) = (package, within) {
-        cautions.push(format!(
-            "Package {name} is not loaded, so it could not be checked whether the text's symbols can be read in it."
-        ));
+        cautions.push(Caution::PackageNotLoaded(name.to_owned()));
         return Ok(());
     }
     let bytes = text.as_bytes();
@@ -253,8 +253,7 @@ fn check_symbols(
         };
         // Only warns if files were edited and not loaded: they may define the package otherwise.
         match project.has_changed_files() || project.has_changed(path) {
-            true => cautions
-                .push(format!("{problem} Files have changed since they were loaded: reload will tell.")),
+            true => cautions.push(Caution::NotInOldImage(problem)),
             false => return Err(EditError::Refused(format!("{problem} Nothing was written."))),
         }
     }

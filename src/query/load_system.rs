@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::nearest;
+use crate::answer::Caution;
 use crate::project::write::is_nothing;
 
 /// The outcome of a load.
@@ -303,7 +304,8 @@ pub struct LoadAnswer {
     pub systems: Vec<SystemOutcome>,
     /// What must be known beside it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub cautions: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub cautions: Vec<Caution>,
     /// What the image holds now, if Lisp could tell.
     #[serde(skip_serializing, default)]
     #[schemars(skip)]
@@ -345,6 +347,12 @@ pub(crate) struct SetUp {
     /// What was said.
     #[serde(default)]
     pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// Adds those of `from` that `to` lacks.
+fn add_new<T: PartialEq>(to: &mut Vec<T>, from: Vec<T>) {
+    let new: Vec<T> = from.into_iter().filter(|one| !to.contains(one)).collect();
+    to.extend(new);
 }
 
 /// The most diagnostics that an answer lists.
@@ -420,14 +428,10 @@ impl LoadAnswer {
 
     /// Adds the files, diagnostics, cautions and time of `other`.
     fn and(mut self, other: LoadAnswer) -> LoadAnswer {
-        let add = |to: &mut Vec<String>, from: Vec<String>| {
-            let new: Vec<String> = from.into_iter().filter(|path| !to.contains(path)).collect();
-            to.extend(new);
-        };
-        add(&mut self.compiled, other.compiled);
-        add(&mut self.cached, other.cached);
+        add_new(&mut self.compiled, other.compiled);
+        add_new(&mut self.cached, other.cached);
         self.cached.retain(|path| !self.compiled.contains(path));
-        add(&mut self.cautions, other.cautions);
+        add_new(&mut self.cautions, other.cautions);
         for found in other.diagnostics {
             let same = |said: &Diagnostic| {
                 (said.severity, &said.path, said.line, said.column, &said.message)

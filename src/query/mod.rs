@@ -53,10 +53,10 @@ pub mod who;
 #[cfg(feature = "text")]
 mod working_tree;
 
+pub(crate) use crate::answer::counted;
 pub(crate) use crate::project::write::FileError;
 pub use crate::source::positions::Evidence;
 pub use lisp_kind::LispKind;
-use std::fmt::Display;
 use std::path::PathBuf;
 pub use step::Step;
 
@@ -125,11 +125,6 @@ pub enum Error {
         "the index of cross references could not take what Lisp reported ({0}); answers may lack newer code"
     )]
     Apply(#[from] ApplyError),
-}
-
-/// Formats a count with its noun in singular or plural: "1 use", "2 uses".
-pub(crate) fn counted(count: impl Display + PartialEq + From<u8>, one: &str, several: &str) -> String {
-    format!("{count} {}", if count == 1.into() { one } else { several })
 }
 
 /// Deserializes an operation's JSON answer.

@@ -22,7 +22,7 @@ mod verify;
 pub use crate::project::edits::{UndoError, UnfinishedEdit};
 pub use diff::Hunk;
 pub use plan::{
-    Applied, Caution, CautionKind, Conflict, ConflictKind, Derived, Doubt, FileEdits, RenameEdit,
+    Applied, CautionKind, Conflict, ConflictKind, Derived, Doubt, FileEdits, RenameCaution, RenameEdit,
     RenameError, RenamePlan, Scope, Undone,
 };
 
@@ -32,6 +32,7 @@ pub(crate) use verify::{
 };
 pub use verify::{Difference, DifferenceKind, Verified};
 
+use crate::answer::Caution;
 use crate::query::LispKind;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -259,7 +260,7 @@ impl<'a> Planner<'a> {
             names.push(format!("and {more} more"));
         }
         if !self.plan.cautions.iter().any(|caution| caution.kind == kind && caution.message == message) {
-            self.plan.cautions.push(Caution { kind, message, names });
+            self.plan.cautions.push(RenameCaution { kind, message, names });
         }
     }
 
@@ -325,7 +326,7 @@ impl<'a> Planner<'a> {
         let asked = self.plan.symbol.clone();
         let resolved = resolve(index, project, &asked, DEFAULT_PACKAGE)?;
         let definitions = find_definition(project, &resolved, image).definitions;
-        let warned = |word: &str| found.cautions.iter().any(|caution| caution.contains(word));
+        let warned = |of: fn(&Caution) -> bool| found.cautions.iter().any(of);
         let unsure = found
             .refs
             .iter()
@@ -370,11 +371,13 @@ impl<'a> Planner<'a> {
                 1 => "What 1 line with the symbol means is not certain.".to_owned(),
                 unsure => format!("What {unsure} lines with the symbol mean is not certain."),
             }
-        } else if warned("from parts of names") {
+        } else if warned(|caution| matches!(caution, Caution::UsesFromParts { .. })) {
             "Macros make some of its uses from parts of names.".to_owned()
-        } else if warned("structure") {
+        } else if warned(|caution| {
+            matches!(caution, Caution::NamesStructure | Caution::NamesStructureSlot(_))
+        }) {
             "It names a structure or its slot.".to_owned()
-        } else if warned("uninterned") {
+        } else if warned(|caution| matches!(caution, Caution::Designators(_))) {
             "Names of other packages, or names that code makes, may mean it.".to_owned()
         } else if (unsure_text > 0 && !global) || !text.possible.is_empty() {
             "It stands in text that is not loaded.".to_owned()

@@ -13,6 +13,7 @@ use super::context::QueryContext;
 use super::counted;
 use super::lookup::Asked;
 use super::uses::SymbolUses;
+use crate::answer::Caution;
 pub use crate::project::TextState;
 use crate::project::{Look, Now, PackageText, Project, TextContext, TextToken, UnseenText};
 use crate::source::positions::SearchTarget;
@@ -128,7 +129,7 @@ pub(super) struct TextUses {
     /// How often a definition of the name stands in each file.
     definitions: Vec<UnseenFile>,
     /// What could not be searched.
-    pub(super) cautions: Vec<String>,
+    pub(super) cautions: Vec<Caution>,
 }
 
 impl TextUses {
@@ -215,13 +216,10 @@ pub(super) fn text_uses(
     if !found.unreadable.is_empty() {
         let files: Vec<String> = found.unreadable.iter().map(|path| project.shown(path)).collect();
         let files = some_of(&files, String::clone);
-        uses.cautions.push(format!("Files that are not loaded could not be searched: {files}."));
+        uses.cautions.push(Caution::NotSearched(files));
     }
     if found.cut {
-        uses.cautions.push(
-            "The project's folder has more files than are searched: uses in text that is not loaded may be missing."
-                .to_owned(),
-        );
+        uses.cautions.push(Caution::TooManyFiles);
     }
     uses
 }

@@ -9,6 +9,7 @@ use super::question::Question;
 use super::text::{SoughtSymbol, Unseen, text_uses};
 use super::uses::SymbolUses;
 use super::{Error, Evidence};
+use crate::answer::Caution;
 use crate::project::{FileVersion, Now, Project};
 use crate::source::sbcl::SbclSources;
 use schemars::JsonSchema;
@@ -293,7 +294,8 @@ pub struct WhoAnswer {
     pub elsewhere: Vec<Elsewhere>,
     /// What the answer cannot cover.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub cautions: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub cautions: Vec<Caution>,
 }
 
 /// A use by code outside of functions.

@@ -1,5 +1,6 @@
 //! Renders answers as the contracts' texts, the same for the command line and the MCP server.
 
+use crate::answer::Caution;
 use crate::query::counted;
 use crate::query::describe_symbol::{
     ClassFacet, DescribeSymbolAnswer, Description, FunctionFacet, SourcePlace,
@@ -81,7 +82,7 @@ pub(crate) fn at_top_level(text: &mut String, functions: bool, uses: impl Iterat
 }
 
 /// Renders the places in unseen text, and the cautions.
-pub(crate) fn notes(unseen: &Unseen, cautions: &[String]) -> String {
+pub(crate) fn notes(unseen: &Unseen, cautions: &[Caution]) -> String {
     let mut text = String::new();
     if !unseen.is_empty() {
         let _ = write!(text, "\n\nNote: {}", unseen.sentence());

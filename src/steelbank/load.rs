@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use super::flights::{Flight, Flights};
 use super::snapshot::Snapshot;
 use crate::Steelbank;
+use crate::answer::Caution;
 use crate::engine::{
     CallError, Expired, Lane, LispError, Operation, ProgressListener, deadline_after, give_back_memory,
 };
@@ -361,10 +362,7 @@ impl Steelbank {
         }
         let refreshed = self.refresh_within(REFRESH);
         if let Err(error) = refreshed {
-            answer.cautions.push(format!(
-                "The index of uses could not be brought up to date after this load ({error}): who-calls and its like may lack \
-                 what it defined until the next load."
-            ));
+            answer.cautions.push(Caution::IndexBehindLoad(error.to_string()));
         }
         let image = answer.image.take();
         let anew: HashSet<&Path> = answer.compiled.iter().chain(&answer.cached).map(Path::new).collect();
@@ -390,7 +388,7 @@ impl Steelbank {
 
     /// Tells Lisp of the project and loads the init file, once, before the first load. Returns what is wrong with ASDF's
     /// configuration.
-    fn open_project(&self, control: &Control, deadline: Instant) -> Result<Vec<String>, Error> {
+    fn open_project(&self, control: &Control, deadline: Instant) -> Result<Vec<Caution>, Error> {
         let project = self.project();
         let Some(settings) = project.settings() else { return Ok(Vec::new()) };
         // Wait for another thread that opens the project.
@@ -419,7 +417,7 @@ impl Steelbank {
         }
         *opened = true;
         let warnings = set_up.diagnostics.into_iter().filter(|said| said.severity <= Severity::Warning);
-        Ok(warnings.map(|said| said.message).collect())
+        Ok(warnings.map(|said| Caution::Said(said.message)).collect())
     }
 
     /// Runs `operation` on the lane of long work until `deadline`. The remaining time is its last argument.

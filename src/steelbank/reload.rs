@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use crate::LoadListener;
 use crate::Steelbank;
+use crate::answer::Caution;
 use crate::engine::{Lane, Operation, deadline_after};
 use crate::query::control::Control;
 use crate::query::load_system::{LoadAnswer, LoadStatus};
@@ -71,7 +72,7 @@ impl Steelbank {
         if left.iter().any(|leftover| leftover.removed)
             && let Err(error) = self.refresh()
         {
-            all.cautions.push(format!("The index of uses could not be brought up to date ({error})."));
+            all.cautions.push(Caution::IndexBehindRemoval(error.to_string()));
         }
         let shown = |paths: &[PathBuf]| paths.iter().map(|path| project.shown(path)).collect();
         let nothing_loaded = systems.is_empty() && known.is_empty();

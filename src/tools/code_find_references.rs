@@ -7,6 +7,7 @@ use super::arguments::NameAndPackage;
 use super::missing::{MaybeFound, of_error, resolve};
 use super::page::{Page, PageRange, Paging, Part, Sequence, ToolReply};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+use crate::answer::Caution;
 use crate::query::Evidence;
 use crate::query::code_find_references::{
     CodeFindReferencesAnswer, CodeFindReferencesRequest, CodeReference, UseType,
@@ -51,7 +52,8 @@ struct ListedUses<'a> {
     #[serde(skip_serializing_if = "is_zero")]
     text_total: usize,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    cautions: &'a [String],
+    #[schemars(with = "Vec<String>")]
+    cautions: &'a [Caution],
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     stale: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -12,6 +12,7 @@ use super::diagnostic::ShownDiagnostic;
 use super::missing::{MaybeFound, Missing, systems};
 use super::session::Load;
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, ToolProgress};
+use crate::answer::Caution;
 use crate::engine::LispError;
 use crate::query;
 use crate::query::load_system::{Diagnostic, LoadAnswer, LoadFailure, LoadNews, LoadStatus, SystemOutcome};
@@ -167,7 +168,8 @@ pub(super) struct ListedLoad {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     systems: Vec<SystemOutcome>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    cautions: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    cautions: Vec<Caution>,
 }
 
 /// The most compiled files that an answer names.

@@ -17,8 +17,8 @@ use super::{
 use crate::query::control::ALLOWED;
 use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::rename::{
-    self, Applied, Caution, CautionKind, Conflict, Derived, Doubt, Hunk, RenameError, RenameRequest, Scope,
-    UndoError, Verified,
+    self, Applied, CautionKind, Conflict, Derived, Doubt, Hunk, RenameCaution, RenameError, RenameRequest,
+    Scope, UndoError, Verified,
 };
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -103,7 +103,7 @@ struct ListedRename {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     conflicts: Vec<Conflict>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    cautions: Vec<Caution>,
+    cautions: Vec<RenameCaution>,
     /// How many edits there are in all.
     edits: usize,
     #[serde(skip)]

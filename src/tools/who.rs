@@ -11,6 +11,7 @@ use super::budget::fits;
 use super::missing::{MaybeFound, Missing, ResolvedName, resolve};
 use super::page::{Page, PageRange, Paging, Part, Sequence, ToolReply};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+use crate::answer::Caution;
 use crate::query::Evidence;
 use crate::query::counted;
 use crate::query::text::Unseen;
@@ -57,7 +58,8 @@ struct ListedReferrers<'a> {
     elsewhere: Vec<Elsewhere>,
     /// What the answer cannot cover.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    cautions: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    cautions: Vec<Caution>,
     /// Where the list goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,

@@ -46,7 +46,7 @@ fn edits() {
 
     // Warn that a file whose package is not loaded cannot be checked.
     let answer = edit("area", EditOperation::Replace, "(defun area (x)\n  (list x))").unwrap();
-    assert!(answer.cautions[0].contains("Package ED is not loaded"), "{answer:?}");
+    assert!(answer.cautions[0].to_string().contains("Package ED is not loaded"), "{answer:?}");
     assert_eq!(
         (answer.path.as_str(), answer.line, answer.definition.as_str()),
         ("ed.lisp", 5, "(defun area)")

@@ -564,7 +564,7 @@ fn records() {
         taps.iter().for_each(|tap| damage(tap));
         bank.forget_positions();
         let told = bank.code_find_references(&request).unwrap();
-        assert!(told.cautions.iter().any(|caution| caution.contains("rec-b.lisp")), "{told:?}");
+        assert!(told.cautions.iter().any(|caution| caution.to_string().contains("rec-b.lisp")), "{told:?}");
         evaluate(&bank, "(asdf:clear-system \"rec\")");
         assert_eq!(load(&bank, "rec").compiled.len(), 2);
         assert_eq!(bank.code_find_references(&request).unwrap(), whole);

@@ -206,7 +206,7 @@ fn deleted(bank: &Steelbank, root: &Path) {
     }
     let answer = references(bank, "fl::unused");
     assert!(lines(&answer).contains(&("t.lisp".to_owned(), Some(4))), "{answer:?}");
-    assert!(answer.cautions.iter().any(|caution| caution.contains("b.lisp")), "{answer:?}");
+    assert!(answer.cautions.iter().any(|caution| caution.to_string().contains("b.lisp")), "{answer:?}");
 }
 
 #[test]

@@ -73,10 +73,12 @@ const MAIN: &str = "(defpackage #:rn (:use #:cl) (:export #:area \"SIZE\" sized)
 
 fn plans() {
     let root = folder("rename-plan");
-    fs::write(root.join("rn.asd"), "(defsystem \"rn\" :components ((:file \"main\")))\n(defsystem \"rn/more\" :depends-on (\"rn\") :components ((:file \"more\")))\n").unwrap();
+    fs::write(root.join("rn.asd"), "(defsystem \"rn\" :components ((:file \"main\") (:file \"structures\")))\n(defsystem \"rn/more\" :depends-on (\"rn\") :components ((:file \"more\")))\n").unwrap();
     let far = format!("(defun far (&key (first \"{}\") unit) (list first unit))\n", "x".repeat(5000));
     fs::write(root.join("main.lisp"), format!("{MAIN}{far}")).unwrap();
     fs::write(root.join("more.lisp"), "(in-package :rn)\n(defun more () (area 1 2)) ; area\n").unwrap();
+    let helped = "(in-package :rn)\n(defun helper (x) x)\n(defmacro with-help (x) `(helper ,x))\n(defun helped (y) (with-help y))\n";
+    fs::write(root.join("structures.lisp"), helped).unwrap();
     fs::write(root.join("loose.txt"), "(area 5)\n").unwrap();
     let bank = project(&root, &root.join("cache"));
     assert_eq!(load(&bank, "rn").status, LoadStatus::Loaded);
@@ -108,6 +110,9 @@ fn kinds(plan: &RenamePlan) -> Vec<CautionKind> {
 }
 
 fn narrow_places(bank: &Steelbank, root: &Path) {
+    // Nothing is decided by the words of a caution, which names the macro's file.
+    let helper = plan(bank, "rn::helper", "assist");
+    assert_eq!((helper.scope, helper.edits), (Scope::Narrow, 2), "{helper:?}");
     let depth = plan(bank, "rn::*depth*", "*level*");
     assert_eq!(
         (depth.scope, depth.edits, depth.conflicts.len(), depth.cautions.len()),

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use steelbank::Steelbank;
+use steelbank::answer::Caution;
 use steelbank::query::Evidence;
 use steelbank::query::LispKind;
 use steelbank::query::code_find_references::{CodeFindReferencesAnswer, CodeFindReferencesRequest};
@@ -173,7 +174,10 @@ fn made(bank: &Steelbank) {
     let via: Vec<_> =
         answer.refs.iter().map(|found| (found.via.as_deref(), found.via_made_from.clone())).collect();
     assert_eq!(via, [(Some("call-accessor"), Some(vec!["X".to_owned()]))], "{answer:#?}");
-    assert!(answer.cautions.iter().any(|caution| caution.contains("from parts of names")), "{answer:#?}");
+    assert!(
+        answer.cautions.iter().any(|caution| matches!(caution, Caution::UsesFromParts { .. })),
+        "{answer:#?}"
+    );
     let answer = bank.code_find_references(&CodeFindReferencesRequest::new("truth.defined::parted")).unwrap();
     let via = answer.refs.iter().find(|found| found.via.is_some()).unwrap();
     assert_eq!(
@@ -305,7 +309,10 @@ fn told() {
     let linked = ask("lnk::shared");
     let lines: Vec<_> = linked.refs.iter().map(|found| (found.path.as_str(), found.line)).collect();
     assert_eq!(lines, [("real.lisp", None), ("real.lisp", Some(4))], "{linked:#?}");
-    assert!(linked.cautions.iter().any(|caution| caution.contains("other features")), "{linked:#?}");
+    assert!(
+        linked.cautions.iter().any(|caution| matches!(caution, Caution::OtherFeatures(_))),
+        "{linked:#?}"
+    );
     delete(&root);
 }
 

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::answer::Caution;
 use crate::query::Evidence;
 use crate::query::designator::DesignatorError;
 use crate::query::lookup::DEFAULT_PACKAGE;
@@ -201,7 +202,8 @@ pub struct CodeFindReferencesAnswer {
     pub loading: bool,
     /// What a rename must know beyond the entries: names made from this one, uses made by macros, and the like.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub cautions: Vec<String>,
+    #[schemars(with = "Vec<String>")]
+    pub cautions: Vec<Caution>,
     /// The files that have changed since they were loaded.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub stale: Vec<String>,

@@ -137,7 +137,7 @@ pub enum CautionKind {
 /// What may break although all edits are right.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
-pub struct Caution {
+pub struct RenameCaution {
     /// What it is about.
     pub kind: CautionKind,
     /// A sentence.
@@ -162,7 +162,7 @@ pub struct RenamePlan {
     /// Why it cannot be done; nothing must be edited unless this is empty.
     pub conflicts: Vec<Conflict>,
     /// What may break.
-    pub cautions: Vec<Caution>,
+    pub cautions: Vec<RenameCaution>,
     /// The edits, by file.
     pub files: Vec<FileEdits>,
     /// How many edits there are.

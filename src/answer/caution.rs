@@ -1,0 +1,173 @@
+//! Cautions: what must be known beside an answer.
+
+use std::fmt::{self, Display, Formatter};
+
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::counted;
+
+/// What must be known beside an answer. In JSON it is the sentence.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "String")]
+#[non_exhaustive]
+pub enum Caution {
+    /// The symbol names a structure, from which defstruct makes other names.
+    NamesStructure,
+    /// The symbol names a slot of a structure, at so many places.
+    NamesStructureSlot(usize),
+    /// Local variables or functions have the name, so often.
+    LocalsLeftOut(usize),
+    /// An uninterned symbol or a keyword of the name stands where names are made or looked up, at so many places.
+    Designators(usize),
+    /// No definition in the files that were searched names the symbol.
+    NoDefinition,
+    /// Macros in whose definitions the symbol stands make uses of it.
+    UsesFromTemplates {
+        /// How many uses.
+        uses: usize,
+        /// The macros, each with the place in its definition.
+        macros: Vec<String>,
+    },
+    /// Macros make uses of the symbol from parts of names.
+    UsesFromParts {
+        /// How many uses.
+        uses: usize,
+        /// The macros, each with the parts that are known.
+        macros: Vec<String>,
+    },
+    /// Macros make so many uses, in a way that is not known.
+    UsesByMacros(usize),
+    /// So many uses are not exactly placed.
+    Approximate(usize),
+    /// So many uses are by definitions that their files do not have any more.
+    Replaced(usize),
+    /// So many uses were compiled when their file was read with other features.
+    OtherFeatures(usize),
+    /// Loaded files below the project's folder that belong to none of its systems use the symbol.
+    UsedBesideProject(Vec<String>),
+    /// Loaded files cannot be read.
+    LoadedUnreadable(Vec<String>),
+    /// The record of what stands where in these files is incomplete.
+    RecordIncomplete(Vec<String>),
+    /// Files that are not loaded could not be searched: their names, maybe the first of them with a count.
+    NotSearched(String),
+    /// The project's folder has more files than are searched.
+    TooManyFiles,
+    /// A package is not loaded, so symbols of an edited text could not be checked.
+    PackageNotLoaded(String),
+    /// The image has no such package or symbol, which an edited text names; it is older than the files.
+    NotInOldImage(String),
+    /// The index of uses lacks what a load defined.
+    IndexBehindLoad(String),
+    /// The index of uses still has what a reload removed.
+    IndexBehindRemoval(String),
+    /// Lisp said it, or an earlier answer that was kept as JSON.
+    Said(String),
+}
+
+/// The most files of which a caution gives the names.
+const MOST_FILES: usize = 5;
+
+impl Display for Caution {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NamesStructure => f.write_str(
+                "It names a structure: defstruct makes other names from it (constructor, predicate, copier, accessors), which are symbols of their own.",
+            ),
+            Self::NamesStructureSlot(count) => {
+                let places = counted(*count, "place", "places");
+                write!(f, "It names a slot of a structure in {places}: the accessor's name is made from it.")
+            }
+            Self::LocalsLeftOut(count) => {
+                let left_out = counted(*count, "occurrence is", "occurrences are");
+                write!(f, "{left_out} left out: a local variable or function has this name there.")
+            }
+            Self::Designators(count) => write!(
+                f,
+                "An uninterned symbol or keyword of this name stands in {} where names are made or looked up: code may mean it.",
+                counted(*count, "place", "places")
+            ),
+            Self::NoDefinition => f.write_str(
+                "No definition names it in the loaded files of this search: a macro makes the name, or it is defined elsewhere.",
+            ),
+            Self::UsesFromTemplates { uses, macros } => write!(
+                f,
+                "{} made by macros in whose definitions the symbol stands: they change with it there: {}.",
+                counted(*uses, "use is", "uses are"),
+                macros.join(", ")
+            ),
+            Self::UsesFromParts { uses, macros } => write!(
+                f,
+                "{} made by macros from parts of names: the symbol stands in none of their definitions, and no rename changes them: {}.",
+                counted(*uses, "use is", "uses are"),
+                macros.join(", ")
+            ),
+            Self::UsesByMacros(uses) => write!(
+                f,
+                "{} made by macros: the symbol does not stand there; change the macro's template instead.",
+                counted(*uses, "use is", "uses are")
+            ),
+            Self::Approximate(uses) => {
+                write!(f, "{} approximate: look before you edit.", counted(*uses, "use is", "uses are"))
+            }
+            Self::Replaced(uses) => write!(
+                f,
+                "{} by definitions that the image still holds, but that their files did not contain when they were last loaded.",
+                counted(*uses, "use is", "uses are")
+            ),
+            Self::OtherFeatures(uses) => write!(
+                f,
+                "{} compiled when their file was read with other features: where they stand is not known.",
+                counted(*uses, "use was", "uses were")
+            ),
+            Self::UsedBesideProject(files) => write!(
+                f,
+                "It is also used in {} below the project's folder that no system of the project has: {}{}. To list them, pass project_only=false.",
+                counted(files.len(), "loaded file", "loaded files"),
+                files[..files.len().min(MOST_FILES)].join(", "),
+                if files.len() > MOST_FILES { ", …" } else { "" }
+            ),
+            Self::LoadedUnreadable(files) => {
+                write!(f, "Files that were loaded cannot be read: {}.", files.join(", "))
+            }
+            Self::RecordIncomplete(files) => write!(
+                f,
+                "The record of what stands where is damaged or ends early, so that uses may be missing: load the system again with force. It is the record of {}.",
+                files.join(", ")
+            ),
+            Self::NotSearched(files) => {
+                write!(f, "Files that are not loaded could not be searched: {files}.")
+            }
+            Self::TooManyFiles => f.write_str(
+                "The project's folder has more files than are searched: uses in text that is not loaded may be missing.",
+            ),
+            Self::PackageNotLoaded(name) => write!(
+                f,
+                "Package {name} is not loaded, so it could not be checked whether the text's symbols can be read in it."
+            ),
+            Self::NotInOldImage(problem) => {
+                write!(f, "{problem} Files have changed since they were loaded: reload will tell.")
+            }
+            Self::IndexBehindLoad(error) => write!(
+                f,
+                "The index of uses could not be brought up to date after this load ({error}): who-calls and its like may lack what it defined until the next load."
+            ),
+            Self::IndexBehindRemoval(error) => {
+                write!(f, "The index of uses could not be brought up to date ({error}).")
+            }
+            Self::Said(sentence) => f.write_str(sentence),
+        }
+    }
+}
+
+impl Serialize for Caution {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl From<String> for Caution {
+    fn from(sentence: String) -> Self {
+        Self::Said(sentence)
+    }
+}
