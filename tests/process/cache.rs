@@ -59,6 +59,7 @@ fn what_is_cached_is_its_users_alone_whatever_the_umask() {
         &["load-file", "alone.lisp"],
         &["--system", "good", "snapshot"],
         &["evaluate", "(require :sb-cover)"],
+        &["--system", "good", "rename", "good:target", "aim", "--apply"],
     ] {
         let (text, errors, code) = said(&run(&mut command(&folder.0, "umask 0"), arguments));
         assert_eq!(code, Some(0), "{arguments:?}: {text}{errors}");
@@ -66,7 +67,9 @@ fn what_is_cached_is_its_users_alone_whatever_the_umask() {
     let cache = folder.0.join("cache");
     assert_eq!(std::fs::metadata(&cache).unwrap().mode() & 0o777, 0o700);
     let found = modes(&cache);
-    for part in ["good.fasl", ".record", ".tap", "/core", "/manifest", "/text/", "/files/", "/contrib-"] {
+    for part in
+        ["good.fasl", ".record", ".tap", "/core", "/manifest", "/text/", "/files/", "/contrib-", "/undo/"]
+    {
         assert!(found.iter().any(|(path, ..)| path.contains(part)), "no {part} in {found:#?}");
     }
     let wanted = |is_folder| if is_folder { 0o700 } else { 0o600 };
