@@ -87,6 +87,29 @@ fn wrong_usage_exits_with_2_and_a_sentence() {
 }
 
 #[test]
+fn the_program_alone_tells_what_it_sees_and_json_may_stand_first() {
+    let run = |folder: &std::path::Path, arguments: &[&str]| {
+        said(&Command::new(STEELBANK).args(arguments).current_dir(folder).output().unwrap())
+    };
+    let shop = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/shop");
+    let (text, _, code) = run(&shop, &[]);
+    assert!(text.contains("defines 2 systems: shop, shop/tests\n") && code == Some(0), "{text}");
+    let commands: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("  steelbank ")).collect();
+    assert_eq!(commands.len(), 5, "{text}");
+    for command in commands {
+        let command =
+            command.split("  ").next().unwrap().replace("NEW-NAME", "amount").replace("NAME", "shop:total");
+        let (said, errors, code) = run(&shop, &command.split(' ').collect::<Vec<_>>());
+        assert_eq!(code, Some(0), "{command}: {said}{errors}");
+    }
+    let (text, _, code) = run(std::path::Path::new("/"), &[]);
+    assert!(text.contains("Usage: steelbank") && code == Some(2), "{text}");
+    let before = run(&shop, &["--json", "who-calls", "cl:mapcar"]);
+    assert_eq!(before, run(&shop, &["who-calls", "cl:mapcar", "--json"]));
+    assert!(before.0.starts_with('{'), "{before:?}");
+}
+
+#[test]
 fn a_folder_without_an_image_exits_with_3_and_names_file_and_remedy() {
     let folder = Folder::new("no-image");
     for subcommand in [&["who-calls", "car"][..], &["describe-symbol", "car"], &["serve"]] {

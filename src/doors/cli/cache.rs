@@ -15,9 +15,6 @@ pub(super) struct Cache {
     /// Clear it
     #[arg(long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all")]
     clear: Option<CachePart>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// What the cache holds.
@@ -68,7 +65,7 @@ impl Cache {
             .map(|(_, name, folders)| (*name, folders.iter().map(|folder| size(&cache.join(folder))).sum()))
             .collect();
         let snapshots = snapshot::list(&cache.join("projects"));
-        if self.json {
+        if shell.options.json {
             let kinds: Vec<_> = sizes
                 .iter()
                 .map(|(name, size)| json!({ "name": name, "bytes": size.bytes, "files": size.files }))
@@ -120,7 +117,7 @@ impl Cache {
             let after: Size = paths.iter().map(|path| size(path)).sum();
             cleared.push((name, before.bytes.saturating_sub(after.bytes)));
         }
-        if self.json {
+        if shell.options.json {
             let cleared: Vec<_> =
                 cleared.iter().map(|(name, bytes)| json!({ "name": name, "bytes": bytes })).collect();
             shell.output.json(&json!({ "folder": cache, "cleared": cleared }))?;

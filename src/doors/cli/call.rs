@@ -11,31 +11,23 @@ use super::{CommandError, Exit, Shell};
 use crate::doors::mcp::listing;
 use crate::tools::{Call, CallOutcome, Failure, Session, Tool, ToolAnswer, Tools};
 
-#[derive(Debug, Args)]
-pub(super) struct ListTools {
-    /// Print what the MCP server answers to tools/list
-    #[arg(long)]
-    json: bool,
-}
-
-impl ListTools {
-    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, CommandError> {
-        let tools = Tools::all();
-        if self.json {
-            shell.output.json(&listing(tools))?;
-            return Ok(Exit::Answered);
-        }
-        let width = tools.list().iter().map(|tool| tool.name().len()).max().unwrap_or(0);
-        let lines = tools.list().iter().map(|tool| {
-            let arguments = tool.arguments().into_iter();
-            let names: Vec<String> = arguments
-                .map(|(name, required)| if required { name.to_owned() } else { format!("[{name}]") })
-                .collect();
-            format!("{:width$}  {}  ({})", tool.name(), tool.about().title, names.join(", "))
-        });
-        shell.output.text(&lines.collect::<Vec<_>>().join("\n"))?;
-        Ok(Exit::Answered)
+/// Lists the tools; as JSON, what the MCP server answers to tools/list.
+pub(super) fn list(shell: &Shell) -> Result<Exit, CommandError> {
+    let tools = Tools::all();
+    if shell.options.json {
+        shell.output.json(&listing(tools))?;
+        return Ok(Exit::Answered);
     }
+    let width = tools.list().iter().map(|tool| tool.name().len()).max().unwrap_or(0);
+    let lines = tools.list().iter().map(|tool| {
+        let arguments = tool.arguments().into_iter();
+        let names: Vec<String> = arguments
+            .map(|(name, required)| if required { name.to_owned() } else { format!("[{name}]") })
+            .collect();
+        format!("{:width$}  {}  ({})", tool.name(), tool.about().title, names.join(", "))
+    });
+    shell.output.text(&lines.collect::<Vec<_>>().join("\n"))?;
+    Ok(Exit::Answered)
 }
 
 #[derive(Debug, Args)]
@@ -45,9 +37,6 @@ pub(super) struct CallTool {
     /// Its arguments, a JSON object; - reads it from standard input
     #[arg(default_value = "{}")]
     arguments: String,
-    /// Print the structured answer in place of the text
-    #[arg(long)]
-    json: bool,
 }
 
 impl CallTool {
@@ -64,7 +53,7 @@ impl CallTool {
             usage(format!("The arguments must be a JSON object, such as '{{\"name\": \"car\"}}': {error}."))
         })?;
         let tool = Tools::all().get(&self.tool).map_err(usage)?;
-        call(shell, tool, arguments, self.json)
+        call(shell, tool, arguments)
     }
 }
 
@@ -82,15 +71,10 @@ pub(super) fn followed(
 }
 
 /// Calls a tool and shows its answer.
-pub(super) fn call(
-    shell: &Shell,
-    tool: &Tool,
-    arguments: Map<String, Value>,
-    json: bool,
-) -> Result<Exit, CommandError> {
+pub(super) fn call(shell: &Shell, tool: &Tool, arguments: Map<String, Value>) -> Result<Exit, CommandError> {
     let (session, complete) = shell.loaded_session()?;
     let answer = followed(tool, &session, arguments)?;
-    finish(shell, &session, complete, told(shell, &answer, json))
+    finish(shell, &session, complete, told(shell, &answer))
 }
 
 /// Has a snapshot made in the background, and returns the exit code.
@@ -114,7 +98,6 @@ pub(super) fn drawn(
     tool: &Tool,
     arguments: Map<String, Value>,
     file: &Path,
-    json: bool,
 ) -> Result<Exit, CommandError> {
     let (session, complete) = shell.loaded_session()?;
     let mut answer = followed(tool, &session, arguments)?;
@@ -126,12 +109,12 @@ pub(super) fn drawn(
         answer.text = format!("Drawn into {}.", file.display());
         answer.shown = None;
     }
-    finish(shell, &session, complete, told(shell, &answer, json))
+    finish(shell, &session, complete, told(shell, &answer))
 }
 
 /// Shows an answer, and returns the exit code.
-pub(super) fn told(shell: &Shell, answer: &ToolAnswer, json: bool) -> Result<Exit, CommandError> {
-    tell(shell, answer, json)?;
+pub(super) fn told(shell: &Shell, answer: &ToolAnswer) -> Result<Exit, CommandError> {
+    tell(shell, answer)?;
     Ok(match answer.outcome {
         CallOutcome::Answered => Exit::Answered,
         CallOutcome::NotFound | CallOutcome::NotFoundError => Exit::NotFound,
@@ -140,8 +123,8 @@ pub(super) fn told(shell: &Shell, answer: &ToolAnswer, json: bool) -> Result<Exi
 }
 
 /// Shows an answer.
-pub(super) fn tell(shell: &Shell, answer: &ToolAnswer, json: bool) -> Result<(), CommandError> {
-    if json {
+pub(super) fn tell(shell: &Shell, answer: &ToolAnswer) -> Result<(), CommandError> {
+    if shell.options.json {
         shell.output.json(&answer.structured)?;
     } else {
         shell.output.text(answer.shown.as_ref().unwrap_or(&answer.text))?;

@@ -88,13 +88,8 @@ fn with_arguments(tool: Option<&'static Tool>, command: Command) -> Command {
             .conflicts_with("format")
             .help("Draw it into a file")
     });
-    command.args(arguments).args(named).args(denied).args(drawn).arg(
-        Arg::new(JSON).long("json").action(ArgAction::SetTrue).help("Print the structured answer as JSON"),
-    )
+    command.args(arguments).args(named).args(denied).args(drawn)
 }
-
-/// The option of every tool's subcommand for JSON output.
-pub(super) const JSON: &str = "json";
 
 /// The option that draws a call graph into a file.
 pub(super) const SVG: &str = "svg";

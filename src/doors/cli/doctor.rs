@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -15,13 +14,6 @@ use crate::query::control::Control;
 use crate::query::who::WhoRequest;
 use crate::{IndexData, Steelbank};
 use steelbank_xref::Kind;
-
-#[derive(Debug, Args)]
-pub(super) struct Doctor {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
 
 /// The image's description of itself.
 #[derive(Debug, Deserialize)]
@@ -94,16 +86,14 @@ struct HealthCheck {
 /// none, and versions differ by a few.
 const LEAST_CALLS_OF_MAPCAR: usize = 400;
 
-impl Doctor {
-    pub(super) fn run(&self, shell: &Shell) -> Result<Exit, CommandError> {
-        let report = examine(shell)?;
-        if self.json {
-            shell.output.json(&json!(report))?;
-        } else {
-            shell.output.text(&text(&report))?;
-        }
-        Ok(if report.checks.iter().all(|check| check.holds) { Exit::Answered } else { Exit::Engine })
+pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
+    let report = examine(shell)?;
+    if shell.options.json {
+        shell.output.json(&json!(report))?;
+    } else {
+        shell.output.text(&text(&report))?;
     }
+    Ok(if report.checks.iter().all(|check| check.holds) { Exit::Answered } else { Exit::Engine })
 }
 
 fn examine(shell: &Shell) -> Result<Report, CommandError> {

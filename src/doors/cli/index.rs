@@ -33,9 +33,6 @@ pub(super) struct IndexCommand {
     /// Only tell whether the index is fresh
     #[arg(long)]
     status: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 impl TextOptions {
@@ -58,7 +55,7 @@ impl IndexCommand {
         if self.status {
             let answer = ask(&session, "check_index_status", Object::new())?;
             let fresh = answer.structured.get("status").and_then(Value::as_str) == Some("fresh");
-            tell(shell, &answer, self.json)?;
+            tell(shell, &answer)?;
             return Ok(if fresh { Exit::Answered } else { Exit::NotFound });
         }
         let index = session.text()?;
@@ -75,7 +72,7 @@ impl IndexCommand {
                 ("languages".to_owned(), languages.clone()),
             ])
         };
-        tell(shell, &ask(&session, "index_project", arguments(self.force))?, self.json)?;
+        tell(shell, &ask(&session, "index_project", arguments(self.force))?)?;
         if !self.watch {
             return Ok(Exit::Answered);
         }
@@ -90,7 +87,7 @@ impl IndexCommand {
                     .and_then(Value::as_u64)
                     .is_some_and(|files| files > 0)
                 {
-                    tell(shell, &indexed, self.json)?;
+                    tell(shell, &indexed)?;
                 }
             }
         }

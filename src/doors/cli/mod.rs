@@ -7,6 +7,7 @@ mod call;
 mod commands;
 mod doctor;
 mod helper;
+mod here;
 mod index;
 mod installation;
 mod output;
@@ -73,7 +74,7 @@ impl From<std::io::Error> for CommandError {
 }
 
 const BRIEF: &str = "\
-`steelbank --help` has examples and exit codes; `steelbank COMMAND --help` tells what a command is for.";
+`steelbank` alone tells what it sees in this project, and what to try. `steelbank --help` has examples and exit codes; `steelbank COMMAND --help` tells what a command is for.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -98,7 +99,7 @@ struct CommandLine {
     #[command(flatten)]
     options: GlobalOptions,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 /// The heading of the options that every subcommand takes.
@@ -110,6 +111,9 @@ struct GlobalOptions {
     /// The most that Lisp's heap can grow to
     #[arg(long, global = true, help_heading = GLOBAL, display_order = 904, value_name = "MB", value_parser = clap::value_parser!(u64).range(128..=1_048_576))]
     dynamic_space_size: Option<u64>,
+    /// Print the structured answer as JSON
+    #[arg(long, global = true, help_heading = GLOBAL, display_order = 905)]
+    json: bool,
     /// No colours, also on a terminal
     #[arg(long, global = true, help_heading = GLOBAL, display_order = 906)]
     no_color: bool,
@@ -124,11 +128,11 @@ enum Command {
     /// Build the index of the project's text, watch the tree, or tell how old the index is
     Index(index::IndexCommand),
     /// List the tools that the MCP server offers
-    Tools(call::ListTools),
+    Tools,
     /// Call one of the MCP server's tools
     Call(call::CallTool),
     /// Check this installation and show what it is made of
-    Doctor(doctor::Doctor),
+    Doctor,
     /// Serve MCP on standard input and output, until the client leaves
     Serve(Serve),
     /// Save the project's image with the systems of --system loaded, so that the program starts ready
@@ -288,20 +292,22 @@ impl Shell {
                 arguments.insert("system".to_owned(), system.as_str().into());
                 let session = self.session(false)?.allowing(Permissions::ALL);
                 let answer = call::followed(tool, &session, arguments)?;
-                return call::told(self, &answer, matches.get_flag(commands::JSON));
+                return call::told(self, &answer);
             }
-            let json = matches.get_flag(commands::JSON);
             if let Ok(Some(file)) = matches.try_get_one::<PathBuf>(commands::SVG) {
                 arguments.insert("format".to_owned(), "svg".into());
-                return call::drawn(self, tool, arguments, file, json);
+                return call::drawn(self, tool, arguments, file);
             }
-            return call::call(self, tool, arguments, json);
+            return call::call(self, tool, arguments);
+        }
+        if matches.subcommand_name().is_none() {
+            return here::run(self);
         }
         match Command::from_arg_matches(matches).map_err(|error| wrong_usage(&error))? {
             Command::Index(command) => command.run(self),
-            Command::Tools(command) => command.run(self),
+            Command::Tools => call::list(self),
             Command::Call(command) => command.run(self),
-            Command::Doctor(command) => command.run(self),
+            Command::Doctor => doctor::run(self),
             Command::Serve(command) => command.run(self),
             Command::Snapshot => snapshot::run(self),
             Command::Cache(command) => command.run(self),

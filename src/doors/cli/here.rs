@@ -1,0 +1,47 @@
+//! `steelbank` alone: what it sees here, and what to try.
+
+use serde_json::json;
+
+use super::{CommandError, Exit, Shell, command_line};
+use crate::query::control::Control;
+use crate::query::counted;
+
+/// Tells of the project and its systems, and which commands to try; without a project, prints the help.
+pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
+    let Some(folder) = shell.options.project.root()?.folder() else {
+        shell.output.text(&command_line().render_help().to_string())?;
+        return Ok(Exit::Usage);
+    };
+    let answer = shell.session(false)?.bank()?.list_systems(&Control::default())?;
+    if shell.options.json {
+        shell.output.json(&json!(answer))?;
+        return Ok(Exit::Answered);
+    }
+    let names: Vec<&str> = answer.systems.iter().map(|system| system.name.as_str()).collect();
+    let project = folder.display();
+    let Some(first) = names.first() else {
+        let text = format!(
+            "{project} defines no system. Its text can be searched all the same:\n\n  \
+             steelbank find-references NAME\n\n`steelbank --help` lists all commands."
+        );
+        shell.output.text(&text)?;
+        return Ok(Exit::Answered);
+    };
+    let mut text =
+        format!("{project} defines {}: {}\n", counted(names.len(), "system", "systems"), names.join(", "));
+    for (command, what) in [
+        ("outline", "what it defines, and how much each is used"),
+        ("outline --unused", "what nothing uses"),
+        ("code-find-references NAME", "every use of a symbol, by line and column"),
+        ("impact NAME", "what a change of it affects"),
+        ("rename NAME NEW-NAME", "what a new name would edit; with --apply, it is verified and written"),
+    ] {
+        text.push_str(&format!("\n  steelbank --system {first} {command:<26}  {what}"));
+    }
+    text.push_str(
+        "\n\nFor an agent: claude mcp add --scope user steelbank -- steelbank --system auto serve\n`steelbank --help` \
+         lists all commands, `steelbank doctor` checks the installation.",
+    );
+    shell.output.text(&text)?;
+    Ok(Exit::Answered)
+}
