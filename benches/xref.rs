@@ -22,7 +22,7 @@ fn main() {
 
 fn bytes() -> Arc<[u8]> {
     static BYTES: OnceLock<Arc<[u8]>> = OnceLock::new();
-    let path = Path::new(steelbank_image::FOLDER).join("steelbank.xref");
+    let path = Path::new(steelbank::Installation::BUILT).join("steelbank.xref");
     Arc::clone(BYTES.get_or_init(|| fs::read(path).expect("the build makes the index").into()))
 }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes steelbank.core and the export of its cross references, as crates/image/build.rs does:
+# Makes steelbank.core and the export of its cross references, as build.rs does:
 #   sh build-core.sh SBCL OUT MEGABYTES
 #   SBCL       the tree that bootstrap built
 #   OUT        the folder for steelbank.core, xref.export and fasls/

@@ -37,7 +37,7 @@ pub(crate) const LIBRARIES: [&str; 25] = [
 /// Makes the command that runs the SBCL that bootstrap built, with our heap, ASDF, and fasls in `cache`, and
 /// evaluates `forms`.
 pub(crate) fn plain_sbcl(cache: &Path, forms: &[&str]) -> Command {
-    let tree = Path::new(steelbank_image::SBCL);
+    let tree = Path::new(steelbank::Installation::BUILT_SBCL);
     let mut command = Command::new(tree.join("src/runtime/sbcl"));
     command
         .arg("--core")

@@ -57,14 +57,14 @@ impl RuntimeLibrary {
     /// The library in the folder that this crate's build script has filled.
     pub(crate) fn built() -> Self {
         // SAFETY: the build script has linked it there, for this program.
-        unsafe { Self::file(Path::new(steelbank_image::FOLDER).join(Self::NAME)) }
+        unsafe { Self::file(Path::new(env!("STEELBANK_BUILT_IMAGE")).join(Self::NAME)) }
     }
 
     /// The library inside the program.
     #[cfg(feature = "embedded")]
     pub(crate) fn embedded() -> Self {
         // SAFETY: the build script has linked it, and put it into the program.
-        unsafe { Self::memory(steelbank_image::LIBRARY) }
+        unsafe { Self::memory(super::embedded::LIBRARY) }
     }
 
     /// The library in a folder that the program's user has named, as who runs a program may also name libraries to the

@@ -24,6 +24,8 @@ mod answers;
 mod children;
 mod confine;
 mod death;
+#[cfg(feature = "embedded")]
+pub(crate) mod embedded;
 mod heap;
 mod host;
 mod image;

@@ -151,11 +151,11 @@ mod tests {
 
     #[test]
     fn the_table_has_the_places_that_the_sources_have() {
-        let folder = Path::new(steelbank_image::FOLDER);
+        let folder = Path::new(crate::Installation::BUILT);
         let index: Arc<[u8]> = fs::read(folder.join("steelbank.xref")).unwrap().into();
         let index = steelbank_xref::Index::open(index).unwrap();
         let table = PlaceTable::open(Vec::leak(fs::read(folder.join("steelbank.places")).unwrap())).unwrap();
-        let sources = SbclSources::new(Some(steelbank_image::SBCL.into()));
+        let sources = SbclSources::new(Some(crate::Installation::BUILT_SBCL.into()));
         let mut read = sources.places();
         let mut found = 0;
         for (number, (file, bytes)) in index.toplevel_forms().enumerate() {

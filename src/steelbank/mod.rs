@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 
+#[cfg(feature = "embedded")]
+use crate::engine::embedded;
 use crate::engine::{
     Contribs, Core, EngineState, EngineStatus, Image, Lane, Lisp, Operation, RuntimeLibrary, Settings,
     deadline_after,
@@ -66,11 +68,17 @@ pub enum IndexData {
 }
 
 impl Installation {
+    /// The folder that this crate's build made: `libsteelbank-sbcl.so`, and what [`Installation::in_folder`] names.
+    pub const BUILT: &str = env!("STEELBANK_BUILT_IMAGE");
+
+    /// The SBCL that made it: a folder with SBCL's sources in it. Its last component names the build.
+    pub const BUILT_SBCL: &str = env!("STEELBANK_BUILT_SBCL");
+
     /// The parts that this crate's build made, for programs and tests that run where they were built.
     pub fn built() -> Self {
         Self {
-            sources: Some(PathBuf::from(steelbank_image::SBCL)),
-            ..Self::in_folder(Path::new(steelbank_image::FOLDER), RuntimeLibrary::built())
+            sources: Some(PathBuf::from(Self::BUILT_SBCL)),
+            ..Self::in_folder(Path::new(Self::BUILT), RuntimeLibrary::built())
         }
     }
 
@@ -104,19 +112,19 @@ impl Installation {
     /// ```
     #[cfg(feature = "embedded")]
     pub fn embedded(cache: Option<&Path>) -> Self {
-        steelbank_image::keep_core();
+        embedded::keep_core();
         let contribs = match cache {
             Some(cache) => Contribs::Packed {
-                files: steelbank_image::CONTRIBS,
+                files: embedded::CONTRIBS,
                 folder: cache.join(format!("contrib-{}", Self::build().display())),
             },
             None => Contribs::None,
         };
         Self {
             image: Image { library: RuntimeLibrary::embedded(), core: Core::Embedded, contribs },
-            index: IndexData::Memory(steelbank_image::INDEX),
+            index: IndexData::Memory(embedded::INDEX),
             sources: cache.map(Self::sources_in),
-            places: Some(IndexData::Memory(steelbank_image::PLACES)),
+            places: Some(IndexData::Memory(embedded::PLACES)),
         }
     }
 
@@ -129,7 +137,7 @@ impl Installation {
     /// Returns the name of this build: the last part of the path that its SBCL was built in.
     #[cfg(feature = "embedded")]
     fn build() -> &'static Path {
-        Path::new(Path::new(steelbank_image::SBCL).file_name().unwrap_or_default())
+        Path::new(Path::new(Self::BUILT_SBCL).file_name().unwrap_or_default())
     }
 }
 

@@ -138,7 +138,7 @@ fn no_memory_for_the_heap_exits_with_3_and_names_the_option() {
 fn the_split_form_answers_as_the_embedded_one() {
     let output = Command::new(STEELBANK)
         .args(["describe-symbol", "cl:mapcar"])
-        .env("STEELBANK_HOME", steelbank_image::FOLDER)
+        .env("STEELBANK_HOME", steelbank::Installation::BUILT)
         .output()
         .unwrap();
     assert_eq!(said(&output), said(&run(&["describe-symbol", "cl:mapcar"])));

@@ -214,7 +214,7 @@ fn the_program_on_path_is_not_taken_for_the_core() {
         assert_eq!(code, Some(0), "{text} {errors}");
         text
     };
-    let image = PathBuf::from(steelbank_image::FOLDER);
+    let image = PathBuf::from(steelbank::Installation::BUILT);
     let text = run(Some(&image), &["describe-symbol", "cl:mapcar"]);
     assert!(text.starts_with("COMMON-LISP::MAPCAR [FUNCTION]"), "{text}");
     run(None, &["--system", "p", "snapshot"]);
@@ -259,6 +259,6 @@ fn without_proc_there_is_a_way() {
     };
     assert!(refused.2 == Some(3) && refused.1.contains("STEELBANK_HOME"), "{refused:?}");
     assert!(refused.1.contains("/proc is not mounted"), "{refused:?}");
-    let (text, errors, code) = said(&run(Some(steelbank_image::FOLDER)).unwrap());
+    let (text, errors, code) = said(&run(Some(steelbank::Installation::BUILT)).unwrap());
     assert!(code == Some(0) && text.starts_with("COMMON-LISP::CAR [FUNCTION]"), "{text} {errors}");
 }

@@ -1,8 +1,7 @@
 //! Makes the image that programs run: saves the core with the Lisp half in it, bakes the core's cross references
-//! into an index, and prepares what feature `embedded` puts into a program. SBCL itself was built by `bootstrap`.
+//! into an index, and makes an object of the core for feature `embedded`. SBCL itself was built by `bootstrap`.
 
 use std::fmt::Write as _;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +10,7 @@ use std::{env, fs};
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Result<()> {
-    println!("cargo::rerun-if-changed=../../lisp");
+    println!("cargo::rerun-if-changed=lisp");
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let image = out.join("image");
     fs::create_dir_all(&image)?;
@@ -21,20 +20,20 @@ fn main() -> Result<()> {
     fs::copy(&library, &copy)?;
     fs::rename(copy, image.join("libsteelbank-sbcl.so"))?;
     save_core(&sbcl, &out, &image)?;
-    let contribs = pack_contribs(&sbcl, &image)?;
-    list(&out, &image, &contribs)?;
+    copy_contribs(&sbcl, &image)?;
+    if env::var_os("CARGO_FEATURE_EMBEDDED").is_some() {
+        pack_contribs(&out, &image)?;
+        assemble_core(&out, &image)?;
+    }
     println!("cargo::rustc-env=STEELBANK_BUILT_IMAGE={}", image.display());
     println!("cargo::rustc-env=STEELBANK_BUILT_SBCL={}", sbcl.display());
-    let mut contents = DefaultHasher::new();
-    fs::read(image.join("steelbank.core"))?.hash(&mut contents);
-    println!("cargo::rustc-env=STEELBANK_BUILT_CORE={:016x}", contents.finish());
     Ok(())
 }
 
 /// Runs the new SBCL on lisp/build-core.lisp: the core, and the index of its cross references.
 fn save_core(sbcl: &Path, out: &Path, image: &Path) -> Result<()> {
     let output = Command::new("sh")
-        .arg("../../lisp/build-core.sh")
+        .arg("lisp/build-core.sh")
         .args([sbcl, out])
         .arg(env::var("DEP_STEELBANK_SBCL_HEAP_MEGABYTES")?)
         .output()
@@ -63,36 +62,52 @@ fn places(sbcl: &Path, index: Vec<u8>) -> Result<Vec<u8>> {
     steelbank_xref::places::bake(&index, read).ok_or_else(|| "two places have one key".into())
 }
 
-/// Copies the contrib modules' fasls: whole beside the core, and deflated for the binary. Returns their names.
-fn pack_contribs(sbcl: &Path, image: &Path) -> Result<Vec<String>> {
-    let (whole, packed) = (image.join("contrib"), image.join("packed"));
-    fs::create_dir_all(&whole)?;
-    fs::create_dir_all(&packed)?;
-    let mut names = Vec::new();
+/// Copies the contrib modules' fasls.
+fn copy_contribs(sbcl: &Path, image: &Path) -> Result<()> {
+    let contribs = image.join("contrib");
+    fs::create_dir_all(&contribs)?;
     for entry in fs::read_dir(sbcl.join("obj/sbcl-home/contrib"))? {
-        let path = entry?.path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        if !name.ends_with(".fasl") {
-            continue;
+        let entry = entry?;
+        if Path::new(&entry.file_name()).extension().is_some_and(|extension| extension == "fasl") {
+            fs::copy(entry.path(), contribs.join(entry.file_name()))?;
         }
-        let bytes = fs::read(&path)?;
-        fs::write(whole.join(name), &bytes)?;
-        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
-        encoder.write_all(&bytes)?;
-        fs::write(packed.join(name), encoder.finish()?)?;
-        names.push(name.to_owned());
     }
-    names.sort();
-    Ok(names)
+    Ok(())
 }
 
-/// Writes the list of deflated contrib modules that `src/embedded.rs` includes.
-fn list(out: &Path, image: &Path, contribs: &[String]) -> Result<()> {
+/// Deflates the contrib modules, and writes the list of them that `src/engine/embedded.rs` includes.
+fn pack_contribs(out: &Path, image: &Path) -> Result<()> {
+    let packed = out.join("packed");
+    fs::create_dir_all(&packed)?;
+    let mut contribs: Vec<PathBuf> =
+        fs::read_dir(image.join("contrib"))?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    contribs.sort();
     let mut list = String::from("&[\n");
-    for name in contribs {
-        writeln!(list, "    ({name:?}, include_bytes!({:?})),", image.join("packed").join(name))?;
+    for contrib in contribs {
+        let name = contrib.file_name().unwrap_or_default();
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+        encoder.write_all(&fs::read(&contrib)?)?;
+        fs::write(packed.join(name), encoder.finish()?)?;
+        writeln!(list, "    ({name:?}, include_bytes!({:?})),", packed.join(name))?;
     }
     list.push_str("]\n");
     fs::write(out.join("contribs.rs"), list)?;
+    Ok(())
+}
+
+/// Makes a static library of the core, to be linked and never compiled: SBCL looks for a core in the ELF section
+/// `lisp.core` of the running executable, and maps it from there, so that it starts at a multiple of SBCL's page size.
+/// `-bundle` keeps it out of the rlib; a program that does not refer to the symbol does not carry it.
+fn assemble_core(out: &Path, image: &Path) -> Result<()> {
+    let source = out.join("core.S");
+    let text = format!(
+        ".pushsection lisp.core,\"a\",@progbits\n.balign 32768\n.globl steelbank_embedded_core\n\
+         steelbank_embedded_core:\n.incbin {:?}\n.popsection\n.section .note.GNU-stack,\"\",@progbits\n",
+        image.join("steelbank.core"),
+    );
+    fs::write(&source, text)?;
+    cc::Build::new().cargo_metadata(false).file(source).try_compile("steelbank_core")?;
+    println!("cargo::rustc-link-search=native={}", out.display());
+    println!("cargo::rustc-link-lib=static:-bundle=steelbank_core");
     Ok(())
 }
