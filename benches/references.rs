@@ -39,7 +39,7 @@ fn main() {
             .code_find_references(&CodeFindReferencesRequest { limit: usize::MAX, ..request(name) })
             .unwrap();
         let files: std::collections::BTreeSet<&str> =
-            answer.refs.iter().map(|found| found.path.as_str()).collect();
+            answer.refs.iter().map(|found| found.place.file.as_str()).collect();
         println!("{name}: {} lines in {} files", answer.total, files.len());
     }
     println!(

@@ -1,8 +1,10 @@
 //! What the answers of all questions are made of.
 
 pub mod caution;
+pub mod location;
 
 pub use caution::Caution;
+pub use location::Location;
 
 use std::fmt::Display;
 

@@ -3,6 +3,7 @@
 mod no_match;
 
 use super::LispKind;
+use crate::answer::location::{Location, as_text};
 use regex::{Regex, RegexBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -130,8 +131,9 @@ pub struct Summary {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub external: bool,
     /// Where it is defined: `file:line:column`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<String>,
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub place: Option<Location>,
     /// Where it is defined.
     #[serde(default, skip_serializing)]
     pub sources: Vec<SourcePlace>,

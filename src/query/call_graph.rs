@@ -1,6 +1,7 @@
 //! call-graph: the callers of a function, or the functions that it calls, to a depth.
 
 use super::LispKind;
+use crate::answer::location::{Location, as_text};
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::fmt::Write as _;
 
@@ -77,8 +78,9 @@ pub struct GraphNode {
     /// What it is: function, macro, generic-function, method, …
     pub kind: LispKind,
     /// Where it is defined: `file:line:column`, if that is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub place: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub place: Option<Location>,
     /// How many steps it is from the beginning.
     pub depth: u32,
 }

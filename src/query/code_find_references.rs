@@ -23,6 +23,7 @@ use super::question::Question;
 use super::text::{SoughtSymbol, TextUse, TextUses, text_uses};
 use super::uses::{PlacedUse, RecordedUse, SymbolUses};
 use super::via::{ExpansionOrigin, Origins};
+use crate::answer::Location;
 use crate::project::{FileVersion, Now, Project};
 use crate::source::positions::{
     Evidence, Occurrence, Placement, PositionedFile, SidecarState, SyntacticContext,
@@ -31,7 +32,6 @@ use crate::source::sbcl::{SbclSources, SourceFile};
 use crate::source::tap::operators::Defined;
 use crate::source::tap::roles::SyntaxRole;
 use steelbank_reader::Range;
-use steelbank_reader::lines::LineColumn;
 use steelbank_xref::{Index, Kind, Package};
 
 impl Question for CodeFindReferencesRequest {
@@ -187,7 +187,7 @@ struct TextToPlace {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct UseOnLine {
     evidence: Evidence,
-    column: u32,
+    place: Location,
     use_type: UseType,
     caller: Option<String>,
     via: Option<String>,
@@ -310,15 +310,15 @@ impl UseSearch<'_> {
             let place = record.bytes.and_then(|bytes| {
                 self.sbcl.baked(logical, bytes).or_else(|| source.as_ref()?.line_and_column(bytes))
             });
-            let Some(LineColumn { line: number, column }) = place else {
+            let Some(place) = place else {
                 self.unknown(logical, record, false);
                 continue;
             };
-            let line = self.lines.entry((logical.to_owned(), Some(number), None)).or_default();
-            line.context = source.as_ref().map(|source| source.line_text(number));
+            let line = self.lines.entry((logical.to_owned(), Some(place.line), None)).or_default();
+            line.context = source.as_ref().map(|source| source.line_text(place.line));
             line.found.insert(UseOnLine {
                 evidence: Evidence::Approximate,
-                column,
+                place: Location::new(logical).at(place),
                 use_type: use_type(record.kind),
                 caller: record.caller.clone(),
                 via: None,
@@ -387,7 +387,7 @@ impl UseSearch<'_> {
         line.stale |= stale;
         line.found.insert(UseOnLine {
             evidence: Evidence::Approximate,
-            column: 0,
+            place: Location::new(shown),
             use_type: use_type(recorded.kind),
             caller: recorded.caller.clone(),
             via: None,
@@ -407,11 +407,11 @@ impl UseSearch<'_> {
         via: Option<String>,
         origin: Option<ExpansionOrigin>,
     ) {
-        let place = file.position(range.start);
-        let line = self.lines.entry((shown.to_owned(), Some(place.line), None)).or_default();
+        let place = Location::placed(shown, file, range);
+        let line = self.lines.entry((shown.to_owned(), place.line, None)).or_default();
         line.stale = !file.is_fresh();
-        line.context.get_or_insert_with(|| file.line_text(place.line).trim().to_owned());
-        line.found.insert(UseOnLine { evidence, column: place.column, use_type, caller, via, origin });
+        line.context.get_or_insert_with(|| file.line_at(range));
+        line.found.insert(UseOnLine { evidence, place, use_type, caller, via, origin });
     }
 
     /// Whether the symbol's home is a package of the user's.
@@ -423,7 +423,9 @@ impl UseSearch<'_> {
     fn finish(self, request: &CodeFindReferencesRequest, mut text: TextUses) -> CodeFindReferencesAnswer {
         let total = self.lines.len();
         // Drops unseen text on lines that already have an entry.
-        text.lines.retain(|found| !self.lines.contains_key(&(found.path.clone(), Some(found.line), None)));
+        text.lines.retain(|TextUse { place, .. }| {
+            !self.lines.contains_key(&(place.file.clone(), place.line, None))
+        });
         let text_total = text.count();
         let stale: BTreeSet<String> =
             self.lines.iter().filter(|(_, line)| line.stale).map(|((path, ..), _)| path.clone()).collect();
@@ -431,10 +433,10 @@ impl UseSearch<'_> {
         cautions.extend(text.cautions);
         let refs: Vec<CodeReference> = self
             .lines
-            .into_iter()
+            .into_values()
             .skip(request.offset)
             .take(request.limit)
-            .filter_map(|((path, line, _), entry)| entry.reference(path, line))
+            .filter_map(UsesOnLine::reference)
             .collect();
         let entries = total + text.lines.len();
         let text: Vec<TextUse> = text
@@ -460,25 +462,21 @@ impl UseSearch<'_> {
 }
 
 impl UsesOnLine {
-    /// Lists the columns of the uses with this evidence, leaving out those that are exact as well.
-    fn columns(&self, evidence: Evidence) -> BTreeSet<u32> {
-        let columns = |wanted: Evidence| -> BTreeSet<u32> {
-            let found = self.found.iter().filter(|found| found.evidence == wanted);
-            found.map(|found| found.column).collect()
+    /// Lists the places of the uses with this evidence, one for each column, leaving out those that are surer.
+    fn tokens(&self, evidence: Evidence) -> Vec<Location> {
+        let surer = |at: &Location| {
+            self.found.iter().any(|found| found.evidence < evidence && found.place.column == at.column)
         };
-        match evidence {
-            Evidence::Exact => columns(Evidence::Exact),
-            other => &columns(other) - &columns(Evidence::Exact),
-        }
+        let found = self.found.iter().filter(|found| found.evidence == evidence).map(|found| &found.place);
+        let mut places: Vec<Location> =
+            found.filter(|place| place.column.is_some() && !surer(place)).cloned().collect();
+        places.dedup_by_key(|place| place.column);
+        places
     }
 
     /// Merges the uses of this line into an entry, which shows the surest and leftmost of them.
-    fn reference(self, path: String, line: Option<u32>) -> Option<CodeReference> {
-        let listed = |evidence| match line {
-            Some(_) => self.columns(evidence).into_iter().collect(),
-            None => Vec::new(),
-        };
-        let (columns, approximate_columns) = (listed(Evidence::Exact), listed(Evidence::Approximate));
+    fn reference(self) -> Option<CodeReference> {
+        let (tokens, approximate) = (self.tokens(Evidence::Exact), self.tokens(Evidence::Approximate));
         let surest = self.found.first()?.evidence;
         let caller = self
             .found
@@ -487,11 +485,9 @@ impl UsesOnLine {
             .find_map(|found| found.caller.clone());
         let first = self.found.into_iter().next()?;
         Some(CodeReference {
-            path,
-            line,
-            column: line.map(|_| first.column),
-            columns,
-            approximate_columns,
+            place: first.place,
+            tokens,
+            approximate,
             use_type: first.use_type,
             context: self.context,
             caller: first.caller.or(caller),

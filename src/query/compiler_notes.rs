@@ -1,6 +1,7 @@
 //! compiler-notes: the compiler's notes on one definition, by line. The image keeps its definition.
 
 use super::LispKind;
+use crate::answer::location::{Location, as_text};
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -44,7 +45,9 @@ pub struct NotedDefinition {
     /// `function`, `macro`, `method` or `compiler-macro`.
     pub kind: LispKind,
     /// `file:line:column`.
-    pub place: String,
+    #[serde(skip_deserializing, serialize_with = "as_text")]
+    #[schemars(with = "String")]
+    pub place: Location,
     /// Why it was not compiled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skipped: Option<String>,
@@ -54,7 +57,9 @@ pub struct NotedDefinition {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CompilerNote {
     /// `file:line:column` of the form.
-    pub place: String,
+    #[serde(skip_deserializing, serialize_with = "as_text")]
+    #[schemars(with = "String")]
+    pub place: Location,
     /// `note`, `style-warning`, `warning` or `error`.
     #[schemars(with = "String")]
     pub severity: Severity,
@@ -102,7 +107,7 @@ impl Question for CompilerNotesRequest {
                 let mut noted = NotedDefinition {
                     name: definition.name.clone(),
                     kind: definition.kind.clone(),
-                    place: String::new(),
+                    place: Location::default(),
                     skipped: None,
                 };
                 match compile(context, definition, source, &mut noted, control) {
@@ -144,7 +149,7 @@ fn compile(
 ) -> Result<Vec<CompilerNote>, NotesError> {
     let path = Path::new(&source.file);
     let shown = context.project.shown(path);
-    noted.place.clone_from(&shown);
+    noted.place = Location::new(&*shown);
     let (Some(&form), true) = (source.form_path.first(), path.is_absolute()) else {
         return skipped(format!("The source of {} is not a file that was loaded.", definition.name));
     };
@@ -178,24 +183,16 @@ fn compile(
         declaims.join("\n"),
     ];
     let (told, _): (NotesReport, _) = context.ask_on(Lane::Work, "compiler-notes", arguments, control)?;
-    let mut notes: Vec<(u32, u32, CompilerNote)> = told
-        .notes
-        .into_iter()
-        .map(|note| {
-            let range = file.form_range(form, note.number.unwrap_or(0));
-            let place = range.map(|range| file.position(range.start));
-            let (line, column) = place.map_or((0, 0), |place| (place.line, place.column));
-            let place = format!("{shown}:{line}:{column}");
-            (line, column, CompilerNote { place, severity: note.severity, message: note.message })
-        })
-        .collect();
-    notes.sort_by(|(line, column, note), (other_line, other_column, other)| {
-        (line, column, note.severity.name(), &note.message).cmp(&(
-            other_line,
-            other_column,
-            other.severity.name(),
-            &other.message,
-        ))
+    let notes = told.notes.into_iter().map(|note| {
+        let range = file.form_range(form, note.number.unwrap_or(0));
+        let place =
+            range.map_or_else(|| Location::new(&*shown), |range| Location::placed(&*shown, &file, range));
+        CompilerNote { place, severity: note.severity, message: note.message }
     });
-    Ok(notes.into_iter().map(|(_, _, note)| note).collect())
+    let mut notes: Vec<CompilerNote> = notes.collect();
+    notes.sort_by(|note, other| {
+        let key = |note: &CompilerNote| (note.place.clone(), note.severity.name());
+        key(note).cmp(&key(other)).then_with(|| note.message.cmp(&other.message))
+    });
+    Ok(notes)
 }

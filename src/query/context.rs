@@ -2,16 +2,19 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 
 use super::control::Control;
 use super::describe_symbol::SourcePlace;
 use super::{Error, read_json};
+use crate::answer::Location;
 use crate::engine::{CallAnswer, Lane, Lisp, Operation};
 use crate::project::Project;
-use crate::source::positions::universal_write_date;
+use crate::source::positions::{PositionedFile, universal_write_date};
 use crate::source::sbcl::{SbclSources, SourceFile};
+use steelbank_reader::Range;
 use steelbank_xref::Index;
 
 /// The context in which a question is answered: the image, the index of its cross references, and the sources.
@@ -92,68 +95,63 @@ impl<'a> DefinitionPlaces<'a> {
 
     /// Adds line and column to `source`, and SBCL's offset if it keeps none, as far as its file can be read.
     pub(super) fn put(&mut self, source: &mut SourcePlace) {
-        source.place = self.project.shown(Path::new(&source.file));
+        source.place = Location::new(self.project.shown(Path::new(&source.file)));
         let Some(path) = self.sbcl.native(&source.file) else { return };
         source.native = (path.as_os_str() != source.file.as_str()).then(|| path.display().to_string());
         // SBCL keeps no date of variables, classes and methods: take the version that was loaded last.
         let date = source.write_date.or_else(|| self.project.loaded_date(&path));
         source.stale = date.is_some_and(|date| self.sbcl.written_since(&path, date));
-        let place = match (source.octet_offset, source.form_path.first()) {
+        match (source.octet_offset, source.form_path.first()) {
             (Some(bytes), _) => {
                 let file = self.read.entry(path.clone()).or_insert_with(|| SourceFile::read(&path));
-                file.as_ref().and_then(|file| file.form_after(bytes)).map(|place| (place.line, place.column))
+                if let Some(at) = file.as_ref().and_then(|file| file.line_and_column(bytes)) {
+                    source.place = std::mem::take(&mut source.place).at(at);
+                }
             }
             (None, Some(&form)) if source.native.is_none() => {
-                let found = self.form(&path, date, form, source.form_number.unwrap_or(0));
-                source.octet_offset = found.and_then(|(_, octets)| octets);
-                found.map(|(place, _)| place)
+                if let Some((file, range)) = self.form(&path, date, form, source.form_number.unwrap_or(0)) {
+                    source.octet_offset = file.octets_before(form);
+                    source.place = Location::placed(std::mem::take(&mut source.place.file), &file, range);
+                }
             }
-            (None, _) => None,
-        };
-        if let Some((line, column)) = place {
-            source.line = Some(line);
-            source.column = Some(column);
-            source.place = format!("{}:{line}:{column}", source.place);
+            (None, _) => (),
         }
     }
 
-    /// Returns the place of the first of `sources` whose line is known, or else of the first, as
-    /// `file:line:column`.
-    pub(super) fn first(&mut self, sources: &mut [SourcePlace]) -> Option<String> {
+    /// Returns the place of the first of `sources` whose line is known, or else of the first.
+    pub(super) fn first(&mut self, sources: &mut [SourcePlace]) -> Option<Location> {
         sources.iter_mut().for_each(|source| self.put(source));
-        let placed = sources.iter().find(|source| source.line.is_some()).or(sources.first());
+        let placed = sources.iter().find(|source| source.place.line.is_some()).or(sources.first());
         placed.map(|source| source.place.clone())
     }
 
-    /// Returns `file:line:column` of the sub-form `number` of the top-level form `form` of the file at `path`
-    /// as it was at `date`, as far as it is known.
+    /// Returns the place of the sub-form `number` of the top-level form `form` of the file at `path` as it was at `date`,
+    /// as far as it is known.
     pub(super) fn of_form(
         &self,
         path: &Path,
         date: Option<u64>,
         form: Option<u32>,
         number: Option<u32>,
-    ) -> String {
+    ) -> Location {
         let shown = self.project.shown(path);
         match form.and_then(|form| self.form(path, date, form, number.unwrap_or(0))) {
-            Some(((line, column), _)) => format!("{shown}:{line}:{column}"),
-            None => shown,
+            Some((file, range)) => Location::placed(shown, &file, range),
+            None => Location::new(shown),
         }
     }
 
-    /// Finds line and column by form numbers, for variables and classes: SBCL keeps no offset of them. Returns also
-    /// the offset that it would keep.
+    /// Finds a form by its numbers, for variables and classes: SBCL keeps no offset of them.
     fn form(
         &self,
         path: &Path,
         date: Option<u64>,
         form: u32,
         number: u32,
-    ) -> Option<((u64, u64), Option<u64>)> {
+    ) -> Option<(Arc<PositionedFile>, Range)> {
         let date = date.or_else(|| universal_write_date(path))?;
         let file = self.project.positions(path, date).ok()?;
         let range = file.form_range(form, number).or_else(|| file.form_range(form, 0))?;
-        let place = file.position(range.start);
-        Some(((place.line.into(), place.column.into()), file.octets_before(form)))
+        Some((file, range))
     }
 }

@@ -13,6 +13,7 @@ use super::control::Control;
 use super::lookup::{Asked, DEFAULT_PACKAGE, Lookup, LookupStatus};
 use super::question::Question;
 use super::{Error, read_json};
+use crate::answer::location::{Location, as_text};
 use crate::engine::{CallError, Lane, OnLisp, Operation};
 use crate::project::Project;
 use crate::source::sbcl::SbclSources;
@@ -289,10 +290,10 @@ pub struct PlainFacet {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct SourcePlace {
-    /// `file:line:column` of the defining form, the file relative to the project's root if it is below it; the file
-    /// alone where it cannot be read.
-    #[serde(default)]
-    pub place: String,
+    /// The defining form; the file alone where it cannot be read.
+    #[serde(skip_deserializing, serialize_with = "as_text")]
+    #[schemars(with = "String")]
+    pub place: Location,
     /// A native path, or a logical name such as `SYS:SRC;CODE;LIST.LISP`.
     #[serde(skip_serializing)]
     pub file: String,
@@ -301,19 +302,13 @@ pub struct SourcePlace {
     pub native: Option<String>,
     /// SBCL's offset: octets before the top-level form and the white space and comments in front of it.
     #[serde(default, skip_serializing)]
-    pub octet_offset: Option<u64>,
+    pub octet_offset: Option<u32>,
     /// The top-level form's number, and the path inside it.
     #[serde(default, skip_serializing)]
     pub form_path: Vec<u32>,
     /// The number of the sub-form.
     #[serde(default, skip_serializing)]
     pub form_number: Option<u32>,
-    /// The form's line, from 1; none if the file is not at hand.
-    #[serde(default, skip_serializing)]
-    pub line: Option<u64>,
-    /// The form's column in characters, from 1; none if the file is not at hand.
-    #[serde(default, skip_serializing)]
-    pub column: Option<u64>,
     /// The universal time at which the file that was compiled had been written.
     #[serde(default, skip_serializing)]
     pub write_date: Option<u64>,

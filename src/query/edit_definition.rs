@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::answer::location::{Location, Range};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -88,14 +89,13 @@ impl EditRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct EditAnswer {
-    /// The file, relative to the project's root.
-    pub path: String,
+    /// The first line that is new, or where lines are gone.
+    #[serde(flatten)]
+    pub place: Location,
     /// The definition at which it was done.
     pub definition: String,
     /// What was done.
     pub operation: EditOperation,
-    /// The first line that is new, or where lines are gone, from 1.
-    pub line: u32,
     /// The change as a unified diff.
     pub diff: String,
     /// The file's version now: pass it to the next edit, to be sure that nobody else has changed the file.
@@ -173,11 +173,12 @@ pub(crate) fn edit_definition(
     let file = Replacement { path, old, new };
     edits.replace_all(&what, EditPurpose::Plain, std::slice::from_ref(&file)).map_err(EditError::Refused)?;
     let first = start + text.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+    let (lines, first) = (LineIndex::new(&file.new), Range::of(first..first));
+    let place = Location::in_text(shown, &lines, &file.new, first).whole_line();
     Ok(EditAnswer {
-        path: shown,
+        place,
         definition: definition.label,
         operation: request.operation,
-        line: LineIndex::new(&file.new).line(first as u32),
         diff,
         version: version(&file.new),
         cautions,

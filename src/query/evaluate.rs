@@ -14,6 +14,7 @@ use super::lookup::{DEFAULT_PACKAGE, find_package};
 use super::question::Question;
 use super::trial::{self, Code, PrintedValue, ToldFailure, ToldFrame, TrialFailure};
 use super::{Error, read_json};
+use crate::answer::location::{Location, as_text};
 use crate::engine::{CallError, Lane, Lisp, OnLisp, Operation, deadline_after};
 
 /// A request to run the forms of a text.
@@ -79,8 +80,9 @@ pub struct Evaluation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning_count: Option<usize>,
     /// Where reading the code failed: `code:line:column`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub unread_at: Option<String>,
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub unread_at: Option<Location>,
     /// Why it did not come to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<TrialFailure>,
@@ -101,8 +103,9 @@ pub struct Warned {
     #[schemars(with = "String")]
     pub severity: Severity,
     /// `code:line:column`, or where in a file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub place: Option<String>,
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub place: Option<Location>,
     /// What it says.
     pub message: String,
 }

@@ -20,6 +20,7 @@ use super::lookup::{DEFAULT_PACKAGE, Lookup};
 use super::question::Question;
 use super::read_json;
 use super::uses::SymbolUses;
+use crate::answer::Location;
 use crate::engine::{Lane, Operation};
 use crate::project::{FileVersion, Project};
 use crate::source::positions::{Occurrence, PositionedFile, SearchTarget, universal_write_date};
@@ -93,14 +94,9 @@ pub struct FoundDefinition {
     pub kind: LispKind,
     /// Its printed name.
     pub name: String,
-    /// The file, relative to the project's root if it is below it.
-    pub path: String,
-    /// The line, from 1; absent where the source cannot be read.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub line: Option<u32>,
-    /// The column, from 1, in characters: of the name if the evidence is exact, else of the form.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub column: Option<u32>,
+    /// The name if the evidence is exact, else the form.
+    #[serde(flatten)]
+    pub place: Location,
     /// The line's text.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub context: Option<String>,
@@ -256,14 +252,11 @@ pub(crate) fn find_definition(
             if !defines(found.role) || named.contains(&(path.clone(), found.form)) {
                 continue;
             }
-            let place = file.position(found.range.start);
             definitions.push(FoundDefinition {
                 kind: found.definer.map_or(LispKind::Name, |definer| LispKind::named(&definer)),
                 name: resolved.text.clone(),
-                path: project.shown(&path),
-                line: Some(place.line),
-                column: Some(place.column),
-                context: Some(file.line_text(place.line).trim().to_owned()),
+                place: Location::placed(project.shown(&path), &file, found.range),
+                context: Some(file.line_at(found.range)),
                 evidence: if file.is_fresh() { Evidence::Exact } else { Evidence::Approximate },
                 defines: None,
                 made_by: None,
@@ -271,15 +264,7 @@ pub(crate) fn find_definition(
             });
         }
     }
-    definitions.sort_by(|a, b| {
-        (&a.path, a.line, a.column, a.kind.name(), &a.name).cmp(&(
-            &b.path,
-            b.line,
-            b.column,
-            b.kind.name(),
-            &b.name,
-        ))
-    });
+    definitions.sort_by(|a, b| (&a.place, a.kind.name(), &a.name).cmp(&(&b.place, b.kind.name(), &b.name)));
     definitions.dedup();
     FindDefinitionAnswer { symbol: resolved.text.clone(), count: definitions.len(), definitions }
 }
@@ -335,9 +320,7 @@ fn placed(
     let mut found = FoundDefinition {
         kind: definition.kind.clone(),
         name: definition.name.clone(),
-        path: project.shown(&path),
-        line: None,
-        column: None,
+        place: Location::new(project.shown(&path)),
         context: None,
         evidence: Evidence::Approximate,
         defines: None,
@@ -391,10 +374,9 @@ fn placed(
         (None, start) => (start, Evidence::Approximate),
     };
     found.evidence = evidence;
-    if let Some(place) = range.map(|range| file.position(range.start)) {
-        found.line = Some(place.line);
-        found.column = Some(place.column);
-        found.context = Some(file.line_text(place.line).trim().to_owned());
+    if let Some(range) = range {
+        found.place = Location::placed(found.place.file, &file, range);
+        found.context = Some(file.line_at(range));
     }
     (found, form)
 }

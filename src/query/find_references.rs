@@ -3,9 +3,11 @@
 //! This question reads text. It needs no image, works on trees that nobody has loaded, and runs nothing.
 
 use super::counted;
+use crate::answer::Location;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+use steelbank_reader::lines::LineColumn;
 use steelbank_text::DefinitionKind;
 use steelbank_text::{
     BadGlob, DefinitionMatch, Globs, IndexControl, Language, Pattern, SearchAnswer, TextError, TextIndex,
@@ -142,12 +144,9 @@ fn broad(pattern: &str, total: u64, densest: &[(String, u64)]) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TextDefinition {
-    /// The file, relative to the project.
-    pub path: String,
-    /// The line of the name, from 1.
-    pub line: u32,
-    /// The column of the name in characters, from 1.
-    pub column: u32,
+    /// The name.
+    #[serde(flatten)]
+    pub place: Location,
     /// What it defines: function, macro, class, …
     pub kind: DefinitionKind,
     /// The name as it is written there.
@@ -180,12 +179,9 @@ pub struct Span {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TextReference {
-    /// The file, relative to the project.
-    pub path: String,
-    /// The line, from 1.
-    pub line: u32,
-    /// The column in characters, from 1.
-    pub column: u32,
+    /// The place.
+    #[serde(flatten)]
+    pub place: Location,
     /// What it is there, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<TextRole>,
@@ -323,9 +319,7 @@ fn shown(path: &Path) -> String {
 
 fn definition(located: DefinitionMatch) -> TextDefinition {
     TextDefinition {
-        path: shown(&located.path),
-        line: located.name.line,
-        column: located.name.column,
+        place: Location::new(shown(&located.path)).at(located.name),
         kind: located.kind,
         symbol: located.symbol,
         span: Span {
@@ -343,9 +337,7 @@ fn reference(found: TextMatch, resolve: Option<SymbolResolver<'_>>) -> TextRefer
     let lisp = found.language.name() == "commonlisp";
     let symbol = resolve.filter(|_| lisp).and_then(|resolve| resolve(&found.path, found.line, found.column));
     TextReference {
-        path: shown(&found.path),
-        line: found.line,
-        column: found.column,
+        place: Location::new(shown(&found.path)).at(LineColumn { line: found.line, column: found.column }),
         role: found.role,
         preview: found.preview,
         symbol,

@@ -63,8 +63,8 @@ impl<'a> UserFinder<'a> {
     }
 
     fn user(&self, line: Counted) -> UsedBy {
-        let definitions = self.definitions(&line.path);
-        let around = line.line.and_then(|number| {
+        let definitions = self.definitions(&line.place.file);
+        let around = line.place.line.and_then(|number| {
             let known = definitions.iter().filter(|known| {
                 (known.definition.start..=known.definition.end).contains(&number)
                     && known.definition.kind != DefinitionKind::Accessor
@@ -83,8 +83,7 @@ impl<'a> UserFinder<'a> {
                 symbol: known.home.clone().map(|home| (home, known.definition.name.clone())),
             },
             (None, None) => {
-                let place = line.line.map_or_else(String::new, |number| format!(":{number}"));
-                Node { name: format!("top level of {}{place}", line.path), symbol: None }
+                Node { name: format!("top level of {}", line.place.clone().whole_line()), symbol: None }
             }
         };
         UsedBy { user, line, defined }
@@ -134,9 +133,10 @@ impl<'a> UserFinder<'a> {
                 for (package, name) in symbols.into_iter().filter(|(package, _)| !is_sbcls(package)) {
                     let lines = self.counter.lines(name, package);
                     let here = |line: &Counted| {
-                        line.path == shown
+                        line.place.file == shown
                             && line.use_type == UseType::Template
                             && line
+                                .place
                                 .line
                                 .is_some_and(|line| (definition.start..=definition.end).contains(&line))
                             && line.calls_in_text(name)

@@ -23,6 +23,7 @@ use super::question::Question;
 use super::text::{Unseen, unseen_uses};
 use super::use_counts::is_test_path;
 use super::working_tree::changes;
+use crate::answer::location::{Location, as_text};
 use crate::project::FileVersion;
 
 /// A request for what depends on definitions that change. Names, files and the diff all count.
@@ -97,8 +98,9 @@ pub struct Touched {
     #[schemars(with = "String")]
     pub kind: TouchedKind,
     /// `file:line:column`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub place: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub place: Option<Location>,
     /// Whether the working tree does not have it any more.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub gone: bool,
@@ -135,8 +137,9 @@ pub struct Affected {
     /// Its name.
     pub name: String,
     /// The first line that uses: `file:line:column`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub place: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub place: Option<Location>,
     /// What the use does.
     pub does: UseType,
 }
@@ -149,8 +152,10 @@ fn is_zero(steps: &u32) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct BadCall {
-    /// `file:line:column`.
-    pub place: String,
+    /// Its place.
+    #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
+    pub place: Location,
     /// The whole call.
     pub call: String,
     /// What does not fit.
@@ -255,10 +260,7 @@ impl ImpactRequest {
             control.check()?;
             for used in users.of(&package, &name) {
                 let Node { name: user, symbol } = used.user.clone();
-                let place = used.line.line.map(|line| match used.line.column {
-                    Some(column) => format!("{}:{line}:{column}", used.line.path),
-                    None => format!("{}:{line}", used.line.path),
-                });
+                let place = Some(used.line.place.clone()).filter(|place| place.line.is_some());
                 let affected =
                     Affected { steps: steps + 1, name: user.clone(), place, does: used.line.use_type };
                 if steps == 0 && used.line.use_type == UseType::Macro && used.line.caller.is_none() {
@@ -267,7 +269,7 @@ impl ImpactRequest {
                 if !seen.insert(user.clone()) {
                     continue;
                 }
-                if used.defined == Some(DefinitionKind::Test) || is_test_path(&used.line.path) {
+                if used.defined == Some(DefinitionKind::Test) || is_test_path(&used.line.place.file) {
                     answer.tests.push(affected);
                 } else {
                     answer.users.push(affected);
@@ -508,13 +510,15 @@ fn arity(
     for used in
         users.of(home, &known.definition.name).into_iter().filter(|used| used.line.use_type == UseType::Call)
     {
-        let (Some(line), Some(column)) = (used.line.line, used.line.column) else { continue };
-        let Some((bytes, text)) = read(&used.line.path) else { continue };
+        let Location { file, line: Some(line), column: Some(column), .. } = &used.line.place else {
+            continue;
+        };
+        let Some((bytes, text)) = read(file) else { continue };
         let lines = LineIndex::new(&bytes);
         for (at, form) in text.forms().iter().enumerate() {
             let Some(head) = text.head(form).filter(|head| head.kind == TokenKind::Symbol) else { continue };
             let starts = lines.position(&bytes, head.span.start);
-            if form.kind != FormKind::List || starts.line != line || starts.column < column {
+            if form.kind != FormKind::List || starts.line != *line || starts.column < *column {
                 continue;
             }
             if head.symbol(&bytes).name != known.definition.name.as_str() {
@@ -523,7 +527,7 @@ fn arity(
             let count = text.elements(FormId::new(at)).count().saturating_sub(1);
             if let Some(problem) = taken.fits(count) {
                 let call = String::from_utf8_lossy(&bytes[form.span.indices()]).into_owned();
-                let place = format!("{}:{}:{}", used.line.path, starts.line, starts.column);
+                let place = Location::in_text(file, &lines, &bytes, head.span);
                 bad.push(BadCall { place, call, problem });
             }
         }

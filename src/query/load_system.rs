@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::nearest;
-use crate::answer::Caution;
+use crate::answer::{Caution, Location};
 use crate::project::write::is_nothing;
 
 /// The outcome of a load.
@@ -67,15 +67,9 @@ impl fmt::Display for Severity {
 pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
-    /// The file, as the operating system names it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub path: Option<String>,
-    /// The line, from 1.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub line: Option<u32>,
-    /// The column, from 1, in characters: of the form concerned, or of where the reader stood.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub column: Option<u32>,
+    /// The form concerned, or where the reader stood; its file as the operating system names it.
+    #[serde(flatten)]
+    pub place: Option<Location>,
     /// What was said.
     pub message: String,
     /// The form concerned, shortened.
@@ -434,8 +428,7 @@ impl LoadAnswer {
         add_new(&mut self.cautions, other.cautions);
         for found in other.diagnostics {
             let same = |said: &Diagnostic| {
-                (said.severity, &said.path, said.line, said.column, &said.message)
-                    == (found.severity, &found.path, found.line, found.column, &found.message)
+                (said.severity, &said.place, &said.message) == (found.severity, &found.place, &found.message)
             };
             if !self.diagnostics.iter().any(same) {
                 self.diagnostics.push(found);

@@ -10,8 +10,9 @@ use super::context::QueryContext;
 use super::control::Control;
 use super::lookup::{LookupStatus, find_package};
 use super::question::Question;
+use crate::answer::location::{Location, as_text};
 use crate::engine::Lane;
-use steelbank_reader::lines::{LineColumn, LineIndex};
+use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, Form, FormKind, LispText};
 
 /// How far to expand.
@@ -56,8 +57,9 @@ pub struct MacroexpandAnswer {
     #[serde(default)]
     pub form: String,
     /// Where it stands, if it was found in a file: `file:line:column`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<String>,
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub place: Option<Location>,
     /// Whether anything was expanded.
     #[serde(default)]
     pub expanded: bool,
@@ -130,10 +132,8 @@ pub struct FormAt {
     pub text: String,
     /// The package that it is in, if the file says.
     pub package: Option<String>,
-    /// Its line, from 1.
-    pub line: u32,
-    /// Its column in characters, from 1.
-    pub column: u32,
+    /// Its place in the file.
+    pub place: Location,
 }
 
 /// Finds the outermost list that begins on `line` of the file at `path`; if `column` is given, the list that
@@ -171,13 +171,11 @@ pub fn form_at(path: &Path, line: u32, column: Option<u32>) -> std::io::Result<O
         lists().filter(|form| form.span.contains(start)).min_by_key(|form| form.span.end - form.span.start)
     };
     Ok(begins.or_else(around).map(|form| {
-        let LineColumn { line, column } = position(form.span.start);
         let top = text.toplevel().iter().find(|top| top.span.contains(form.span.start));
         FormAt {
             text: String::from_utf8_lossy(&bytes[form.span.indices()]).into_owned(),
             package: top.and_then(|top| top.package.as_deref().map(String::from)),
-            line,
-            column,
+            place: Location::in_text(path.to_string_lossy(), &lines, &bytes, form.span),
         }
     }))
 }

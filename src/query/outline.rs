@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use steelbank_reader::lines::LineColumn;
 use steelbank_text::DefinitionKind;
 use steelbank_text::{Globs, LispDefinition, Pattern, TextIndex, TextRole, TextSearch, lisp_definitions};
 use steelbank_tree::{belonging, nested};
@@ -20,6 +21,7 @@ use super::lookup::{find_package, written};
 use super::question::Question;
 use super::text::{SoughtSymbol, text_uses};
 use super::use_counts::{Counted, Counter, is_test_path};
+use crate::answer::location::{Location, as_text};
 use crate::project::TextState;
 use crate::project::write::is_nothing;
 
@@ -112,8 +114,10 @@ pub struct Outlined {
     pub name: String,
     /// What it is: function, macro, method, class, …
     pub kind: DefinitionKind,
-    /// `file:line:column` of the name.
-    pub place: String,
+    /// The name.
+    #[serde(serialize_with = "as_text")]
+    #[schemars(with = "String")]
+    pub place: Location,
     /// The last line.
     pub end: u32,
     /// The beginning of the text, where the name alone says too little: methods, and definitions by operators of the
@@ -175,8 +179,14 @@ impl DefinitionInFile {
         if self.definition.setf { format!("(SETF {name})") } else { name }
     }
 
-    pub(super) fn place(&self) -> String {
-        format!("{}:{}:{}", self.path, self.definition.place.line, self.definition.place.column)
+    pub(super) fn place(&self) -> Location {
+        Location::new(&*self.path).at(self.definition.place)
+    }
+
+    /// Whether `place` is in the definition.
+    fn has(&self, place: &Location) -> bool {
+        let lines = self.definition.start..=self.definition.end;
+        place.file == self.path && place.line.is_some_and(|line| lines.contains(&line))
     }
 }
 
@@ -365,7 +375,7 @@ pub(super) fn is_live(line: &Counted) -> bool {
 fn count(known: &DefinitionInFile, lines: &[Counted]) -> UseCount {
     let mut count = UseCount::default();
     for line in lines.iter().filter(|line| is_live(line)) {
-        if line.path == known.path && line.form == Some(known.definition.form) {
+        if line.place.file == known.path && line.form == Some(known.definition.form) {
             count.itself += 1;
         } else if line.in_tests && !is_test_path(&known.path) {
             count.tests += 1;
@@ -389,7 +399,7 @@ fn reach(
     let definition = &known.definition;
     let home = known.home.as_deref().unwrap_or_default();
     let mut reasons = Vec::new();
-    let elsewhere = |line: &&Counted| line.path != known.path || line.form != Some(definition.form);
+    let elsewhere = |line: &&Counted| line.place.file != known.path || line.form != Some(definition.form);
     match definition.kind {
         // A method of a generic function that others define may run whenever that is called.
         DefinitionKind::Method => {
@@ -423,7 +433,7 @@ fn reach(
         reasons.push(format!("used by tests ({} {plural})", count.tests));
     }
     if let Some(quoted) = lines.iter().filter(elsewhere).find(|line| line.use_type == UseType::Quoted) {
-        reasons.push(format!("quoted in {}", place(quoted)));
+        reasons.push(format!("quoted in {}", quoted.place.clone().whole_line()));
     }
     let read = read_string(context, known);
     if let Some(place) = &read {
@@ -439,13 +449,6 @@ fn reach(
         }
     }
     Ok(Some(reasons))
-}
-
-fn place(line: &Counted) -> String {
-    match line.line {
-        Some(number) => format!("{}:{number}", line.path),
-        None => line.path.clone(),
-    }
 }
 
 /// Whether a function that DEFSTRUCT made for `known` is used by another form.
@@ -467,14 +470,14 @@ fn is_structure_used(context: &QueryContext<'_>, counter: &Counter<'_>, known: &
     let package = index.package_name(home);
     made.iter().any(|other| {
         counter.lines(other, &package).iter().any(|line| {
-            is_live(line) && (line.path != known.path || line.form != Some(known.definition.form))
+            is_live(line) && (line.place.file != known.path || line.form != Some(known.definition.form))
         })
     })
 }
 
-/// Finds a string that names the definition and that code reads, such as a FORMAT directive or an argument of
-/// READ-FROM-STRING, as `file:line`.
-fn read_string(context: &QueryContext<'_>, known: &DefinitionInFile) -> Option<String> {
+/// Finds the line of a string that names the definition and that code reads, such as a FORMAT directive or an argument of
+/// READ-FROM-STRING.
+fn read_string(context: &QueryContext<'_>, known: &DefinitionInFile) -> Option<Location> {
     let (index, name) = (&context.index, &known.definition.name);
     let home = known.home.as_deref()?;
     let symbol = index.find_package(home, None).and_then(|package| index.find_symbol(name, package));
@@ -484,20 +487,16 @@ fn read_string(context: &QueryContext<'_>, known: &DefinitionInFile) -> Option<S
         symbol: symbol.map(|(symbol, _)| symbol),
     };
     let uses = text_uses(index, context.project, &context.project.now(), &target, false);
-    let own = known.definition.start..=known.definition.end;
-    let named = uses.lines.into_iter().find(|line| {
-        line.state == TextState::Named && (line.path != known.path || !own.contains(&line.line))
-    });
-    named.map(|line| format!("{}:{}", line.path, line.line))
+    let mut lines = uses.lines.into_iter();
+    lines.find(|line| line.state == TextState::Named && !known.has(&line.place)).map(|line| line.place)
 }
 
-/// Finds a string that names the definition, and an occurrence in a Lisp file that is not loaded, each as
-/// `file:line`.
+/// Finds a string that names the definition, and an occurrence in a Lisp file that is not loaded: their lines.
 fn textual(
     context: &QueryContext<'_>,
     text: &TextIndex,
     known: &DefinitionInFile,
-) -> Result<(Option<String>, Option<String>), Error> {
+) -> Result<(Option<Location>, Option<Location>), Error> {
     let pattern = Pattern::new(&known.definition.name.to_lowercase());
     let (Some(pattern), Ok(globs)) = (pattern, Globs::new(&[], &[])) else { return Ok((None, None)) };
     let search = TextSearch {
@@ -515,15 +514,14 @@ fn textual(
     let (mut string, mut unloaded) = (None, None);
     for each in found.references {
         let path = text.root().join(&each.path);
-        let shown = format!("{}:{}", context.project.shown(&path), each.line);
-        let own = context.project.shown(&path) == known.path
-            && (known.definition.start..=known.definition.end).contains(&each.line);
+        let line = LineColumn { line: each.line, column: each.column };
+        let line = Location::new(context.project.shown(&path)).at(line).whole_line();
         let loaded = context.project.loaded_date(&path).is_some();
         match each.role {
-            Some(TextRole::String) if !own => string = string.or(Some(shown)),
+            Some(TextRole::String) if !known.has(&line) => string = string.or(Some(line)),
             Some(TextRole::Comment) | None => (),
             _ if !loaded && path.extension().is_none_or(|extension| extension != "asd") => {
-                unloaded = unloaded.or(Some(shown));
+                unloaded = unloaded.or(Some(line));
             }
             _ => (),
         }

@@ -1,6 +1,7 @@
 //! package-info: what a package exports, uses and shadows, and which of its exports and imports nothing uses.
 
 use super::LispKind;
+use crate::answer::location::{Location, as_text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -40,8 +41,9 @@ pub struct PackageInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub documentation: Option<String>,
     /// Where it is defined: `file:line:column`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<String>,
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub place: Option<Location>,
     /// Its nicknames.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nicknames: Vec<String>,

@@ -50,6 +50,7 @@ use super::lookup::{DEFAULT_PACKAGE, Lookup};
 use super::text::{Likelihood, SoughtSymbol, TokenResolver};
 use super::uses::SymbolUses;
 use super::via::{ExpansionOrigin, Origins};
+use crate::answer::Location;
 use crate::project::{FileVersion, Look, Project, TextContext, TextState};
 use crate::source::positions::{PackageAndName, PositionedFile, SearchTarget, SymbolToken};
 use crate::source::sbcl::SbclSources;
@@ -146,9 +147,6 @@ fn new_name(text: &str) -> Result<String, DesignatorError> {
     }
 }
 
-/// Path, line and column.
-type ExactPlace = (String, u32, u32);
-
 struct Planner<'a> {
     sources: &'a Sources<'a>,
     request: &'a RenameRequest,
@@ -208,10 +206,8 @@ impl<'a> Planner<'a> {
                 };
                 for TokensOfFile { path, file, tokens } in &mut files {
                     let shown = project.shown(path);
-                    tokens.retain(|token| {
-                        let place = file.position(token.range.start);
-                        exact.contains(&(shown.clone(), place.line, place.column))
-                    });
+                    tokens
+                        .retain(|token| exact.contains(&Location::placed(&shown, file, token.range).start()));
                 }
             }
             Err(reason) => {
@@ -313,7 +309,7 @@ impl<'a> Planner<'a> {
         tokens
     }
 
-    /// Returns the exact places by path, line and column, or why the narrow set cannot be taken.
+    /// Returns where the exact places start, or why the narrow set cannot be taken.
     fn narrow(
         &self,
         found: &code_find_references::CodeFindReferencesAnswer,
@@ -321,7 +317,7 @@ impl<'a> Planner<'a> {
         image: &ImageDefinitions,
         text: &TextTokens,
         remade: bool,
-    ) -> Result<Result<BTreeSet<ExactPlace>, String>, super::Error> {
+    ) -> Result<Result<BTreeSet<Location>, String>, super::Error> {
         let (index, project) = (self.sources.index, self.sources.project);
         let asked = self.plan.symbol.clone();
         let resolved = resolve(index, project, &asked, DEFAULT_PACKAGE)?;
@@ -330,7 +326,7 @@ impl<'a> Planner<'a> {
         let unsure = found
             .refs
             .iter()
-            .filter(|found| found.evidence == Evidence::Approximate || !found.approximate_columns.is_empty())
+            .filter(|found| found.evidence == Evidence::Approximate || !found.approximate.is_empty())
             .count();
         let kept = image
             .definitions
@@ -384,20 +380,10 @@ impl<'a> Planner<'a> {
         } else if keys.count() > 0 {
             "It is a keyword parameter.".to_owned()
         } else {
-            let exact: BTreeSet<ExactPlace> = found
-                .refs
-                .iter()
-                .flat_map(|found| {
-                    let line = found.line.unwrap_or(0);
-                    found.columns.iter().map(move |&column| (found.path.clone(), line, column))
-                })
-                .chain(
-                    definitions
-                        .iter()
-                        .filter(|found| found.evidence == Evidence::Exact)
-                        .filter_map(|found| Some((found.path.clone(), found.line?, found.column?))),
-                )
-                .collect();
+            let defined = definitions.iter().filter(|found| found.evidence == Evidence::Exact);
+            let places = found.refs.iter().flat_map(|found| &found.tokens);
+            let places = places.chain(defined.map(|found| &found.place));
+            let exact: BTreeSet<Location> = places.map(|place| place.clone().start()).collect();
             match unexplained(project, files, &exact) {
                 0 => return Ok(Ok(exact)),
                 count => format!("What {count} of its tokens mean is not known."),
@@ -532,7 +518,7 @@ impl<'a> Planner<'a> {
 }
 
 fn place_names(doubts: &[Doubt]) -> Vec<String> {
-    doubts.iter().map(|doubt| format!("{}:{}:{}", doubt.path, doubt.line, doubt.column)).collect()
+    doubts.iter().map(|doubt| doubt.place.to_string()).collect()
 }
 
 /// The most names that a caution lists.
@@ -540,14 +526,12 @@ const MOST_NAMES: usize = 20;
 
 /// Counts the tokens that are neither among the `exact` places nor surely local: a macro may bind its
 /// arguments.
-fn unexplained(project: &Project, files: &[TokensOfFile], exact: &BTreeSet<ExactPlace>) -> usize {
+fn unexplained(project: &Project, files: &[TokensOfFile], exact: &BTreeSet<Location>) -> usize {
     let mut count = 0;
     for TokensOfFile { path, file, tokens } in files {
         let shown = project.shown(path);
-        let is_exact = |token: &SymbolToken| {
-            let place = file.position(token.range.start);
-            exact.contains(&(shown.clone(), place.line, place.column))
-        };
+        let is_exact =
+            |token: &SymbolToken| exact.contains(&Location::placed(&shown, file, token.range).start());
         let left: Vec<&SymbolToken> = tokens.iter().filter(|token| !is_exact(token)).collect();
         let bound: BTreeSet<u32> = left.iter().filter(|token| token.binds).map(|token| token.form).collect();
         let explained = |token: &SymbolToken| {

@@ -1,6 +1,7 @@
 //! run-tests: the tests of a system, each in a call of its own, so that one that fails or hangs stops no
 //! other.
 
+use crate::answer::location::{Location, Range, as_text};
 use crate::engine::FaultKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use steelbank_reader::lines::{LineColumn, LineIndex};
+use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Datum, Dialect, Features, LispText};
 
 use super::Error;
@@ -143,8 +144,9 @@ pub struct TestResult {
     #[serde(default)]
     pub ms: u64,
     /// `file:line:column` of its definition.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<String>,
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub place: Option<Location>,
     /// How many assertions passed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub passed: u64,
@@ -192,17 +194,11 @@ pub(crate) struct KnownTest {
     name: String,
     package: Option<String>,
     #[serde(skip)]
-    place: Option<Place>,
+    place: Option<TestForm>,
 }
 
-/// Where a test is defined.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
-    path: String,
-    line: u32,
-    column: u32,
-    last: u32,
-}
+/// The form that defines a test, and its last line.
+type TestForm = (Location, u32);
 
 /// Whether ASDF knows a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -296,7 +292,7 @@ impl TestSystems {
     ) -> Result<Vec<KnownTest>, Error> {
         let (all, _): (Vec<KnownTest>, _) = context.ask_on(Lane::Work, "list-tests", Vec::new(), control)?;
         let mut packages = BTreeSet::new();
-        let mut places: BTreeMap<(String, String), Place> = BTreeMap::new();
+        let mut places: BTreeMap<(String, String), TestForm> = BTreeMap::new();
         for path in self.systems.iter().flat_map(|system| &system.files) {
             read_file(context, path, &mut packages, &mut places);
         }
@@ -337,7 +333,7 @@ const DEFINERS: [(&str, &str, &[&str]); 8] = [
 /// The top-level forms of the systems' files that expand to definitions of tests, by framework, each with the
 /// names in it.
 #[cfg(feature = "text")]
-struct MacroForms(Vec<(&'static str, Place, BTreeSet<String>)>);
+struct MacroForms(Vec<(&'static str, TestForm, BTreeSet<String>)>);
 
 #[cfg(feature = "text")]
 impl MacroForms {
@@ -359,10 +355,10 @@ impl MacroForms {
                     continue;
                 }
                 for used in users.of(&package, &name) {
-                    match (used.defined, used.user.symbol, used.line.line) {
+                    match (used.defined, used.user.symbol, used.line.place.line) {
                         (Some(DefinitionKind::Macro), Some(symbol), _) => waiting.push(symbol),
-                        (_, _, Some(line)) if shown.contains_key(&used.line.path) => {
-                            found.entry(used.line.path).or_default().insert((framework, line));
+                        (_, _, Some(line)) if shown.contains_key(&used.line.place.file) => {
+                            found.entry(used.line.place.file).or_default().insert((framework, line));
                         }
                         _ => (),
                     }
@@ -377,10 +373,8 @@ impl MacroForms {
             let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
             let lines = LineIndex::new(&bytes);
             for top in text.toplevel() {
-                let LineColumn { line, column } = lines.position(&bytes, top.span.start);
-                let last = lines.line(top.span.end.saturating_sub(1));
-                let Some((framework, _)) = lines_used.iter().find(|(_, used)| (line..=last).contains(used))
-                else {
+                let form = test_form(path.clone(), &lines, &bytes, top.span);
+                let Some((framework, _)) = lines_used.iter().find(|(_, used)| has_line(&form, *used)) else {
                     continue;
                 };
                 let inside = text
@@ -388,15 +382,14 @@ impl MacroForms {
                     .iter()
                     .filter(|token| top.span.start <= token.span.start && token.span.end <= top.span.end);
                 let names = inside.map(|token| token.symbol(&bytes).name.trim_matches('"').to_uppercase());
-                let place = Place { path: path.clone(), line, column, last };
-                forms.push((*framework, place, names.collect()));
+                forms.push((*framework, form, names.collect()));
             }
         }
         Self(forms)
     }
 
     /// Finds the form that made the test called `name`: the one that contains the longest part of that name.
-    fn of_test(&self, framework: &str, name: &str) -> Option<Place> {
+    fn of_test(&self, framework: &str, name: &str) -> Option<TestForm> {
         let forms = self.0.iter().filter(|(of, _, _)| *of == framework);
         let likeness = |names: &BTreeSet<String>| {
             let parts = names.iter().filter(|part| part.len() > 2 && name.contains(part.as_str()));
@@ -412,7 +405,7 @@ fn read_file(
     context: &QueryContext<'_>,
     path: &Path,
     packages: &mut BTreeSet<String>,
-    places: &mut BTreeMap<(String, String), Place>,
+    places: &mut BTreeMap<(String, String), TestForm>,
 ) {
     let Ok(bytes) = steelbank_tree::read_source(path) else { return };
     let text = LispText::read(&bytes, Dialect::CommonLisp, &Features::sbcl());
@@ -440,11 +433,17 @@ fn read_file(
         };
         let Some(Datum::Token(name)) = named else { continue };
         let name = text.tokens()[name].symbol(&bytes).name.trim_matches('"').to_uppercase();
-        let LineColumn { line, column } = lines.position(&bytes, top.span.start);
-        let last = lines.line(top.span.end.saturating_sub(1));
-        let place = Place { path: context.project.shown(path), line, column, last };
-        places.entry((package, name)).or_insert(place);
+        let form = test_form(context.project.shown(path), &lines, &bytes, top.span);
+        places.entry((package, name)).or_insert(form);
     }
+}
+
+fn test_form(file: String, lines: &LineIndex, bytes: &[u8], span: Range) -> TestForm {
+    (Location::in_text(file, lines, bytes, span), lines.line(span.end.saturating_sub(1)))
+}
+
+fn has_line((place, last): &TestForm, line: u32) -> bool {
+    place.line.is_some_and(|first| (first..=*last).contains(&line))
 }
 
 /// Finds the first test in `request` that is none of `known`, and those that may be meant.
@@ -460,10 +459,8 @@ impl KnownTest {
     pub(crate) fn is_wanted(&self, request: &RunTestsRequest) -> bool {
         let named = request.tests.is_empty() || request.tests.iter().any(|wanted| self.answers(wanted));
         let touched = request.lines.as_ref().is_none_or(|lines| {
-            self.place.as_ref().is_some_and(|place| {
-                lines
-                    .iter()
-                    .any(|(path, line)| *path == place.path && (place.line..=place.last).contains(line))
+            self.place.as_ref().is_some_and(|form| {
+                lines.iter().any(|(path, line)| *path == form.0.file && has_line(form, *line))
             })
         });
         named && touched
@@ -486,7 +483,7 @@ impl KnownTest {
             name: self.test.clone(),
             framework: self.framework.clone(),
             status: TestStatus::NotRun,
-            place: self.place.as_ref().map(|place| format!("{}:{}:{}", place.path, place.line, place.column)),
+            place: self.place.as_ref().map(|(place, _)| place.clone()),
             ..TestResult::default()
         }
     }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::Marker;
-use steelbank_reader::lines::LineColumn;
 use steelbank_xref::{Access, Index, Package, Symbol};
 
 #[cfg(feature = "text")]
@@ -14,20 +13,22 @@ use super::counted;
 use super::lookup::Asked;
 use super::uses::SymbolUses;
 use crate::answer::Caution;
+use crate::answer::location::{Location, as_columns};
 pub use crate::project::TextState;
 use crate::project::{Look, Now, PackageText, Project, TextContext, TextToken, UnseenText};
 use crate::source::positions::SearchTarget;
 
 /// One line in which the name stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TextUse {
-    /// The file, relative to the project's root if it is below it.
-    pub path: String,
-    /// The line, from 1.
-    pub line: u32,
-    /// The columns at which the name's tokens start, from 1, in characters.
-    pub columns: Vec<u32>,
+    /// The line.
+    #[serde(flatten)]
+    pub place: Location,
+    /// The name's tokens on it.
+    #[serde(rename = "columns", serialize_with = "as_columns")]
+    #[schemars(with = "Vec<u32>")]
+    pub tokens: Vec<Location>,
     /// The line's text.
     pub context: String,
     /// How the image relates to the text.
@@ -135,7 +136,7 @@ pub(super) struct TextUses {
 impl TextUses {
     /// Counts the places of the name in the text.
     pub(super) fn count(&self) -> usize {
-        self.lines.iter().map(|line| line.columns.len()).sum()
+        self.lines.iter().map(|line| line.tokens.len()).sum()
     }
 
     /// Counts the places of the name in each file, definitions left out.
@@ -149,7 +150,7 @@ impl TextUses {
     }
 
     fn files(&self) -> impl Iterator<Item = UnseenFile> {
-        self.lines.iter().map(|line| UnseenFile::new(line.path.clone(), line.state, line.columns.len()))
+        self.lines.iter().map(|line| UnseenFile::new(line.place.file.clone(), line.state, line.tokens.len()))
     }
 }
 
@@ -268,19 +269,18 @@ impl TokenResolver<'_> {
                 uses.definitions.push(UnseenFile::new(project.shown(&file.path), state, 1));
                 continue;
             }
-            let LineColumn { line, column } = file.lines.position(bytes, token.span.start);
+            let place = Location::in_text(project.shown(&file.path), &file.lines, bytes, token.span);
             match &mut last {
-                Some(last) if last.line == line => {
-                    last.columns.push(column);
+                Some(last) if last.place.line == place.line => {
+                    last.tokens.push(place);
                     last.possible &= meaning == Likelihood::Possible;
                 }
                 _ => {
-                    let context = String::from_utf8_lossy(file.lines.bytes(bytes, line)).trim().to_owned();
+                    let line = file.lines.bytes(bytes, place.line.unwrap_or_default());
                     let found = TextUse {
-                        path: project.shown(&file.path),
-                        line,
-                        columns: vec![column],
-                        context,
+                        place: place.clone().whole_line(),
+                        tokens: vec![place],
+                        context: String::from_utf8_lossy(line).trim().to_owned(),
                         state,
                         possible: meaning == Likelihood::Possible,
                     };

@@ -3,6 +3,7 @@
 //! Lisp keeps objects by handles. Printing runs the user's methods, so it is done in calls of its own, which
 //! are stopped if they do not end: a value that cannot be printed costs the answer nothing else.
 
+use crate::answer::location::{Location, Range, as_text};
 use crate::engine::FaultKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::context::DefinitionPlaces;
 use super::read_json;
 use crate::engine::{CallAnswer, CallError, OnLisp, Operation};
-use steelbank_reader::lines::{LineColumn, LineIndex};
+use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText};
 
 /// Extra time after the deadline for code to unwind by its own clean-up.
@@ -105,8 +106,9 @@ pub struct StackFrame {
     /// The function.
     pub function: String,
     /// `file:line:column`, or `code:line:column` in the code that was given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub place: Option<String>,
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub place: Option<Location>,
     /// How many calls of this place stood one upon the other, if more than one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub times: u64,
@@ -296,8 +298,12 @@ impl ToldFrame {
         Self { code: true, form, number, ..Self::default() }
     }
 
-    /// Finds the place as `file:line:column`, as far as it is known.
-    pub(super) fn place(&self, places: &mut DefinitionPlaces<'_>, code: Option<&Code<'_>>) -> Option<String> {
+    /// Finds the place, as far as it is known.
+    pub(super) fn place(
+        &self,
+        places: &mut DefinitionPlaces<'_>,
+        code: Option<&Code<'_>>,
+    ) -> Option<Location> {
         if self.code {
             return code.and_then(|code| code.place(self.form?, self.number?));
         }
@@ -351,24 +357,23 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// Finds `code:line:column` of the sub-form `number` of the top-level form `form`.
-    fn place(&self, form: u32, number: u32) -> Option<String> {
+    /// Finds the place of the sub-form `number` of the top-level form `form`.
+    fn place(&self, form: u32, number: u32) -> Option<Location> {
         let start = *self.starts.get(form as usize)?;
         let top = self.text.toplevel().iter().find(|top| top.span.start >= start)?;
         let span = self.text.numbered(top, number).map_or(top.span, |form| form.span);
-        Some(self.shown(span.start))
+        Some(self.located(span))
     }
 
-    /// Finds `code:line:column` of the character `index`.
-    pub(super) fn at(&self, source: &str, index: u64) -> String {
+    /// Finds the place of the character `index`.
+    pub(super) fn at(&self, source: &str, index: u64) -> Location {
         let index = usize::try_from(index).unwrap_or(usize::MAX);
         let byte = source.char_indices().nth(index).map_or(self.bytes.len(), |(byte, _)| byte);
-        self.shown(u32::try_from(byte).unwrap_or(u32::MAX))
+        self.located(Range::of(byte..byte))
     }
 
-    fn shown(&self, byte: u32) -> String {
-        let LineColumn { line, column } = self.lines.position(self.bytes, byte);
-        format!("code:{line}:{column}")
+    fn located(&self, range: Range) -> Location {
+        Location::in_text("code", &self.lines, self.bytes, range)
     }
 }
 
@@ -380,11 +385,12 @@ mod tests {
     fn forms_of_code_have_lines_and_columns() {
         let source = "(list \"ä\")\n\n(defun f (x)\n  (car x))";
         let code = Code::new(source, &[0, 10, 34]);
-        assert_eq!(code.place(0, 0).as_deref(), Some("code:1:1"));
-        assert_eq!(code.place(1, 2).as_deref(), Some("code:4:3"));
-        assert_eq!(code.place(1, 99).as_deref(), Some("code:3:1"));
+        let shown = |place: Option<Location>| place.map(|place| place.to_string());
+        assert_eq!(shown(code.place(0, 0)).as_deref(), Some("code:1:1"));
+        assert_eq!(shown(code.place(1, 2)).as_deref(), Some("code:4:3"));
+        assert_eq!(shown(code.place(1, 99)).as_deref(), Some("code:3:1"));
         assert_eq!(code.place(7, 0), None);
-        assert_eq!(code.at(source, 12), "code:3:1");
-        assert_eq!(code.at(source, 999), "code:4:11");
+        assert_eq!(code.at(source, 12).to_string(), "code:3:1");
+        assert_eq!(code.at(source, 999).to_string(), "code:4:11");
     }
 }

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use super::code_find_references::{CodeFindReferencesRequest, UseType, code_find_references};
 use super::context::QueryContext;
+use crate::answer::Location;
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText};
 
@@ -43,9 +44,7 @@ impl Forms {
 /// A line that uses a symbol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Counted {
-    pub(super) path: String,
-    pub(super) line: Option<u32>,
-    pub(super) column: Option<u32>,
+    pub(super) place: Location,
     pub(super) use_type: UseType,
     pub(super) caller: Option<String>,
     pub(super) context: Option<String>,
@@ -104,8 +103,8 @@ impl<'a> Counter<'a> {
         let QueryContext { index, project, sbcl, .. } = self.context;
         let Ok(answer) = code_find_references(index, project, sbcl, &request) else { return Vec::new() };
         let lines = answer.refs.into_iter().map(|found| {
-            let forms = self.forms(&found.path);
-            let at = found.line.and_then(|line| forms.as_ref().as_ref()?.at(line));
+            let forms = self.forms(&found.place.file);
+            let at = found.place.line.and_then(|line| forms.as_ref().as_ref()?.at(line));
             let package = at.and_then(|(_, package)| package.map(String::from));
             let by_caller = || found.caller.as_deref().and_then(package_of_name);
             Counted {
@@ -116,10 +115,8 @@ impl<'a> Counter<'a> {
                     UseType::Export | UseType::Import | UseType::Declaration | UseType::Block
                 ),
                 is_quoted: matches!(found.use_type, UseType::Quoted | UseType::Mention),
-                in_tests: is_test_path(&found.path),
-                path: found.path,
-                line: found.line,
-                column: found.column,
+                in_tests: is_test_path(&found.place.file),
+                place: found.place,
                 use_type: found.use_type,
                 caller: found.caller,
                 context: found.context,
@@ -168,9 +165,7 @@ mod tests {
     #[test]
     fn calls_are_told_from_other_words_of_a_line() {
         let line = |context: &str| Counted {
-            path: String::new(),
-            line: None,
-            column: None,
+            place: Location::default(),
             use_type: UseType::Template,
             caller: None,
             context: Some(context.to_owned()),

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
+use crate::answer::Location;
 use crate::project::{FileVersion, Project};
 use crate::source::positions::{Expander, SearchTarget};
 use crate::source::tap::roles::SyntaxRole;
@@ -10,8 +11,8 @@ use crate::source::tap::roles::SyntaxRole;
 /// The origin of a symbol in a macro's expansion.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ExpansionOrigin {
-    /// The symbol stands here, in the definition of the macro or of what that names: path and line.
-    Stands(String),
+    /// The symbol stands here, in the definition of the macro or of what that names: its line.
+    Stands(Location),
     /// The symbol stands in no such definition: the macro makes it, from these names among its arguments if
     /// from any.
     Made(Vec<String>),
@@ -21,7 +22,7 @@ pub(super) enum ExpansionOrigin {
 pub(super) struct Origins<'a> {
     project: &'a Project,
     /// The results of [`Origins::stands`], by the macro's package and name.
-    known: HashMap<(String, String), Option<Option<String>>>,
+    known: HashMap<(String, String), Option<Option<Location>>>,
 }
 
 /// How many definitions to search for one macro.
@@ -63,7 +64,7 @@ impl<'a> Origins<'a> {
         sought: &SearchTarget,
         means: &dyn Fn(&str) -> bool,
         expander: &Expander,
-    ) -> Option<Option<String>> {
+    ) -> Option<Option<Location>> {
         let first = SearchTarget { package: expander.package.clone(), name: expander.name.clone() };
         let mut seen = BTreeSet::from([(first.package.clone(), first.name.clone())]);
         let mut queue = VecDeque::from([first]);
@@ -77,12 +78,8 @@ impl<'a> Origins<'a> {
                     defined = true;
                     let inside = file.occurrences(sought, means).into_iter().find(|found| found.form == form);
                     if let Some(inside) = inside {
-                        let place = format!(
-                            "{}:{}",
-                            self.project.shown(&path),
-                            file.position(inside.range.start).line
-                        );
-                        return Some(Some(place));
+                        let place = Location::placed(self.project.shown(&path), &file, inside.range);
+                        return Some(Some(place.whole_line()));
                     }
                     for (package, name) in file.symbols_in(form) {
                         let own =

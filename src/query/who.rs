@@ -9,14 +9,13 @@ use super::question::Question;
 use super::text::{SoughtSymbol, Unseen, text_uses};
 use super::uses::SymbolUses;
 use super::{Error, Evidence};
-use crate::answer::Caution;
+use crate::answer::{Caution, Location};
 use crate::project::{FileVersion, Now, Project};
 use crate::source::sbcl::SbclSources;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
-use steelbank_reader::lines::LineColumn;
 use steelbank_xref::{Access, Index, Kind, NameRole};
 
 mod referrers;
@@ -188,7 +187,13 @@ impl WhoRequest {
         let mut own = sbcl.places();
         answer.users.locate(lines, |place| match place.version() {
             Some(version) => found.recorded.get(&(version, place.toplevel_form, place.form_number)).cloned(),
-            None => own.form_after(place.file.as_deref()?, place.octet_offset?).map(toplevel_position),
+            // Of SBCL's own code, the start of the top-level form is all that is known.
+            None => {
+                let file = place.file.as_deref()?;
+                let at = Location::new(project.shown(Path::new(file)))
+                    .at(own.form_after(file, place.octet_offset?)?);
+                Some(Position { place: at, evidence: Evidence::Approximate, via: None, stale: false })
+            }
         });
     }
 
@@ -216,6 +221,7 @@ impl WhoRequest {
                 continue;
             }
             let Ok(file) = project.positions_at(now, &version.path, version.write_date) else { continue };
+            let shown = project.shown(&version.path);
             let occurrences = uses.occurrences(&file);
             let mut taken: HashSet<u32> = HashSet::new();
             for placed in uses.place(&file, &occurrences, recorded) {
@@ -224,15 +230,10 @@ impl WhoRequest {
                 let surest = placed.placements.iter().min_by_key(|placement| placement.evidence);
                 let (Some(surest), true) = (surest, recorded.kind == self.kind) else { continue };
                 let (evidence, via) = (surest.evidence, shown_expander(surest));
-                let place = file.position(surest.range.start);
-                let stale = !file.is_fresh();
-                let position = Position { line: place.line, column: place.column, evidence, via, stale };
+                let place = Location::placed(&shown, &file, surest.range);
+                let position = Position { place, evidence, via, stale: !file.is_fresh() };
                 if recorded.toplevel {
-                    located.toplevel.push(TopLevelUse {
-                        path: project.shown(&version.path),
-                        position,
-                        context: file.line_text(place.line).trim().to_owned(),
-                    });
+                    located.toplevel.push(TopLevelUse { position, context: file.line_at(surest.range) });
                 } else {
                     let key = (version.clone(), recorded.form, recorded.number);
                     located.recorded.entry(key).or_insert(position);
@@ -240,14 +241,11 @@ impl WhoRequest {
             }
             let operators = if macros { uses.toplevel_operators(&file) } else { Vec::new() };
             for range in operators.into_iter().filter(|range| !taken.contains(&range.start)) {
-                let place = file.position(range.start);
+                let place = Location::placed(&shown, &file, range);
                 let stale = !file.is_fresh();
                 let evidence = if stale { Evidence::Approximate } else { Evidence::Exact };
-                located.toplevel.push(TopLevelUse {
-                    path: project.shown(&version.path),
-                    position: Position { line: place.line, column: place.column, evidence, via: None, stale },
-                    context: file.line_text(place.line).trim().to_owned(),
-                });
+                let position = Position { place, evidence, via: None, stale };
+                located.toplevel.push(TopLevelUse { position, context: file.line_at(range) });
             }
         }
         located.toplevel.sort();
@@ -302,9 +300,7 @@ pub struct WhoAnswer {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct TopLevelUse {
-    /// The file, relative to the project's root if it is below it.
-    pub path: String,
-    /// Where in it.
+    /// Where it stands.
     #[serde(flatten)]
     pub position: Position,
     /// The line's text.
@@ -335,14 +331,13 @@ pub struct QueriedSymbol {
     pub accessibility: Access,
 }
 
-/// A line and column in a source file.
+/// A place in a source file, and how sure it is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Position {
-    /// The line, from 1.
-    pub line: u32,
-    /// The column, from 1, in characters.
-    pub column: u32,
+    /// The place.
+    #[serde(flatten)]
+    pub place: Location,
     /// How sure the place is. In SBCL's own sources it is the start of the top-level form, so `approximate`.
     pub evidence: Evidence,
     /// For evidence `via`: the operator whose expansion makes the use.
@@ -369,9 +364,4 @@ fn subject(kind: Kind) -> u8 {
         Kind::Binds | Kind::References | Kind::Sets => 2,
         Kind::Specializes => 3,
     }
-}
-
-/// Makes the position of a top-level form of SBCL's own.
-fn toplevel_position(LineColumn { line, column }: LineColumn) -> Position {
-    Position { line, column, evidence: Evidence::Approximate, via: None, stale: false }
 }

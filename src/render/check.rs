@@ -54,12 +54,8 @@ pub fn check(answer: &CheckAnswer) -> String {
 
 fn diagnostic(text: &mut String, said: &Diagnostic) {
     text.push('\n');
-    if let Some(path) = &said.path {
-        text.push_str(path);
-        for place in [said.line, said.column].into_iter().flatten() {
-            let _ = write!(text, ":{place}");
-        }
-        text.push_str(": ");
+    if let Some(place) = &said.place {
+        let _ = write!(text, "{place}: ");
     }
     let _ = write!(text, "{}: {}", Severity::name(said.severity), said.message);
 }

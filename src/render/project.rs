@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::answer::location::columns;
 use crate::query::Evidence;
 use crate::query::code_find_references::{self, UseType};
 use crate::query::counted;
@@ -35,14 +36,7 @@ pub fn references(answer: &code_find_references::CodeFindReferencesAnswer) -> St
     };
     for found in &answer.refs {
         // Writing to a string cannot fail.
-        let _ = write!(text, "\n  {}", found.path);
-        if let Some(line) = found.line {
-            let _ = write!(text, ":{line}");
-        }
-        if let Some(column) = found.column {
-            let _ = write!(text, ":{column}");
-        }
-        let _ = write!(text, ": {}", use_name(found.use_type));
+        let _ = write!(text, "\n  {}: {}", found.place, use_name(found.use_type));
         match (found.evidence, &found.via) {
             (Evidence::Exact, _) => {}
             (Evidence::Via, Some(via)) => {
@@ -53,10 +47,9 @@ pub fn references(answer: &code_find_references::CodeFindReferencesAnswer) -> St
         if let Some(caller) = &found.caller {
             let _ = write!(text, " in {caller}");
         }
-        for (columns, what) in [(&found.columns, "also at"), (&found.approximate_columns, "perhaps also at")]
-        {
-            let others: Vec<String> =
-                columns.iter().filter(|&&column| Some(column) != found.column).map(u32::to_string).collect();
+        for (places, what) in [(&found.tokens, "also at"), (&found.approximate, "perhaps also at")] {
+            let others = columns(places).into_iter().filter(|column| Some(*column) != found.place.column);
+            let others: Vec<String> = others.map(|column| column.to_string()).collect();
             if !others.is_empty() {
                 let _ = write!(text, ", {what} {}", others.join(", "));
             }
@@ -69,7 +62,6 @@ pub fn references(answer: &code_find_references::CodeFindReferencesAnswer) -> St
         }
     }
     for found in &answer.text {
-        let columns: Vec<String> = found.columns.iter().map(u32::to_string).collect();
         let state = match found.state {
             TextState::NotLoaded => "not loaded",
             TextState::Changed => "changed since it was loaded",
@@ -78,9 +70,11 @@ pub fn references(answer: &code_find_references::CodeFindReferencesAnswer) -> St
             TextState::Named => "a name from which code makes the symbol",
         };
         let possible = if found.possible { ", perhaps another symbol" } else { "" };
-        let _ = write!(text, "\n  {}:{}:{}: text ({state}{possible})", found.path, found.line, columns[0]);
-        if columns.len() > 1 {
-            let _ = write!(text, ", also at {}", columns[1..].join(", "));
+        let Some((first, others)) = found.tokens.split_first() else { continue };
+        let _ = write!(text, "\n  {first}: text ({state}{possible})");
+        let others: Vec<String> = columns(others).iter().map(u32::to_string).collect();
+        if !others.is_empty() {
+            let _ = write!(text, ", also at {}", others.join(", "));
         }
         let _ = write!(text, "\n      {}", found.context);
     }
@@ -123,14 +117,7 @@ pub fn definitions(answer: &find_definition::FindDefinitionAnswer) -> String {
     }
     let mut text = format!("Definitions of {}:\n", answer.symbol);
     for found in &answer.definitions {
-        let _ = write!(text, "\n  {}", found.path);
-        if let Some(line) = found.line {
-            let _ = write!(text, ":{line}");
-        }
-        if let Some(column) = found.column {
-            let _ = write!(text, ":{column}");
-        }
-        let _ = write!(text, ": {} {}", found.kind, found.name);
+        let _ = write!(text, "\n  {}: {} {}", found.place, found.kind, found.name);
         match found.evidence {
             Evidence::Exact => {}
             Evidence::Via => match &found.made_by {
@@ -197,14 +184,8 @@ pub fn load(answer: &LoadAnswer) -> String {
     for severity in [Severity::ReadError, Severity::Error, Severity::Warning, Severity::StyleWarning] {
         for found in answer.diagnostics.iter().filter(|found| found.severity == severity) {
             let _ = write!(text, "\n{}: ", severity.name());
-            if let Some(path) = &found.path {
-                let _ = write!(text, "{path}:");
-            }
-            if let Some(line) = found.line {
-                let _ = write!(text, "{line}:");
-            }
-            if let Some(column) = found.column {
-                let _ = write!(text, "{column}:");
+            if let Some(place) = &found.place {
+                let _ = write!(text, "{place}:");
             }
             let _ = write!(text, " {}", found.message.replace('\n', "\n    "));
             if found.kept {

@@ -26,9 +26,7 @@ pub fn who(answer: &WhoAnswer) -> String {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n\n{left_out} of {} are left out here.", answer.count);
     }
-    let toplevel = answer.toplevel.iter().map(|found| {
-        format!("{}:{}:{}: {}", found.path, found.position.line, found.position.column, found.context)
-    });
+    let toplevel = answer.toplevel.iter().map(|found| format!("{}: {}", found.position.place, found.context));
     at_top_level(&mut text, answer.count > 0, toplevel);
     text + &notes
 }

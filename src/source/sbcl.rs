@@ -52,16 +52,6 @@ impl SbclPlaces<'_> {
     }
 }
 
-/// The place of a form in its file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FormPlace {
-    /// Its line, from 1.
-    pub line: u64,
-    /// Its column in characters, from 1.
-    pub column: u64,
-}
-
 impl SbclSources {
     /// Sources below `root`, a folder with `src` and `contrib` in it; none if there is no such folder.
     pub fn new(root: Option<PathBuf>) -> Self {
@@ -106,8 +96,8 @@ impl SbclSources {
     }
 
     /// The form after `offset` bytes of the file and the white space and comments that follow.
-    pub fn form_after(&self, path: &Path, offset: u64) -> Option<FormPlace> {
-        SourceFile::read(path)?.form_after(offset)
+    pub fn form_after(&self, path: &Path, offset: u32) -> Option<LineColumn> {
+        SourceFile::read(path)?.line_and_column(offset)
     }
 }
 
@@ -135,13 +125,6 @@ impl SourceFile {
     pub fn line_and_column(&self, offset: u32) -> Option<LineColumn> {
         let start = form_start(&self.text, usize::try_from(offset).ok()?)?;
         Some(self.lines.position(&self.text, u32::try_from(start).ok()?))
-    }
-
-    /// The form after `offset` bytes and the white space and comments that follow.
-    pub fn form_after(&self, offset: u64) -> Option<FormPlace> {
-        let start = form_start(&self.text, usize::try_from(offset).ok()?)?;
-        let LineColumn { line, column } = self.lines.position(&self.text, u32::try_from(start).ok()?);
-        Some(FormPlace { line: line.into(), column: column.into() })
     }
 }
 

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::flights::{Flight, Flights};
 use super::snapshot::Snapshot;
 use crate::Steelbank;
-use crate::answer::Caution;
+use crate::answer::{Caution, Location};
 use crate::engine::{
     CallError, Expired, Lane, LispError, Operation, ProgressListener, deadline_after, give_back_memory,
 };
@@ -522,11 +522,8 @@ fn set_up_failed(settings: &ProjectSettings, set_up: SetUp) -> String {
     let place = set_up.diagnostics.iter().rev().find(|said| said.severity <= Severity::Error);
     let (message, path) = set_up.failure.map(|failure| (failure.message, failure.path)).unwrap_or_default();
     let message = message.trim_end_matches('.');
-    let at = match (place.and_then(|place| place.path.clone()).or(path), place.and_then(|place| place.line)) {
-        (Some(path), Some(line)) => format!(" (at {path}:{line})"),
-        (Some(path), None) => format!(" (at {path})"),
-        (None, _) => String::new(),
-    };
+    let place = place.and_then(|said| said.place.clone()).or(path.map(Location::new));
+    let at = place.map(|place| format!(" (at {})", place.whole_line())).unwrap_or_default();
     let how = match set_up.status {
         LoadStatus::TimedOut => "did not end in time",
         LoadStatus::Cancelled => "was called off",
@@ -544,19 +541,22 @@ fn set_up_failed(settings: &ProjectSettings, set_up: SetUp) -> String {
 
 /// Looks a diagnostic's line up in the sidecar of the file that was compiled.
 fn place(project: &Project, diagnostic: &mut Diagnostic) {
-    let (Some(at), Some(path), None) = (diagnostic.at, &diagnostic.path, diagnostic.line) else { return };
-    let Ok(file) = project.positions(Path::new(path), at.write_date) else { return };
+    let (Some(at), Some(place)) =
+        (diagnostic.at, diagnostic.place.as_mut().filter(|place| place.line.is_none()))
+    else {
+        return;
+    };
+    let Ok(file) = project.positions(Path::new(&place.file), at.write_date) else { return };
     if file.is_fresh()
         && let Some(range) = file.form_range(at.form, at.number)
     {
-        let place = file.position(range.start);
-        (diagnostic.line, diagnostic.column) = (Some(place.line), Some(place.column));
+        *place = Location::placed(std::mem::take(&mut place.file), &file, range);
     }
 }
 
 /// Whether a diagnostic is about a file of the project's own.
 fn is_own(project: &Project, diagnostic: &Diagnostic) -> bool {
-    diagnostic.path.as_deref().is_some_and(|path| project.contains(Path::new(path)))
+    diagnostic.place.as_ref().is_some_and(|place| project.contains(Path::new(&place.file)))
 }
 
 /// Remembers the files of the system or file that was to be loaded: the ones that were not loaded are

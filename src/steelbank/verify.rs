@@ -1,6 +1,7 @@
 //! Verifies that a rename leaves the program as it was: loads the project as it is and the project renamed in
 //! scratch images, both from fasls, and compares.
 
+use crate::answer::Location;
 use crate::query::LispKind;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -285,16 +286,12 @@ impl Steelbank {
         }
         let project = self.project();
         for said in answer.diagnostics {
-            let path = said.path.unwrap_or_default();
+            let place = said.place.unwrap_or_default().whole_line();
+            let path = Path::new(&place.file);
             // Skip the diagnostics of dependencies: they depend on which image compiled them.
-            if path.is_empty() || project.contains(Path::new(&path)) {
-                let path = project.shown(Path::new(&path));
-                let said = ComparedDiagnostic {
-                    severity: said.severity,
-                    path,
-                    line: said.line,
-                    message: said.message,
-                };
+            if place.file.is_empty() || project.contains(path) {
+                let place = Location { file: project.shown(path), ..place };
+                let said = ComparedDiagnostic { severity: said.severity, place, message: said.message };
                 if !traces.said.contains(&said) {
                     traces.said.push(said);
                 }
@@ -363,36 +360,25 @@ impl Steelbank {
             ..code_find_references::CodeFindReferencesRequest::new(request.old.as_str())
         };
         let found = self.code_find_references(&asked).and_then(|found| {
-            let refs = found.refs.iter().flat_map(|found| {
-                let columns = found.columns.iter().chain(&found.approximate_columns);
-                columns.map(|&column| place(&found.path, found.line.unwrap_or(0), column))
-            });
+            let refs = found.refs.iter().flat_map(|found| found.tokens.iter().chain(&found.approximate));
             let defined = self.find_definition(&request.old, DEFAULT_PACKAGE, &Control::default())?;
             let defined = defined.definitions.iter().filter(|found| found.kind != LispKind::Declaration);
-            let defined =
-                defined.map(|found| place(&found.path, found.line.unwrap_or(0), found.column.unwrap_or(0)));
+            let defined = defined.map(|found| &found.place);
             // Count text that is not loaded or left out, but not strings, in which the rename leaves what may
             // be another name.
             let text = found.text.iter().filter(|found| !found.possible && found.state != TextState::Named);
-            let text = text
-                .flat_map(|found| found.columns.iter().map(|&column| place(&found.path, found.line, column)));
-            Ok(refs.chain(defined).chain(text).collect())
+            let text = text.flat_map(|found| &found.tokens);
+            Ok(refs.chain(defined).chain(text).map(Location::to_string).collect())
         });
         or_none(found)
     }
 }
 
-fn place(path: &str, line: u32, column: u32) -> String {
-    format!("{path}:{line}:{column}")
-}
-
 /// Lists the places that `planned` would edit, of a symbol that should have none.
 fn left_of(planned: Result<RenamePlan, Error>) -> Result<Vec<String>, Error> {
     or_none(planned.map(|plan| {
-        let files = plan.files.iter();
-        let edits =
-            files.flat_map(|file| file.edits.iter().map(|edit| place(&file.path, edit.line, edit.column)));
-        edits.collect()
+        let edits = plan.files.iter().flat_map(|file| &file.edits);
+        edits.map(|edit| edit.place.to_string()).collect()
     }))
 }
 
@@ -502,7 +488,7 @@ fn written(plan: &RenamePlan, files: &[Replacement]) -> Vec<AppliedEdit> {
             written.push(AppliedEdit {
                 path: planned.path.clone(),
                 range: Range::of(start..start + length),
-                shown: format!("{}:{}:{}", planned.path, edit.line, edit.column),
+                place: edit.place.clone(),
             });
             moved += length as isize - edit.range.indices().len() as isize;
         }

@@ -140,7 +140,7 @@ fn tree(graph: &CallGraphAnswer, direction: Direction) -> String {
     let mut waiting = vec![(0, 0)];
     while let Some((at, depth)) = waiting.pop() {
         let node = &graph.nodes[at];
-        let place = node.place.as_deref().map_or_else(String::new, |place| format!(" {place}"));
+        let place = node.place.as_ref().map_or_else(String::new, |place| format!(" {place}"));
         let again = if shown[at] { " (above)" } else { "" };
         text.push_str(&format!("\n{}{} [{}]{place}{again}", "  ".repeat(depth), node.name, node.kind));
         if std::mem::replace(&mut shown[at], true) {

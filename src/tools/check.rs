@@ -146,8 +146,8 @@ fn check(session: &Session, given: CheckArguments, call: &Call) -> Result<ToolAn
     let shown = |path: &str| bank.project().shown(Path::new(path));
     answer.compiled.iter_mut().for_each(|path| *path = shown(path));
     answer.failures = answer.failures.into_iter().map(|failure| shorter(failure, shown, false)).collect();
-    for path in answer.diagnostics.iter_mut().filter_map(|said| said.path.as_mut()) {
-        *path = shown(path);
+    for place in answer.diagnostics.iter_mut().filter_map(|said| said.place.as_mut()) {
+        place.file = shown(&place.file);
     }
     if let Some(system) = &request.system
         && answer.failures.iter().any(|failure| failure.is_of_unknown(system))

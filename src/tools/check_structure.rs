@@ -2,9 +2,11 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use steelbank_reader::lines::LineColumn;
 
 use super::missing::{MaybeFound, of_file};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+use crate::answer::Location;
 use crate::query::check_structure::{StructureAnswer, StructureKind, check_structure};
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -58,7 +60,10 @@ fn check(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Fa
                 StructureKind::UnclosedComment => "A #| comment is not closed",
             };
             let place = match &answer.path {
-                Some(path) => format!("{path}:{}:{}", problem.line, problem.column),
+                Some(path) => {
+                    let at = LineColumn { line: problem.line, column: problem.column };
+                    Location::new(path).at(at).to_string()
+                }
                 None => format!("line {}, column {}", problem.line, problem.column),
             };
             let at = format!("line {}, column {}", problem.mend_line, problem.mend_column);

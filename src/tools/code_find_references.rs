@@ -8,6 +8,7 @@ use super::missing::{MaybeFound, of_error, resolve};
 use super::page::{Page, PageRange, Paging, Part, Sequence, ToolReply};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
 use crate::answer::Caution;
+use crate::answer::location::{Location, columns};
 use crate::query::Evidence;
 use crate::query::code_find_references::{
     CodeFindReferencesAnswer, CodeFindReferencesRequest, CodeReference, UseType,
@@ -62,15 +63,12 @@ struct ListedUses<'a> {
 
 #[derive(Debug, Serialize, JsonSchema)]
 struct ShownUse<'a> {
-    path: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    column: Option<u32>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    columns: &'a [u32],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    approximate_columns: &'a [u32],
+    #[serde(flatten)]
+    place: &'a Location,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    columns: Vec<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    approximate_columns: Vec<u32>,
     #[serde(rename = "type")]
     use_type: UseType,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,16 +85,12 @@ struct ShownUse<'a> {
 
 impl<'a> From<&'a CodeReference> for ShownUse<'a> {
     fn from(found: &'a CodeReference) -> Self {
-        let others = |columns: &'a [u32]| match columns {
-            [only] if Some(*only) == found.column => &[],
-            columns => columns,
-        };
+        let others =
+            |places| Some(columns(places)).filter(|columns| !columns.iter().eq(found.place.column.iter()));
         Self {
-            path: &found.path,
-            line: found.line,
-            column: found.column,
-            columns: others(&found.columns),
-            approximate_columns: others(&found.approximate_columns),
+            place: &found.place,
+            columns: others(&found.tokens).unwrap_or_default(),
+            approximate_columns: others(&found.approximate).unwrap_or_default(),
             use_type: found.use_type,
             context: found.context.as_deref(),
             caller: found.caller.as_deref(),
@@ -164,7 +158,8 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolRe
 /// Renders a page.
 fn page(answer: &mut CodeFindReferencesAnswer, range: &PageRange) -> Result<ToolAnswer, Failure> {
     answer.count = answer.refs.len();
-    answer.stale = answer.refs.iter().filter(|found| found.stale).map(|found| found.path.clone()).collect();
+    answer.stale =
+        answer.refs.iter().filter(|found| found.stale).map(|found| found.place.file.clone()).collect();
     answer.stale.dedup();
     let cursor = range.cursor();
     answer.truncated = cursor.is_some();

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::answer::Location;
 use crate::query::load_system::{Diagnostic, Severity};
 
 /// A diagnostic of the compiler, the reader or the load.
@@ -12,12 +13,8 @@ pub(super) struct ShownDiagnostic {
     /// `file:line:column`, as far as it is known.
     #[serde(skip_serializing_if = "String::is_empty")]
     at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    path: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    column: Option<u32>,
+    #[serde(flatten)]
+    place: Option<Location>,
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     form: Option<String>,
@@ -26,14 +23,12 @@ pub(super) struct ShownDiagnostic {
 impl ShownDiagnostic {
     /// `said`, with its file as `shown` shows it; with `detail`, its whole path, line and column apart.
     pub(super) fn new(said: Diagnostic, shown: impl Fn(&str) -> String, detail: bool) -> Self {
-        let part = |part: Option<u32>| part.map(|part| format!(":{part}")).unwrap_or_default();
-        let place = |path: &str| format!("{}{}{}", shown(path), part(said.line), part(said.column));
+        let (place, at) = if detail { (said.place, None) } else { (None, said.place) };
+        let at = at.map(|at| Location { file: shown(&at.file), ..at }.to_string());
         Self {
             severity: said.severity,
-            at: said.path.as_deref().filter(|_| !detail).map(place).unwrap_or_default(),
-            line: said.line.filter(|_| detail),
-            column: said.column.filter(|_| detail),
-            path: said.path.filter(|_| detail),
+            at: at.unwrap_or_default(),
+            place,
             message: said.message,
             form: said.form,
         }

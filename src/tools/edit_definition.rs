@@ -54,8 +54,7 @@ fn edit(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, 
         Err(EditError::Missing { path }) => return Missing::path(bank, &path).answer(CallOutcome::NotFound),
         Err(error) => return Err(Failure::Arguments(error.to_string())),
     };
-    let done =
-        format!("{} {} at {}:{}", answer.operation.word(), answer.definition, answer.path, answer.line);
+    let done = format!("{} {} at {}", answer.operation.word(), answer.definition, answer.place);
     let mut text = format!("{}\n\n{}", sentence(&done), answer.diff);
     for caution in &answer.cautions {
         // Writing to a string cannot fail.

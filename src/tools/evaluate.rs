@@ -106,7 +106,7 @@ fn text(evaluation: &Evaluation) -> String {
     if !evaluation.warnings.is_empty() {
         text.push_str("\n\nWarnings:");
         for warning in &evaluation.warnings {
-            let place = warning.place.as_deref().map(|place| format!("{place}: ")).unwrap_or_default();
+            let place = warning.place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
             let message = warning.message.replace('\n', "\n    ");
             let _ = write!(text, "\n  {place}{}: {message}", warning.severity);
         }

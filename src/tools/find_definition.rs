@@ -52,9 +52,8 @@ struct ShownDefinition {
 
 impl From<find_definition::FoundDefinition> for ShownDefinition {
     fn from(found: find_definition::FoundDefinition) -> Self {
-        let part = |part: Option<u32>| part.map(|part| format!(":{part}")).unwrap_or_default();
         Self {
-            at: format!("{}{}{}", found.path, part(found.line), part(found.column)),
+            at: found.place.to_string(),
             kind: found.kind,
             name: found.name,
             context: found.context,

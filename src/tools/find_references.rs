@@ -90,13 +90,12 @@ fn clean(text: &str) -> String {
 /// Renders a line for each place, as grep does.
 fn text(found: &References) -> String {
     let mut text = String::new();
-    let place = |path: &str, line: u32, column: u32| format!("{}:{line}:{column}", clean(path));
     let mut define = |definition: &TextDefinition| {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "{}: {} {}{}: {}",
-            place(&definition.path, definition.line, definition.column),
+            clean(&definition.place.to_string()),
             definition.kind,
             clean(&definition.symbol),
             if definition.declaration { " (declared)" } else { "" },
@@ -108,8 +107,7 @@ fn text(found: &References) -> String {
         text.push('\n');
     }
     for reference in &found.references {
-        let place = place(&reference.path, reference.line, reference.column);
-        let _ = writeln!(text, "{place}: {}", clean(&reference.preview));
+        let _ = writeln!(text, "{}", clean(&format!("{}: {}", reference.place, reference.preview)));
     }
     let page = &found.pagination;
     let _ = match (page.count == page.total, page.count) {
@@ -133,16 +131,16 @@ fn text(found: &References) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::Location;
     use crate::query::find_references::{IndexAge, Pagination, Span, TextReference};
+    use steelbank_reader::lines::LineColumn;
 
     #[test]
     fn answers_are_lines_that_editors_understand() {
         let span = Span { start_line: 1, start_column: 1, end_line: 1, end_column: 9 };
         let found = References {
             definition: Some(TextDefinition {
-                path: "a.lisp".to_owned(),
-                line: 1,
-                column: 8,
+                place: Location::new("a.lisp").at(LineColumn { line: 1, column: 8 }),
                 kind: steelbank_text::DefinitionKind::Function,
                 symbol: "f".to_owned(),
                 span,
@@ -152,9 +150,7 @@ mod tests {
             definitions: Vec::new(),
             total_definitions: 1,
             references: vec![TextReference {
-                path: "b\u{1b}[31m.lisp".to_owned(),
-                line: 2,
-                column: 3,
+                place: Location::new("b\u{1b}[31m.lisp").at(LineColumn { line: 2, column: 3 }),
                 role: None,
                 preview: "(f)".to_owned(),
                 symbol: None,

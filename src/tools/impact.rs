@@ -9,6 +9,7 @@ use super::arguments::NameAndPackage;
 use super::missing::{MaybeFound, of_error, resolve};
 use super::page::{PageRange, Paging, Part, Sequence, ToolReply};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Starts, Tool, ToolAnswer};
+use crate::answer::Location;
 use crate::query::control::ALLOWED;
 use crate::query::impact::{Affected, ImpactAnswer, ImpactRequest};
 use crate::query::lookup::DEFAULT_PACKAGE;
@@ -138,7 +139,7 @@ fn text(answer: &ImpactAnswer, range: &PageRange) -> String {
         }
         let _ = write!(text, "\n\n{heading}:");
         for each in list {
-            let place = each.place.as_deref().unwrap_or_default();
+            let place = each.place.as_ref().map(Location::to_string).unwrap_or_default();
             let _ = write!(
                 text,
                 "\n  {}{} {place}",

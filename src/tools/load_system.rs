@@ -12,7 +12,7 @@ use super::diagnostic::ShownDiagnostic;
 use super::missing::{MaybeFound, Missing, systems};
 use super::session::Load;
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer, ToolProgress};
-use crate::answer::Caution;
+use crate::answer::{Caution, Location};
 use crate::engine::LispError;
 use crate::query;
 use crate::query::load_system::{Diagnostic, LoadAnswer, LoadFailure, LoadNews, LoadStatus, SystemOutcome};
@@ -123,7 +123,8 @@ fn missing(bank: &Steelbank, what: &LoadedItem, answer: &LoadAnswer) -> Option<M
 /// Replaces each path in `answer` by the one that `shown` gives.
 pub(super) fn relative(answer: LoadAnswer, shown: impl Fn(&str) -> String) -> LoadAnswer {
     let all = |paths: Vec<String>| paths.iter().map(|path| shown(path)).collect();
-    let diagnostic = |said: Diagnostic| Diagnostic { path: said.path.as_deref().map(&shown), ..said };
+    let place = |place: Location| Location { file: shown(&place.file), ..place };
+    let diagnostic = |said: Diagnostic| Diagnostic { place: said.place.map(place), ..said };
     let failure = |failure: Option<LoadFailure>| failure.map(|failure| shorter(failure, &shown, false));
     LoadAnswer {
         path: answer.path.as_deref().map(&shown),

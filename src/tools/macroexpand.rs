@@ -9,6 +9,7 @@ use super::arguments::{Timeout, default_package};
 use super::missing::{MaybeFound, Missing, of_file};
 use super::session::Permission;
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+use crate::answer::Location;
 use crate::query::lookup::LookupStatus;
 use crate::query::macroexpand::{Depth, MacroexpandAnswer, MacroexpandRequest, form_at};
 use crate::query::{FileError, counted};
@@ -84,7 +85,7 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
                 given.line, given.path
             )));
         };
-        place = Some(format!("{}:{}:{}", bank.project().shown(&path), found.line, found.column));
+        place = Some(Location { file: bank.project().shown(&path), ..found.place });
         request.form = found.text;
         if let Some(package) = found.package {
             request.package = package;

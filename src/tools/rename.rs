@@ -171,10 +171,9 @@ impl Sequence for ListedRename {
 
 impl From<Hunk> for Shown {
     fn from(hunk: Hunk) -> Self {
-        let at = |line, column| format!("{}:{line}:{column}", hunk.path);
         let edits = hunk.edits.iter();
         let edits = edits.map(|edit| ShownChange {
-            at: at(edit.line, edit.column),
+            at: edit.place.to_string(),
             old: edit.old.clone(),
             new: edit.new.clone(),
         });
@@ -184,8 +183,7 @@ impl From<Hunk> for Shown {
 
 impl From<Doubt> for Left {
     fn from(doubt: Doubt) -> Self {
-        let at = format!("{}:{}:{}", doubt.path, doubt.line, doubt.column);
-        Self { at, context: doubt.context, reason: doubt.reason }
+        Self { at: doubt.place.to_string(), context: doubt.context, reason: doubt.reason }
     }
 }
 

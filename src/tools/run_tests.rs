@@ -110,16 +110,9 @@ fn affected(session: &Session, control: &Control) -> Result<Vec<(String, u32)>, 
     let request = ImpactRequest { diff: true, depth: 20, ..ImpactRequest::default() };
     let impact = session.bank()?.impact(&request, control)?;
     let used = [&impact.tests, &impact.users, &impact.made_by_macros];
-    let places = used.into_iter().flatten().filter_map(|affected| affected.place.as_deref());
-    let changed = impact.changed.iter().filter_map(|touched| touched.place.as_deref());
-    Ok(places.chain(changed).filter_map(file_and_line).collect())
-}
-
-/// Parses file and line of `file:line:column`.
-fn file_and_line(place: &str) -> Option<(String, u32)> {
-    let mut parts = place.rsplitn(3, ':');
-    let (_, line, file) = (parts.next()?, parts.next()?, parts.next()?);
-    Some((file.to_owned(), line.parse().ok()?))
+    let places = used.into_iter().flatten().filter_map(|affected| affected.place.as_ref());
+    let changed = impact.changed.iter().filter_map(|touched| touched.place.as_ref());
+    Ok(places.chain(changed).filter_map(|place| Some((place.file.clone(), place.line?))).collect())
 }
 
 fn answer(bank: &Steelbank, mut run: TestRun, only_affected: bool) -> Result<ToolAnswer, Failure> {
@@ -164,7 +157,7 @@ fn text(run: &TestRun) -> String {
 }
 
 fn test_text(test: &TestResult) -> String {
-    let place = test.place.as_deref().map(|place| format!("{place}: ")).unwrap_or_default();
+    let place = test.place.as_ref().map(|place| format!("{place}: ")).unwrap_or_default();
     let passed = if test.passed > 0 { format!(", {} assertions passed", test.passed) } else { String::new() };
     let mut text = format!("\n  {place}{} {} ({} ms{passed})", test.name, test.status, test.ms);
     for assertion in &test.assertions {

@@ -15,7 +15,7 @@ use crate::answer::Caution;
 use crate::query::Evidence;
 use crate::query::counted;
 use crate::query::text::Unseen;
-use crate::query::who::{CalledName, Elsewhere, PlaceDetail, Position, RecordedPlace, User, WhoRequest};
+use crate::query::who::{CalledName, Elsewhere, PlaceDetail, RecordedPlace, TopLevelUse, User, WhoRequest};
 use crate::render::text;
 use steelbank_xref::Kind;
 
@@ -170,18 +170,17 @@ impl<'a> ShownReferrer<'a> {
         // The places of a file, by what the text says about them.
         let mut lines: Vec<(String, String, Vec<String>)> = Vec::new();
         for place in &user.places {
-            let Some(file) = place.file.as_deref().map(&shown) else { continue };
             let mut how = match place.called {
                 CalledName::Itself => String::new(),
                 CalledName::Setf => format!(" uses (SETF {symbol})"),
                 CalledName::Both => format!(" uses {symbol} and (SETF {symbol})"),
             };
             let Some(at) = &place.position else {
-                entry.approximate.push(file);
+                entry.approximate.extend(place.file.as_deref().map(&shown));
                 continue;
             };
-            let line = format!("{}:{}", at.line, at.column);
-            let text = format!("{file}:{line}");
+            let (file, text) = (&at.place.file, at.place.to_string());
+            let line = at.place.in_file();
             match (at.evidence, &at.via) {
                 (Evidence::Exact, _) => entry.places.push(text),
                 (Evidence::Via, Some(operator)) => {
@@ -193,10 +192,10 @@ impl<'a> ShownReferrer<'a> {
                     entry.approximate.push(text);
                 }
             }
-            match lines.iter_mut().find(|(of, said, _)| *of == file && *said == how) {
+            match lines.iter_mut().find(|(of, said, _)| of == file && *said == how) {
                 Some((.., places)) if !places.contains(&line) => places.push(line),
                 Some(_) => (),
-                None => lines.push((file, how, vec![line])),
+                None => lines.push((file.clone(), how, vec![line])),
             }
         }
         for (file, how, places) in lines {
@@ -228,11 +227,13 @@ impl<'a> ShownReferrer<'a> {
     }
 }
 
-fn top_level(path: &str, at: &Position, context: &str) -> TopLevel {
-    TopLevel {
-        at: format!("{path}:{}:{}", at.line, at.column),
-        context: context.to_owned(),
-        evidence: Some(at.evidence).filter(|evidence| *evidence != Evidence::Exact),
+impl From<&TopLevelUse> for TopLevel {
+    fn from(found: &TopLevelUse) -> Self {
+        Self {
+            at: found.position.place.to_string(),
+            context: found.context.clone(),
+            evidence: Some(found.position.evidence).filter(|evidence| *evidence != Evidence::Exact),
+        }
     }
 }
 
@@ -331,12 +332,10 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
     let symbol = subject.text.clone();
     let shown = |file: &str| bank.project().shown(std::path::Path::new(file));
     let users = answer.users.iter().map(|user| ShownReferrer::new(user, &symbol, shown, given.detail.detail));
-    let toplevel = answer.toplevel.iter();
-    let toplevel = toplevel.map(|found| top_level(&found.path, &found.position, &found.context));
     let mut listed = ListedReferrers {
         count: answer.count,
         users: users.collect(),
-        toplevel: toplevel.collect(),
+        toplevel: answer.toplevel.iter().map(TopLevel::from).collect(),
         toplevel_count: None,
         notes: text::notes(&answer.unseen, &answer.cautions),
         unseen: answer.unseen,

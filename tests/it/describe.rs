@@ -34,9 +34,9 @@ fn mapcar() {
     let before = source.octet_offset.unwrap() as usize;
     let at: String = source_text[before..].trim_start().chars().take(60).collect();
     assert!(at.starts_with('('), "{at}");
-    let line = source_text.lines().nth(source.line.unwrap() as usize - 1).unwrap();
+    let line = source_text.lines().nth(source.place.line.unwrap() as usize - 1).unwrap();
     assert!(line.starts_with(&at[..10.min(line.len())]), "{line} {at}");
-    assert_eq!(source.column, Some(1));
+    assert_eq!(source.place.column, Some(1));
     assert_eq!((&description.variable, &description.class), (&None, &None));
     assert_eq!(description.accessibility, Access::External);
     assert_eq!(description.package.as_deref(), Some("COMMON-LISP"));

@@ -81,7 +81,10 @@ fn shrinks() {
         "NIL"
     );
     let found = bank.code_find_references(&CodeFindReferencesRequest::new("unl:new-helper")).unwrap();
-    assert!(found.refs.iter().any(|found| found.path == "b.lisp" && found.line == Some(2)), "{found:?}");
+    assert!(
+        found.refs.iter().any(|found| found.place.file == "b.lisp" && found.place.line == Some(2)),
+        "{found:?}"
+    );
     assert_eq!(loaded(&load(&bank, "unl")), [""; 0]);
     delete(&root);
 }
@@ -185,7 +188,11 @@ fn joins() {
 
     // Repeat a file's diagnostics when the file is not compiled again.
     let again = load(&bank, "slow");
-    let kept: Vec<_> = again.diagnostics.iter().map(|said| (said.kept, said.severity, said.line)).collect();
+    let kept: Vec<_> = again
+        .diagnostics
+        .iter()
+        .map(|said| (said.kept, said.severity, said.place.as_ref().unwrap().line))
+        .collect();
     assert_eq!(kept, [(true, Severity::StyleWarning, Some(3))], "{again:?}");
 
     // Keep a change during a load for the callers that join it.
@@ -242,7 +249,11 @@ fn half_way() {
     let answer = load(&bank, "half");
     assert_eq!(answer.status, LoadStatus::Failed);
     let undefined = answer.diagnostics.iter().find(|said| said.message.contains("NO-SUCH-FUNCTION")).unwrap();
-    assert_eq!((undefined.severity, undefined.line), (Severity::StyleWarning, Some(3)), "{answer:?}");
+    assert_eq!(
+        (undefined.severity, undefined.place.as_ref().unwrap().line),
+        (Severity::StyleWarning, Some(3)),
+        "{answer:?}"
+    );
     // Resolve paths in the project, whatever the current folder.
     let answer = bank.load_file("src/a.lisp", &Control::default(), None).unwrap();
     assert_eq!(answer.status, LoadStatus::Loaded, "{answer:?}");

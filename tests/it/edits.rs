@@ -48,8 +48,8 @@ fn edits() {
     let answer = edit("area", EditOperation::Replace, "(defun area (x)\n  (list x))").unwrap();
     assert!(answer.cautions[0].to_string().contains("Package ED is not loaded"), "{answer:?}");
     assert_eq!(
-        (answer.path.as_str(), answer.line, answer.definition.as_str()),
-        ("ed.lisp", 5, "(defun area)")
+        (answer.place.file.as_str(), answer.place.line, answer.definition.as_str()),
+        ("ed.lisp", Some(5), "(defun area)")
     );
     assert_eq!(read(&path), TEXT.replace("  x) ;", "  (list x)) ;"), "comments, line ends and mark stay");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use steelbank::answer::location::columns;
 use steelbank::query::code_find_references::CodeFindReferencesRequest;
 use steelbank::query::control::Control;
 use steelbank::query::list_systems::SystemEntry;
@@ -51,9 +52,11 @@ fn evaluate(bank: &Steelbank, source: &str) -> String {
 
 /// Returns severities and lines of the diagnostics of `file`.
 fn lines(answer: &LoadAnswer, file: &str) -> Vec<(Severity, Option<u32>)> {
-    let of =
-        answer.diagnostics.iter().filter(|said| said.path.as_ref().is_some_and(|path| path.ends_with(file)));
-    of.map(|said| (said.severity, said.line)).collect()
+    let of = answer
+        .diagnostics
+        .iter()
+        .filter(|said| said.place.as_ref().is_some_and(|place| place.file.ends_with(file)));
+    of.map(|said| (said.severity, said.place.as_ref().unwrap().line)).collect()
 }
 
 /// Lists the files below `folder` whose names end in `end`.
@@ -534,7 +537,8 @@ fn records() {
     assert_eq!(load(&bank, "rec").status, LoadStatus::Loaded);
     let request = CodeFindReferencesRequest::new("cl-user::rec-used");
     let whole = bank.code_find_references(&request).unwrap();
-    let exact: Vec<_> = whole.refs.iter().map(|found| (found.line.unwrap(), found.columns.clone())).collect();
+    let exact: Vec<_> =
+        whole.refs.iter().map(|found| (found.place.line.unwrap(), columns(&found.tokens))).collect();
     assert_eq!(exact, [(2, vec![22]), (4, vec![29, 42])], "{whole:?}");
     // A load that is stopped inside a file knows less of it than the one before.
     write(root.join("slow.lisp"), "");

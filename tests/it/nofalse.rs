@@ -43,8 +43,8 @@ fn who(bank: &Steelbank, kind: Kind, symbol: &str) -> WhoAnswer {
 
 /// Collects path and line of each entry, exact or not, and of each line of text.
 fn lines(answer: &CodeFindReferencesAnswer) -> BTreeSet<(String, Option<u32>)> {
-    let text = answer.text.iter().map(|found| (found.path.clone(), Some(found.line)));
-    answer.refs.iter().map(|found| (found.path.clone(), found.line)).chain(text).collect()
+    let text = answer.text.iter().map(|found| (found.place.file.clone(), found.place.line));
+    answer.refs.iter().map(|found| (found.place.file.clone(), found.place.line)).chain(text).collect()
 }
 
 fn unseen(answer: &WhoAnswer) -> Vec<(&str, usize)> {
@@ -121,9 +121,10 @@ fn half_loaded(bank: &Steelbank) {
     }
     assert!(found.contains(&("fail1.asd".to_owned(), Some(3))), "{answer:?}");
     assert!(!found.iter().any(|(path, _)| path.starts_with("ocicl")), "{answer:?}");
-    let unqualified = answer.text.iter().find(|found| found.path == "t.lisp" && found.line == 5);
+    let unqualified =
+        answer.text.iter().find(|found| found.place.file == "t.lisp" && found.place.line == Some(5));
     assert!(unqualified.is_none(), "TESTS uses FL, which does not export it: {answer:?}");
-    let possible = answer.text.iter().find(|found| found.path == "inc.txt").unwrap();
+    let possible = answer.text.iter().find(|found| found.place.file == "inc.txt").unwrap();
     assert!(possible.possible && possible.state == TextState::NotLoaded);
     let text = render::project::references(&answer);
     assert!(
@@ -153,8 +154,11 @@ fn mended(bank: &Steelbank, root: &Path) {
     }
     assert_eq!(load(bank, "fail1").status, LoadStatus::Loaded);
     let answer = references(bank, "fl::unused");
-    let text: Vec<(&str, u32, TextState)> =
-        answer.text.iter().map(|found| (found.path.as_str(), found.line, found.state)).collect();
+    let text: Vec<(&str, u32, TextState)> = answer
+        .text
+        .iter()
+        .map(|found| (found.place.file.as_str(), found.place.line.unwrap(), found.state))
+        .collect();
     assert_eq!(
         text.iter().filter(|found| found.0 != "fail1.asd").collect::<Vec<_>>(),
         [&("c.lisp", 3, TextState::LeftOut)]
@@ -163,8 +167,11 @@ fn mended(bank: &Steelbank, root: &Path) {
     let answer = who(bank, Kind::Calls, "fl::unused");
     let names: Vec<_> = answer.users.names().collect();
     assert_eq!(names, ["FL::H", "FL::K"]);
-    let toplevel: Vec<(&str, u32)> =
-        answer.toplevel.iter().map(|found| (found.path.as_str(), found.position.line)).collect();
+    let toplevel: Vec<(&str, u32)> = answer
+        .toplevel
+        .iter()
+        .map(|found| (found.position.place.file.as_str(), found.position.place.line.unwrap()))
+        .collect();
     assert_eq!(toplevel, [("b.lisp", 3), ("b.lisp", 5)]);
     assert!(render::text::who(&answer).contains("at top level:\n    b.lisp:3:"), "{answer:?}");
     let answer = who(bank, Kind::Macroexpands, "fl::twice");

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use steelbank::answer::location::columns;
 use steelbank::query::code_find_references::{CodeFindReferencesRequest, CodeReference};
 use steelbank::query::load_system::LoadStatus;
 use steelbank::source::tap::sidecar::{EventKind, Sidecar, fnv_1a, sidecar_name};
@@ -89,11 +90,11 @@ fn torture() {
 }
 
 fn line(found: &CodeReference) -> String {
-    let mut text = format!("{}:{}", found.path, found.line.unwrap_or(0));
-    let columns: Vec<String> = found.columns.iter().map(u32::to_string).collect();
-    write!(text, ":{} {:?} {:?}", columns.join(","), found.use_type, found.evidence).unwrap();
-    if !found.approximate_columns.is_empty() {
-        write!(text, " {:?}", found.approximate_columns).unwrap();
+    let mut text = format!("{}:{}", found.place.file, found.place.line.unwrap_or(0));
+    let exact: Vec<String> = columns(&found.tokens).iter().map(u32::to_string).collect();
+    write!(text, ":{} {:?} {:?}", exact.join(","), found.use_type, found.evidence).unwrap();
+    if !found.approximate.is_empty() {
+        write!(text, " {:?}", columns(&found.approximate)).unwrap();
     }
     for (word, value) in [("via", &found.via), ("in", &found.caller)] {
         if let Some(value) = value {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::child::in_own_process;
+use steelbank::answer::location::columns;
 use steelbank::query::Evidence;
 use steelbank::query::code_find_references::CodeFindReferencesRequest;
 use steelbank::query::control::Control;
@@ -145,7 +146,7 @@ fn loaded_and_asked() {
     assert_eq!(*forced.lock().unwrap(), [(1, 4), (2, 4), (3, 4), (4, 4)], "though all is loaded already");
 
     let found = bank.code_find_references(&CodeFindReferencesRequest::new("shop::price")).unwrap();
-    let lines: Vec<_> = found.refs.iter().map(|found| (found.line, found.columns.clone())).collect();
+    let lines: Vec<_> = found.refs.iter().map(|found| (found.place.line, columns(&found.tokens))).collect();
     assert_eq!(lines, [(Some(3), vec![10]), (Some(4), vec![12])]);
 
     text(&bank);
@@ -162,7 +163,7 @@ fn text(bank: &Steelbank) {
     assert_eq!(bank.index_status(&control).unwrap().status, IndexState::Missing);
     let found =
         bank.find_references(&find_references::FindReferencesRequest::new("price"), &control).unwrap();
-    assert_eq!(found.definition.unwrap().path, "a.lisp");
+    assert_eq!(found.definition.unwrap().place.file, "a.lisp");
     let symbols: Vec<_> = found.references.iter().filter_map(|found| found.symbol.as_deref()).collect();
     assert!(symbols.contains(&"SHOP::PRICE"), "which symbol it is, for the file is loaded: {symbols:?}");
     assert_ne!(bank.index_status(&control).unwrap().status, IndexState::Missing);
@@ -180,7 +181,7 @@ fn text(bank: &Steelbank) {
 fn failures(bank: &Steelbank) {
     let places = |answer: &LoadAnswer, severity| -> Vec<(Option<u32>, Option<u32>)> {
         let of = answer.diagnostics.iter().filter(|diagnostic| diagnostic.severity == severity);
-        of.map(|diagnostic| (diagnostic.line, diagnostic.column)).collect()
+        of.map(|said| said.place.as_ref().map_or((None, None), |place| (place.line, place.column))).collect()
     };
     let failed = |system: &str, kind: FailureKind, named: &str| {
         let answer = load(bank, system);
@@ -214,7 +215,7 @@ fn stale(bank: &Steelbank, root: &Path) {
     let found = bank.code_find_references(&CodeFindReferencesRequest::new("shop::price")).unwrap();
     assert_eq!(found.stale, ["b.lisp"]);
     for found in &found.refs {
-        assert!(found.stale && found.evidence != Evidence::Exact && found.columns.is_empty(), "{found:?}");
+        assert!(found.stale && found.evidence != Evidence::Exact && found.tokens.is_empty(), "{found:?}");
     }
     // The same text at another date is not another text.
     fs::write(root.join("b.lisp"), &text).unwrap();
@@ -251,8 +252,8 @@ fn stale(bank: &Steelbank, root: &Path) {
         "one for each file, whatever was loaded before"
     );
     let definition = bank.find_definition("shop::price", "CL-USER", &Control::default()).unwrap();
-    assert_eq!(definition.definitions[0].line, Some(4));
-    assert_eq!(definition.definitions[0].column, Some(8));
+    assert_eq!(definition.definitions[0].place.line, Some(4));
+    assert_eq!(definition.definitions[0].place.column, Some(8));
 }
 
 /// Edits files within a second, as agents do, though ASDF compares dates in seconds.
@@ -275,7 +276,7 @@ fn changed_within_a_second(bank: &Steelbank, root: &Path) {
     let found = bank.code_find_references(&CodeFindReferencesRequest::new("shop::price")).unwrap();
     assert_eq!(found.stale, [""; 0]);
     let added = found.refs.iter().find(|found| found.caller.as_deref() == Some("SHOP::ADDED")).unwrap();
-    assert_eq!((added.line, added.columns.as_slice()), (Some(6), &[18][..]), "{added:?}");
+    assert_eq!((added.place.line, columns(&added.tokens).as_slice()), (Some(6), &[18][..]), "{added:?}");
     put(&text);
     load(bank, "shop");
 }
@@ -289,14 +290,17 @@ fn single_files(bank: &Steelbank, root: &Path) {
     let answer = load("extra.lisp");
     assert_eq!((answer.status, answer.compiled.len()), (LoadStatus::Loaded, 1), "{answer:?}");
     let found = bank.code_find_references(&CodeFindReferencesRequest::new("shop::price")).unwrap();
-    let extra = found.refs.iter().find(|found| found.path == "extra.lisp").unwrap();
-    assert_eq!((extra.line, extra.column, extra.evidence), (Some(3), Some(4), Evidence::Exact));
+    let extra = found.refs.iter().find(|found| found.place.file == "extra.lisp").unwrap();
+    assert_eq!((extra.place.line, extra.place.column, extra.evidence), (Some(3), Some(4), Evidence::Exact));
 
     let answer = load("wrong.lisp");
     let failure = answer.failure.unwrap();
     assert_eq!((answer.status, failure.kind), (LoadStatus::Failed, FailureKind::Compile));
     assert!(
-        answer.diagnostics.iter().any(|found| found.severity == Severity::Error && found.line == Some(3))
+        answer
+            .diagnostics
+            .iter()
+            .any(|found| found.severity == Severity::Error && found.place.as_ref().unwrap().line == Some(3))
     );
     let answer = load("no-such-file.lisp");
     let failure = answer.failure.unwrap();

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use steelbank::Steelbank;
+use steelbank::answer::location::columns;
 use steelbank::query::Evidence;
 use steelbank::query::code_find_references::{
     CodeFindReferencesAnswer, CodeFindReferencesRequest, CodeReference,
@@ -66,7 +67,7 @@ fn references(bank: &Steelbank, symbol: &str) -> CodeFindReferencesAnswer {
 }
 
 fn exact(found: &CodeReference) -> Option<(u32, Vec<u32>)> {
-    (found.evidence == Evidence::Exact).then(|| (found.line.unwrap(), found.columns.clone()))
+    (found.evidence == Evidence::Exact).then(|| (found.place.line.unwrap(), columns(&found.tokens)))
 }
 
 fn definitions_are_exact(bank: &Steelbank) {
@@ -88,7 +89,7 @@ fn definitions_are_exact(bank: &Steelbank) {
 
 fn place_of(found: &FoundDefinition) -> (&str, (u32, u32)) {
     assert!(found.evidence == Evidence::Exact && !found.stale, "{found:?}");
-    (found.kind.name(), (found.line.unwrap(), found.column.unwrap()))
+    (found.kind.name(), (found.place.line.unwrap(), found.place.column.unwrap()))
 }
 
 fn what_is_gone_is_not_shown(bank: &Steelbank, root: &Path) {
@@ -102,7 +103,7 @@ fn what_is_gone_is_not_shown(bank: &Steelbank, root: &Path) {
     // H is still in the image, and still calls F; but no line of the file says so.
     let gone: Vec<_> = answer.refs.iter().filter(|found| exact(found).is_none()).collect();
     assert_eq!(gone.len(), 1, "{gone:?}");
-    assert_eq!((gone[0].line, gone[0].caller.as_deref()), (None, Some("RE::H")));
+    assert_eq!((gone[0].place.line, gone[0].caller.as_deref()), (None, Some("RE::H")));
     assert!(
         answer.cautions.iter().any(|caution| caution.to_string().contains("still holds")),
         "{:?}",
@@ -149,6 +150,6 @@ fn a_file_that_vanished_is_named(bank: &Steelbank, root: &Path) {
         answer.cautions
     );
     let answer = references(bank, "re::f");
-    assert!(answer.refs.iter().all(|found| found.line.is_none()), "{:?}", answer.refs);
+    assert!(answer.refs.iter().all(|found| found.place.line.is_none()), "{:?}", answer.refs);
     assert_eq!(answer.stale, ["b.lisp"]);
 }

@@ -83,7 +83,9 @@ fn told() {
     let edits: Vec<(&str, u32, &str)> = item
         .files
         .iter()
-        .flat_map(|file| file.edits.iter().map(|edit| (file.path.as_str(), edit.line, edit.new.as_str())))
+        .flat_map(|file| {
+            file.edits.iter().map(|edit| (file.path.as_str(), edit.place.line.unwrap(), edit.new.as_str()))
+        })
         .collect();
     assert_eq!(
         edits,

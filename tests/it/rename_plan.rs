@@ -135,7 +135,10 @@ fn the_symbols_set(bank: &Steelbank, root: &Path) {
     }
     assert_eq!(edited(root, &area, "more.lisp"), "(in-package :rn)\n(defun more () (surface 1 2)) ; area\n");
     assert_eq!(kinds(&area), [CautionKind::UnknownPackage], "{area:?}");
-    assert_eq!(area.doubtful.iter().map(|doubt| doubt.path.as_str()).collect::<Vec<_>>(), ["loose.txt"]);
+    assert_eq!(
+        area.doubtful.iter().map(|doubt| doubt.place.file.as_str()).collect::<Vec<_>>(),
+        ["loose.txt"]
+    );
     let request = RenameRequest { comments: true, ..RenameRequest::new("rn:area", "surface") };
     let area = bank.rename_plan(&request, &Control::default()).unwrap();
     assert!(edited(root, &area, "more.lisp").ends_with("; surface\n"));

@@ -59,7 +59,7 @@ impl World {
     /// Lists path, line and column of every reference.
     pub(crate) fn places(&self, pattern: &str) -> Vec<String> {
         let found = self.find(pattern);
-        found.references.iter().map(|each| format!("{}:{}:{}", each.path, each.line, each.column)).collect()
+        found.references.iter().map(|each| each.place.to_string()).collect()
     }
 
     pub(crate) fn build(&self, force: bool) -> index_project::Indexed {
@@ -80,24 +80,24 @@ fn a_definition_and_all_uses_come_in_one_answer() {
     ]);
     let found = world.find("CacheManager");
     let definition = found.definition.unwrap();
-    assert_eq!((definition.path.as_str(), definition.line, definition.column), ("src/cache.rs", 2, 12));
+    assert_eq!(definition.place.to_string(), "src/cache.rs:2:12");
     assert_eq!((definition.kind.name(), definition.symbol.as_str()), ("struct", "CacheManager"));
     assert_eq!(definition.preview, "pub struct CacheManager;");
     assert_eq!((definition.span.start_line, definition.span.end_line), (2, 2));
     let shown: Vec<_> = found
         .references
         .iter()
-        .map(|each| (each.path.as_str(), each.line, each.column, each.role.map(TextRole::name)))
+        .map(|each| format!("{} {}", each.place, each.role.map_or("", TextRole::name)))
         .collect();
     assert_eq!(
         shown,
         [
-            ("README.md", 1, 5, Some("reference")),
-            ("src/cache.rs", 1, 7, Some("comment")),
-            ("src/cache.rs", 2, 12, Some("definition")),
-            ("src/cache.rs", 3, 10, Some("reference")),
-            ("src/cache.rs", 3, 29, Some("string")),
-            ("web/app.ts", 1, 15, Some("call")),
+            "README.md:1:5 reference",
+            "src/cache.rs:1:7 comment",
+            "src/cache.rs:2:12 definition",
+            "src/cache.rs:3:10 reference",
+            "src/cache.rs:3:29 string",
+            "web/app.ts:1:15 call",
         ]
     );
     assert_eq!((found.total_references, found.pagination.total, found.pagination.has_more), (6, 6, false));
@@ -176,8 +176,8 @@ fn lisp_symbols_fold_case_and_know_packages() {
         ["app.lisp:2:8", "app.lisp:2:16", "app.lisp:3:9", "other.lisp:3:6", "other.lisp:3:15"]
     );
     assert_eq!(world.places("app::run"), world.places("a:run"));
-    assert_eq!(world.find("other:run").definition.unwrap().path, "other.lisp");
-    assert_eq!(world.find("APP:RUN").definition.unwrap().path, "app.lisp");
+    assert_eq!(world.find("other:run").definition.unwrap().place.file, "other.lisp");
+    assert_eq!(world.find("APP:RUN").definition.unwrap().place.file, "app.lisp");
     assert_eq!(world.places(":run"), ["other.lisp:3:31"]);
     assert_eq!(world.places("|run|"), ["other.lisp:3:35"]);
     let roles: Vec<_> = world.find("other:run").references.iter().map(|each| each.role.unwrap()).collect();
@@ -195,13 +195,13 @@ fn the_first_definition_is_the_real_one_of_the_project() {
     ]);
     let found = world.find("thing");
     let order: Vec<_> =
-        found.definition.iter().chain(&found.definitions).map(|each| each.path.as_str()).collect();
+        found.definition.iter().chain(&found.definitions).map(|each| each.place.file.as_str()).collect();
     assert_eq!(order, ["z/thing.c", "z/thing.py", "tests/thing.c", "node_modules/x/thing.c", "a/thing.h"]);
     assert!(found.definitions.last().unwrap().declaration);
     let class = world
         .ask(&FindReferencesRequest { kind: Some("Class".to_owned()), ..FindReferencesRequest::new("thing") })
         .unwrap();
-    assert_eq!((class.definition.unwrap().path.as_str(), class.total_references), ("z/thing.py", 5));
+    assert_eq!((class.definition.unwrap().place.file.as_str(), class.total_references), ("z/thing.py", 5));
     let none = world
         .ask(&FindReferencesRequest { kind: Some("macro".to_owned()), ..FindReferencesRequest::new("thing") })
         .unwrap();
@@ -217,7 +217,7 @@ fn files_are_chosen_by_language_and_glob() {
         ("d.py", "name()\n"),
     ]);
     let paths = |request: &FindReferencesRequest| -> Vec<_> {
-        world.ask(request).unwrap().references.into_iter().map(|each| each.path).collect()
+        world.ask(request).unwrap().references.into_iter().map(|each| each.place.file).collect()
     };
     let globs = |globs: &[&str]| globs.iter().map(|&glob| glob.to_owned()).collect::<Vec<_>>();
     let all = FindReferencesRequest::new("name");
@@ -282,7 +282,7 @@ fn broad_questions_need_force() {
         .ask(&FindReferencesRequest { force: true, offset: 5990, ..FindReferencesRequest::new("name") })
         .unwrap();
     assert_eq!((forced.total_references, forced.references.len()), (6000, 10));
-    assert_eq!((forced.references[9].line, forced.references[9].column), (6000, 6));
+    assert_eq!((forced.references[9].place.line, forced.references[9].place.column), (Some(6000), Some(6)));
     let error = world.ask(&FindReferencesRequest::new("ab")).unwrap_err().to_string();
     assert!(error.starts_with("\"ab\" has 1 reference: the pattern has fewer than 3 characters."), "{error}");
     assert_eq!(world.find("ab").total_references, 1);

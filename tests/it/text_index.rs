@@ -195,7 +195,7 @@ fn processes_share_an_index() {
                         &IndexControl::none(),
                     )
                     .unwrap();
-                    assert_eq!(found.definition.unwrap().path, "a.rs");
+                    assert_eq!(found.definition.unwrap().place.file, "a.rs");
                     asked.fetch_add(1, Ordering::SeqCst);
                 }
             });

@@ -47,7 +47,9 @@ fn ours(index: &TextIndex, pattern: &str) -> Lines {
         FindReferencesRequest { force: true, limit: 10_000, ..FindReferencesRequest::new(pattern) };
     loop {
         let page = find_references(index, &request, None, &IndexControl::none()).unwrap();
-        lines.extend(page.references.into_iter().map(|each| (each.path, u64::from(each.line))));
+        lines.extend(
+            page.references.into_iter().map(|each| (each.place.file, u64::from(each.place.line.unwrap()))),
+        );
         request.offset += page.pagination.count;
         if !page.pagination.has_more {
             return lines;

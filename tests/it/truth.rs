@@ -9,6 +9,7 @@ use std::path::Path;
 
 use steelbank::Steelbank;
 use steelbank::answer::Caution;
+use steelbank::answer::location::columns;
 use steelbank::query::Evidence;
 use steelbank::query::LispKind;
 use steelbank::query::code_find_references::{CodeFindReferencesAnswer, CodeFindReferencesRequest};
@@ -63,8 +64,8 @@ impl Marked {
 }
 
 fn exact(answer: &CodeFindReferencesAnswer, path: &str) -> Places {
-    let lines = answer.refs.iter().filter(|found| found.path == path);
-    lines.flat_map(|found| found.columns.iter().map(|&column| (found.line.unwrap(), column))).collect()
+    let lines = answer.refs.iter().filter(|found| found.place.file == path);
+    lines.flat_map(|found| found.tokens.iter().map(|at| (at.line.unwrap(), at.column.unwrap()))).collect()
 }
 
 #[test]
@@ -136,8 +137,8 @@ fn made(bank: &Steelbank) {
                 "{} {defines} {:?} {}:{} {by}",
                 found.kind,
                 found.evidence,
-                found.path,
-                found.line.unwrap()
+                found.place.file,
+                found.place.line.unwrap()
             )
         };
         answer.definitions.iter().map(text).collect()
@@ -181,8 +182,8 @@ fn made(bank: &Steelbank) {
     let answer = bank.code_find_references(&CodeFindReferencesRequest::new("truth.defined::parted")).unwrap();
     let via = answer.refs.iter().find(|found| found.via.is_some()).unwrap();
     assert_eq!(
-        (via.via.as_deref(), via.via_stands_at.as_deref()),
-        (Some("call-parted"), Some("defined.lisp:15")),
+        (via.via.as_deref(), via.via_stands_at.as_ref().map(ToString::to_string)),
+        (Some("call-parted"), Some("defined.lisp:15".to_owned())),
         "{answer:#?}"
     );
 }
@@ -209,7 +210,7 @@ fn own_loader() {
     let found: Vec<_> = answer
         .refs
         .iter()
-        .map(|found| (found.path.as_str(), found.line.unwrap(), found.columns.clone()))
+        .map(|found| (found.place.file.as_str(), found.place.line.unwrap(), columns(&found.tokens)))
         .collect();
     assert_eq!(
         found,
@@ -282,14 +283,14 @@ fn told() {
     let lines: BTreeSet<u32> = strings
         .text
         .iter()
-        .map(|found| found.line)
-        .chain(strings.refs.iter().filter_map(|r| r.line))
+        .filter_map(|found| found.place.line)
+        .chain(strings.refs.iter().filter_map(|r| r.place.line))
         .collect();
     assert_eq!(lines, BTreeSet::from([4, 5, 6, 7, 8]), "{strings:#?}");
     // Expect an approximate line, and a caution for renames: the macro character makes the symbol.
     let interpolated = ask("told::ipf");
     let doubts: Vec<_> =
-        interpolated.refs.iter().map(|found| (found.line.unwrap(), found.evidence)).collect();
+        interpolated.refs.iter().map(|found| (found.place.line.unwrap(), found.evidence)).collect();
     assert_eq!(doubts, [(17, Evidence::Approximate)], "{interpolated:#?}");
     let plan = bank.rename_plan(&Rename::new("told::ipf", "ipf2"), &Control::default()).unwrap();
     assert!(plan.cautions.iter().any(|caution| caution.kind == CautionKind::InString), "{plan:#?}");
@@ -307,7 +308,8 @@ fn told() {
     bank.evaluate("(pushnew :q-feat *features*)", std::time::Duration::from_secs(60)).unwrap();
     assert_eq!(load(&bank, "two").status, LoadStatus::Loaded);
     let linked = ask("lnk::shared");
-    let lines: Vec<_> = linked.refs.iter().map(|found| (found.path.as_str(), found.line)).collect();
+    let lines: Vec<_> =
+        linked.refs.iter().map(|found| (found.place.file.as_str(), found.place.line)).collect();
     assert_eq!(lines, [("real.lisp", None), ("real.lisp", Some(4))], "{linked:#?}");
     assert!(
         linked.cautions.iter().any(|caution| matches!(caution, Caution::OtherFeatures(_))),
@@ -318,5 +320,5 @@ fn told() {
 
 fn exact_of(answer: &CodeFindReferencesAnswer) -> Vec<(u32, u32)> {
     let lines = answer.refs.iter();
-    lines.flat_map(|found| found.columns.iter().map(|&column| (found.line.unwrap(), column))).collect()
+    lines.flat_map(|found| found.tokens.iter().map(|at| (at.line.unwrap(), at.column.unwrap()))).collect()
 }

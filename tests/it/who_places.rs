@@ -29,7 +29,7 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     let found: Vec<(&str, u32, u32, Evidence)> = users
         .iter()
         .flat_map(|user| user.places.iter().map(move |place| (user, place.position.as_ref().unwrap())))
-        .map(|(user, at)| (&*user.name, at.line, at.column, at.evidence))
+        .map(|(user, at)| (&*user.name, at.place.line.unwrap(), at.place.column.unwrap(), at.evidence))
         .collect();
     let method = "(METHOD PLACES::M (PLACES::C))";
     assert_eq!(
@@ -45,7 +45,7 @@ fn uses_in_a_file_have_their_own_line_and_column() {
     let answer = bank().who(&specializes).unwrap();
     let first = answer.users.get(0).unwrap();
     assert_eq!(first.name, method);
-    assert_eq!(first.places[0].position.as_ref().unwrap().line, 6);
+    assert_eq!(first.places[0].position.as_ref().unwrap().place.line, Some(6));
 
     fs::write(&file, format!("\n{text}")).unwrap();
     // Write dates are kept in seconds.
@@ -75,7 +75,7 @@ fn a_place_that_is_surely_one_use_is_not_taken_for_another() {
     let found = |name: &str| -> Vec<(u32, u32, Evidence, Option<String>)> {
         let user = answer.users.iter().find(|user| user.name == name).unwrap();
         let positions = user.places.iter().map(|place| place.position.clone().unwrap());
-        positions.map(|at| (at.line, at.column, at.evidence, at.via)).collect()
+        positions.map(|at| (at.place.line.unwrap(), at.place.column.unwrap(), at.evidence, at.via)).collect()
     };
     let with = || Some("with".to_owned());
     assert_eq!(found("TAKEN::H"), [(6, 3, Evidence::Via, with()), (6, 17, Evidence::Exact, None)]);
@@ -94,9 +94,9 @@ fn sbcls_own_functions_have_the_line_of_their_form() {
     let place = &first.places[0];
     assert!(place.file.as_deref().unwrap().starts_with("SYS:SRC;"), "{place:?}");
     let position = place.position.as_ref().unwrap();
-    assert!(position.line > 1);
+    assert!(position.place.line > Some(1));
     assert_eq!(
-        (position.column, position.evidence),
+        (position.place.column.unwrap(), position.evidence),
         (1, Evidence::Approximate),
         "top-level forms start lines"
     );

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+use steelbank::answer::Location;
 use steelbank::query::check::{CheckAnswer, CheckRequest};
 use steelbank::query::control::Control;
 use steelbank::query::load_system::Diagnostic;
@@ -62,7 +63,7 @@ fn check_says_of_three_libraries_what_a_load_says() {
 }
 
 /// Severity, file, line, column and message of each diagnostic.
-type Said = BTreeSet<(String, Option<String>, Option<u32>, Option<u32>, String)>;
+type Said = BTreeSet<(String, Option<Location>, String)>;
 
 fn compare(bank: &Steelbank, folder: &Path, library: &str, file: &Path) {
     let control = Control::new(Duration::from_secs(300));
@@ -108,10 +109,13 @@ fn compare(bank: &Steelbank, folder: &Path, library: &str, file: &Path) {
         fs::write(&path, &text).unwrap();
         assert_eq!((checked.loads, is_loaded), (loads, loads), "{library}: {more}: {checked:?}");
         assert_eq!(said(&checked.diagnostics), on_disk, "{library}: {more}");
-        assert!(on_disk.iter().any(|said| said.4.contains(word)) || word.is_empty(), "{on_disk:?}");
+        assert!(on_disk.iter().any(|said| said.2.contains(word)) || word.is_empty(), "{on_disk:?}");
         let first_new = text.lines().count() as u32 + 1;
         assert!(
-            word.is_empty() || on_disk.iter().any(|said| said.2.is_some_and(|line| line >= first_new)),
+            word.is_empty()
+                || on_disk
+                    .iter()
+                    .any(|said| said.1.as_ref().is_some_and(|place| place.line >= Some(first_new))),
             "{library}: {on_disk:?}"
         );
     }
@@ -119,9 +123,8 @@ fn compare(bank: &Steelbank, folder: &Path, library: &str, file: &Path) {
 }
 
 fn said(diagnostics: &[Diagnostic]) -> Said {
-    let parts = |said: &Diagnostic| {
-        (said.severity.name().to_owned(), said.path.clone(), said.line, said.column, said.message.clone())
-    };
+    let parts =
+        |said: &Diagnostic| (said.severity.name().to_owned(), said.place.clone(), said.message.clone());
     diagnostics.iter().map(parts).collect()
 }
 

@@ -160,10 +160,9 @@ pub(crate) fn names(bank: &Steelbank, one_in: usize) -> Vec<String> {
     names.retain(|name| {
         let found = bank.find_definition(name, "CL-USER", &control);
         found.is_ok_and(|found| {
-            found
-                .definitions
-                .iter()
-                .any(|found| !Path::new(&found.path).is_absolute() && !found.path.starts_with("SYS:"))
+            found.definitions.iter().any(|found| {
+                !Path::new(&found.place.file).is_absolute() && !found.place.file.starts_with("SYS:")
+            })
         })
     });
     names.into_iter().step_by(one_in.max(1)).collect()
@@ -257,12 +256,12 @@ fn renamed(name: &str) -> String {
 fn show_doubts(bank: &Steelbank, name: &str) {
     let request = References { limit: usize::MAX, ..References::new(name) };
     let Ok(found) = bank.code_find_references(&request) else { return };
-    let unsure = |found: &&CodeReference| {
-        found.evidence == Evidence::Approximate || !found.approximate_columns.is_empty()
-    };
+    let unsure =
+        |found: &&CodeReference| found.evidence == Evidence::Approximate || !found.approximate.is_empty();
     for found in found.refs.iter().filter(unsure).take(3) {
-        let (line, context) = (found.line.unwrap_or(0), found.context.as_deref().unwrap_or_default());
-        println!("seen: doubt {}:{line} {:?} {context}", found.path, found.use_type);
+        let (place, context) =
+            (found.place.clone().whole_line(), found.context.as_deref().unwrap_or_default());
+        println!("seen: doubt {place} {:?} {context}", found.use_type);
     }
 }
 

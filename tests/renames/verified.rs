@@ -148,7 +148,7 @@ pub(crate) fn make_wrong(bank: &Steelbank, names: &[String], count: usize, rando
             let file = random.below(bad.files.len());
             let of = &mut bad.files[file];
             let edit = of.edits.remove(random.below(of.edits.len()));
-            let what = format!("without {} at {}:{}:{}", edit.old, of.path, edit.line, edit.column);
+            let what = format!("without {} at {}", edit.old, edit.place);
             bad.files.retain(|file| !file.edits.is_empty());
             // Skip a plan without edits: there is nothing to apply.
             if bad.files.is_empty() {
@@ -161,7 +161,7 @@ pub(crate) fn make_wrong(bank: &Steelbank, names: &[String], count: usize, rando
             let text = fs::read(root.join(&bad.files[file].path)).unwrap();
             let Some(edit) = another(&text, &plan.new_name, &bad.files[file].edits, random) else { continue };
             let of = &mut bad.files[file];
-            let what = format!("with {} at {}:{}:{}", edit.old, of.path, edit.line, edit.column);
+            let what = format!("with {} at {}", edit.old, edit.place);
             of.edits.push(edit);
             of.edits.sort();
             (bad, what)
@@ -194,10 +194,9 @@ fn another(text: &[u8], new: &str, edits: &[RenameEdit], random: &mut Random) ->
         {
             continue;
         }
-        let steelbank_reader::lines::LineColumn { line, column } = lines.position(text, token.name_start);
         let new = new.to_lowercase();
         let mut edit = edits.first()?.clone();
-        (edit.range, edit.line, edit.column) = (range, line, column);
+        (edit.range, edit.place) = (range, edit.place.at(lines.position(text, token.span.start)));
         (edit.old, edit.new) = (old.to_owned(), new);
         return Some(edit);
     }

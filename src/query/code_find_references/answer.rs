@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::Caution;
+use crate::answer::location::{Location, as_columns, as_text};
 use crate::query::Evidence;
 use crate::query::designator::DesignatorError;
 use crate::query::lookup::DEFAULT_PACKAGE;
@@ -130,23 +131,24 @@ fn is_zero(count: &usize) -> bool {
 }
 
 /// One line with uses.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CodeReference {
-    /// The file, relative to the project's root if it is below it.
-    pub path: String,
-    /// The line, from 1; absent where the source cannot be read.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub line: Option<u32>,
-    /// The column of the first use in the line, from 1, in characters.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub column: Option<u32>,
-    /// The columns of all uses in the line that are exact.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub columns: Vec<u32>,
-    /// The columns of uses in the line that are not sure.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub approximate_columns: Vec<u32>,
+    /// The first use in the line.
+    #[serde(flatten)]
+    pub place: Location,
+    /// All uses in the line that are exact.
+    #[serde(rename = "columns", serialize_with = "as_columns", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<u32>", default)]
+    pub tokens: Vec<Location>,
+    /// Uses in the line that are not sure.
+    #[serde(
+        rename = "approximate_columns",
+        serialize_with = "as_columns",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    #[schemars(with = "Vec<u32>", default)]
+    pub approximate: Vec<Location>,
     /// What the first use does.
     #[serde(rename = "type")]
     pub use_type: UseType,
@@ -161,10 +163,11 @@ pub struct CodeReference {
     /// For evidence `via`: the operator whose expansion makes the use.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub via: Option<String>,
-    /// For evidence `via`: where the symbol stands in the definition of that operator, or of what it calls, as
-    /// `path:line`: a rename there changes this use.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub via_stands_at: Option<String>,
+    /// For evidence `via`: the line on which the symbol stands in the definition of that operator, or of what it calls:
+    /// a rename there changes this use.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    #[schemars(with = "Option<String>")]
+    pub via_stands_at: Option<Location>,
     /// For evidence `via`: the symbol stands in no such definition: the operator makes it, from these names in the form
     /// if from any. No rename of the symbol changes this use.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -175,7 +178,7 @@ pub struct CodeReference {
 }
 
 /// The answer: one entry per file and line, sorted by them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CodeFindReferencesAnswer {
     /// The symbol as it is printed, with its home package.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::UseSearch;
 use crate::answer::Caution;
+use crate::answer::location::{Location, columns};
 use crate::query::via::ExpansionOrigin;
 use crate::source::positions::Evidence;
 
@@ -33,7 +34,7 @@ impl UseSearch<'_> {
         }
         cautions.extend(self.via_cautions());
         let approximate: usize =
-            self.lines.values().map(|line| line.columns(Evidence::Approximate).len()).sum();
+            self.lines.values().map(|line| line.tokens(Evidence::Approximate).len()).sum();
         if approximate > 0 {
             cautions.push(Caution::Approximate(approximate));
         }
@@ -58,13 +59,13 @@ impl UseSearch<'_> {
 
     /// Lists the cautions about uses that macros make.
     fn via_cautions(&self) -> Vec<Caution> {
-        let mut standing: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut standing: BTreeMap<&str, &Location> = BTreeMap::new();
         let mut made: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         let (mut stand, mut parts, mut unknown) = (0_usize, 0_usize, 0_usize);
         for line in self.lines.values() {
-            let exact = line.columns(Evidence::Exact);
+            let exact = columns(&line.tokens(Evidence::Exact));
             let via = line.found.iter().filter(|found| found.evidence == Evidence::Via);
-            for found in via.filter(|found| !exact.contains(&found.column)) {
+            for found in via.filter(|found| !exact.iter().eq(found.place.column.as_ref())) {
                 let name = found.via.as_deref().unwrap_or_default();
                 match &found.origin {
                     Some(ExpansionOrigin::Stands(place)) => {

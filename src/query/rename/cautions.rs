@@ -1,9 +1,11 @@
 //! Cautions about what may break although every edit is right: names that code makes from parts, looks up, or
 //! compares.
 
+use crate::answer::location::{Location, Range, columns};
 use crate::query::LispKind;
 use std::collections::BTreeSet;
 use std::path::Path;
+use steelbank_reader::lines::LineColumn;
 
 use super::plan::CautionKind;
 use super::{Planner, TextTokens, TokensOfFile, edits, makers};
@@ -73,13 +75,14 @@ impl Planner<'_> {
             .iter()
             .filter(|found| found.evidence == Evidence::Approximate && found.via.is_none() && !found.stale)
             .filter_map(|found| {
-                let line = found.line?;
-                let mut here = files.iter().filter(|file| project.shown(&file.path) == found.path);
+                let place = &found.place;
+                let (line, columns) = (place.line?, columns(&found.approximate));
+                let mut here = files.iter().filter(|file| project.shown(&file.path) == place.file);
                 let stands = here.any(|TokensOfFile { file, tokens, .. }| {
                     let mut places = tokens.iter().map(|token| file.position(token.range.start));
-                    places.any(|at| at.line == line && found.approximate_columns.contains(&at.column))
+                    places.any(|at| at.line == line && columns.contains(&at.column))
                 });
-                (!stands).then(|| format!("{}:{line}", found.path))
+                (!stands).then(|| place.clone().whole_line().to_string())
             })
             .collect();
         if !places.is_empty() {
@@ -131,8 +134,8 @@ impl Planner<'_> {
             if project.contains(path) && !stands && !self.stands_in_template(source, form) {
                 let file = project.loaded_date(path).and_then(|date| project.positions(path, date).ok());
                 let Some(file) = file.filter(|file| file.is_tapped() && file.is_fresh()) else { continue };
-                let line = file.form_range(form, 0).map_or(1, |range| file.position(range.start).line);
-                places.insert(format!("{}:{line}", project.shown(path)));
+                let form = file.form_range(form, 0).unwrap_or(Range::new(0, 0));
+                places.insert(Location::placed(project.shown(path), &file, form).whole_line().to_string());
             }
         }
         if !places.is_empty() {
@@ -215,18 +218,17 @@ impl Planner<'_> {
                 continue;
             }
             for token in quoted() {
-                let place = file.file.position(token.range.start);
-                let line = file.file.line_text(place.line);
-                if token.role == SyntaxRole::ReadTime && makers::is_quoted(&line, place.column) {
-                    let at = format!("{}:{}", project.shown(&file.path), place.line);
+                let LineColumn { line, column } = file.file.position(token.range.start);
+                let line = file.file.line_text(line);
+                let at = || Location::placed(project.shown(&file.path), &file.file, token.range).whole_line();
+                if token.role == SyntaxRole::ReadTime && makers::is_quoted(&line, column) {
                     let message =
                         "Code that runs while the file is read is given the name: it may look another symbol up by it.".to_owned();
-                    self.caution(CautionKind::UseMade, message, vec![at]);
-                } else if makers::is_taken_apart(&line, place.column) {
-                    let at = format!("{}:{}", project.shown(&file.path), place.line);
+                    self.caution(CautionKind::UseMade, message, vec![at().to_string()]);
+                } else if makers::is_taken_apart(&line, column) {
                     let message =
                         "Code makes a string of the name: other names may be made from it.".to_owned();
-                    self.caution(CautionKind::UseMade, message, vec![at]);
+                    self.caution(CautionKind::UseMade, message, vec![at().to_string()]);
                 }
             }
         }

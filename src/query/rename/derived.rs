@@ -1,5 +1,6 @@
 //! Names that forms make from the renamed one.
 
+use crate::answer::Location;
 use crate::query::LispKind;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -260,11 +261,11 @@ impl<'a> Planner<'a> {
         let (name, symbol) = (&self.uses.sought().name, &self.plan.symbol);
         let date = project.loaded_date(path);
         let file = date.and_then(|date| project.positions(path, date).ok());
-        let (mut place, mut parts) = (project.shown(path), Vec::new());
+        let (mut place, mut parts) = (Location::new(project.shown(path)), Vec::new());
         if let (Some(form), Some(file)) = (form, file) {
-            let line = file.form_range(form, 0).map(|range| file.position(range.start).line);
-            let line = line.map(|line| format!(":{line}"));
-            place.push_str(&line.unwrap_or_default());
+            if let Some(range) = file.form_range(form, 0) {
+                place = Location::placed(place.file, &file, range).whole_line();
+            }
             parts = file.parts_in(form, 0, name);
         }
         let makes = format!("{symbol} is made by a form in {place} in which it does not stand");

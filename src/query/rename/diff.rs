@@ -55,8 +55,7 @@ fn edited_part(
         };
         let latin = || there.iter().map(|&byte| char::from(byte)).eq(edit.old.chars());
         if decode(there) != edit.old && !latin() {
-            let (line, column) = (edit.line, edit.column);
-            return Err(format!("{} does not stand at {line}:{column}.", edit.old));
+            return Err(format!("{} does not stand at {}.", edit.old, edit.place.in_file()));
         }
         new.extend_from_slice(kept);
         new.extend(encode(&edit.new)?);
@@ -134,16 +133,15 @@ fn last_line(edit: &RenameEdit, lines: &LineIndex) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use steelbank_reader::lines::LineColumn;
-
     use super::*;
+    use crate::answer::Location;
 
     fn edits(text: &str, old: &str, new: &str) -> Vec<RenameEdit> {
         let lines = LineIndex::new(text.as_bytes());
         let found = text.match_indices(old).map(|(start, _)| {
-            let LineColumn { line, column } = lines.position(text.as_bytes(), start as u32);
             let range = steelbank_reader::Range::of(start..start + old.len());
-            RenameEdit { range, line, column, old: old.to_owned(), new: new.to_owned() }
+            let place = Location::in_text("x.lisp", &lines, text.as_bytes(), range);
+            RenameEdit { range, place, old: old.to_owned(), new: new.to_owned() }
         });
         found.collect()
     }

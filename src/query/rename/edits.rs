@@ -4,11 +4,12 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use steelbank_reader::lines::{self, LineColumn, LineIndex, Undecodable};
+use steelbank_reader::lines::{self, LineIndex, Undecodable};
 use steelbank_reader::{Dialect, Features, LispText, Range, upcase};
 
 use super::parts;
 use super::plan::{Doubt, FileEdits, RenameEdit};
+use crate::answer::Location;
 use crate::project::{Project, TextContext, TextToken, UnseenText};
 use crate::source::positions::{Notation, PositionedFile, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
@@ -24,9 +25,10 @@ pub(super) struct TextPlace {
 impl TextPlace {
     fn doubt(&self, project: &Project, lines: &LineIndex, reason: &str) -> Doubt {
         let bytes = self.file.text.as_bytes();
-        let LineColumn { line, column } = lines.position(bytes, self.token.name_start);
-        let context = String::from_utf8_lossy(lines.bytes(bytes, line)).trim().to_owned();
-        Doubt { path: project.shown(&self.file.path), line, column, context, reason: reason.to_owned() }
+        let place = Location::in_text(project.shown(&self.file.path), lines, bytes, self.token.span);
+        let context = lines.bytes(bytes, place.line.unwrap_or_default());
+        let context = String::from_utf8_lossy(context).trim().to_owned();
+        Doubt { place, context, reason: reason.to_owned() }
     }
 }
 
@@ -107,8 +109,9 @@ impl<'a> Editor<'a> {
 
     /// Whether the place of `doubt` is edited.
     pub(super) fn edits_at(&self, doubt: &Doubt) -> bool {
-        let mut here = self.files.iter().filter(|(path, _)| self.project.shown(path) == doubt.path);
-        here.any(|(_, edits)| edits.iter().any(|edit| (edit.line, edit.column) == (doubt.line, doubt.column)))
+        let at = doubt.place.clone().start();
+        let mut edits = self.files.values().flatten();
+        edits.any(|edit| edit.place.file == at.file && edit.place.clone().start() == at)
     }
 
     /// Adds the edits of another name's editor.
@@ -128,7 +131,7 @@ impl<'a> Editor<'a> {
         };
         let Some(encoding) = Encoding::of(&bytes, file.external_format()) else {
             for token in tokens {
-                self.doubt(path, &file, token, "the file's encoding is not known");
+                self.doubt(path, &file, token.range, "the file's encoding is not known");
             }
             return;
         };
@@ -142,7 +145,6 @@ impl<'a> Editor<'a> {
                 continue;
             };
             let written = bytes.get(start..end).unwrap_or_default();
-            let place = file.position(token.range.start);
             let kind = match token.written {
                 Notation::Text => EditKind::Text,
                 _ => EditKind::Symbol,
@@ -153,20 +155,19 @@ impl<'a> Editor<'a> {
                     let old = encoding.decoded(&written[from..to]);
                     let (Some(encoded), Some(old)) = (encoding.can_encode(&new).then_some(new), old) else {
                         let why = "the new name cannot be written in the file's encoding";
-                        self.doubt(path, &file, token, why);
+                        self.doubt(path, &file, token.range, why);
                         continue;
                     };
                     self.files.entry(path.to_path_buf()).or_default().insert(RenameEdit {
                         range: Range::of(start + from..start + to),
-                        line: place.line,
-                        column: place.column,
+                        place: Location::placed(self.project.shown(path), &file, token.range),
                         old,
                         new: encoded,
                     });
                 }
                 None => {
                     let why = "the text there does not read as the name";
-                    self.doubt(path, &file, token, why);
+                    self.doubt(path, &file, token.range, why);
                 }
             }
         }
@@ -192,35 +193,23 @@ impl<'a> Editor<'a> {
                     format!("{open}{old} ({keyword} {}){close}", spelled(name, old.as_bytes()))
                 }
             };
-            let lines = LineIndex::new(&bytes);
-            let LineColumn { line, column } =
-                lines.position(&bytes, u32::try_from(start).unwrap_or(u32::MAX));
             if !encoding.can_encode(&new) {
-                let context = file.line_text(line).trim().to_owned();
-                let reason = "the new name cannot be written in the file's encoding".to_owned();
-                self.doubtful.push(Doubt { path: self.project.shown(path), line, column, context, reason });
+                self.doubt(path, &file, *range, "the new name cannot be written in the file's encoding");
                 continue;
             }
             self.hashes.insert(path.clone(), fnv_1a(&bytes));
             self.files.entry(path.clone()).or_default().insert(RenameEdit {
                 range: Range::of(start..end),
-                line,
-                column,
+                place: Location::placed(self.project.shown(path), &file, *range),
                 old,
                 new,
             });
         }
     }
 
-    fn doubt(&mut self, path: &Path, file: &PositionedFile, token: &SymbolToken, reason: &str) {
-        let LineColumn { line, column } = file.position(token.range.start);
-        self.doubtful.push(Doubt {
-            path: self.project.shown(path),
-            line,
-            column,
-            context: file.line_text(line).trim().to_owned(),
-            reason: reason.to_owned(),
-        });
+    fn doubt(&mut self, path: &Path, file: &PositionedFile, at: Range, reason: &str) {
+        let place = Location::placed(self.project.shown(path), file, at);
+        self.doubtful.push(Doubt { place, context: file.line_at(at), reason: reason.to_owned() });
     }
 
     /// Adds places in text.
@@ -255,7 +244,6 @@ impl<'a> Editor<'a> {
             let key =
                 is_key_parameter(bytes, start, || opened.read()).then(|| key_form(&bytes[..span.start]));
             let key = key.filter(|_| kind == EditKind::Symbol && place.token.context == TextContext::Code);
-            let LineColumn { line, column } = lines.position(bytes, start);
             let edit = self.edit(written, kind, key);
             let edit = edit.filter(|(.., new)| opened.is_utf8 || new.is_ascii());
             match edit {
@@ -263,8 +251,10 @@ impl<'a> Editor<'a> {
                     self.hashes.insert(path.clone(), opened.hash);
                     self.files.entry(path.clone()).or_default().insert(RenameEdit {
                         range: Range::of(span.start + from..span.start + to),
-                        line,
-                        column,
+                        place: Location {
+                            range: Some(place.token.span),
+                            ..Location::new(self.project.shown(path)).at(lines.position(bytes, start))
+                        },
                         old: lines::decode(&written[from..to]).into_owned(),
                         new,
                     });

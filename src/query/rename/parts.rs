@@ -7,13 +7,13 @@ use super::edits::Editor;
 use super::plan::{CautionKind, ConflictKind, Doubt};
 use super::structures::{AccessorOrigin, Structures, prefix};
 use super::{Planner, TokensOfFile};
+use crate::answer::Location;
 use crate::project::{FileVersion, Look, TextContext};
 use crate::query::Error;
 use crate::query::designator::FunctionName;
 use crate::query::uses::SymbolUses;
 use crate::source::positions::{PackageAndName, StructureDefinition, SymbolToken};
 use crate::source::tap::roles::SyntaxRole;
-use steelbank_reader::lines::LineColumn;
 use steelbank_reader::{Marker, Range};
 use steelbank_xref::Symbol;
 
@@ -181,12 +181,9 @@ impl<'a> Planner<'a> {
                 {
                     others = true;
                 } else if token.role == SyntaxRole::Slot {
-                    let LineColumn { line, column } = file.position(token.range.start);
                     asked.push(Doubt {
-                        path: project.shown(&path),
-                        line,
-                        column,
-                        context: file.line_text(line).trim().to_owned(),
+                        place: Location::placed(project.shown(&path), &file, token.range),
+                        context: file.line_at(token.range),
                         reason: "a slot of this name is meant, of which object is not known".to_owned(),
                     });
                 }

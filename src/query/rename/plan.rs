@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use steelbank_reader::Range;
 
+use crate::answer::Location;
+
 /// Which places a rename takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -21,13 +23,13 @@ pub enum Scope {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct RenameEdit {
-    /// In bytes of the file, which are those of its text unless that is not UTF-8.
+    /// What is replaced: the name without its prefix. In bytes of the file, which are those of its text unless that is
+    /// not UTF-8.
     #[serde(flatten)]
     pub range: Range,
-    /// The line, from 1.
-    pub line: u32,
-    /// The column, from 1, in characters.
-    pub column: u32,
+    /// The token.
+    #[serde(flatten)]
+    pub place: Location,
     /// What stands there.
     pub old: String,
     /// What will stand there.
@@ -50,12 +52,9 @@ pub struct FileEdits {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Doubt {
-    /// The file, relative to the project's root.
-    pub path: String,
-    /// The line, from 1.
-    pub line: u32,
-    /// The column, from 1, in characters.
-    pub column: u32,
+    /// The place.
+    #[serde(flatten)]
+    pub place: Location,
     /// The line's text.
     pub context: String,
     /// Why it is left.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::{RenamePlan, Scope};
 use super::replaced::{Renamed, parts, plain_text};
+use crate::answer::Location;
 use crate::query::load_system::Severity;
 use crate::query::run_tests::TestResult;
 use steelbank_xref::{FunctionKind, Kind};
@@ -79,15 +80,14 @@ pub(crate) struct Traces {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ComparedDiagnostic {
     pub(crate) severity: Severity,
-    pub(crate) path: String,
-    pub(crate) line: Option<u32>,
+    /// The line; an empty file if it is about none.
+    pub(crate) place: Location,
     pub(crate) message: String,
 }
 
 impl ComparedDiagnostic {
     pub(super) fn text(&self, message: &str) -> String {
-        let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
-        format!("{} {}{line}: {message}", self.severity.name(), self.path)
+        format!("{} {}: {message}", self.severity.name(), self.place)
     }
 }
 
@@ -131,8 +131,8 @@ pub(crate) struct AppliedEdit {
     pub(crate) path: String,
     /// In bytes of the new file.
     pub(crate) range: Range,
-    /// Its place in the old text, as answers show it.
-    pub(crate) shown: String,
+    /// Its place in the old text.
+    pub(crate) place: Location,
 }
 
 /// What a difference is about.
@@ -241,10 +241,9 @@ pub(crate) fn compare(
     let mut found = Vec::new();
     let mut add = |kind, message| found.push(Difference { kind, message });
     failures(&names, before, after, &mut |message| add(DifferenceKind::Load, message));
-    for (file, edit) in plan.files.iter().flat_map(|file| file.edits.iter().map(move |edit| (file, edit))) {
+    for edit in plan.files.iter().flat_map(|file| &file.edits) {
         if !names.has(&edit.old) && !names.is_part(edit) {
-            let message =
-                format!("{}:{}:{}: {} is not {}.", file.path, edit.line, edit.column, edit.old, plan.symbol);
+            let message = format!("{}: {} is not {}.", edit.place, edit.old, plan.symbol);
             add(DifferenceKind::Edit, message);
         }
     }
@@ -338,7 +337,7 @@ fn compare_places(
     for (edit, hit) in written.iter().zip(hit) {
         if hit != 1 {
             let message =
-                format!("{}: what stands there after the edit is not {}.", edit.shown, plan.new_name);
+                format!("{}: what stands there after the edit is not {}.", edit.place, plan.new_name);
             add(DifferenceKind::Edit, message);
         }
     }

@@ -366,6 +366,11 @@ impl PositionedFile {
         }
     }
 
+    /// The text of the line on which `range` begins, without the blanks at its ends.
+    pub fn line_at(&self, range: Range) -> String {
+        self.line_text(self.position(range.start).line).trim().to_owned()
+    }
+
     /// Whether a token on `line` of the file as it stands now spells the name of `sought`, whatever its package.
     pub fn has_name_on(&self, sought: &SearchTarget, line: u32) -> bool {
         let text = self.lines.bytes(self.text.as_bytes(), line);
@@ -411,14 +416,14 @@ impl PositionedFile {
 
     /// The octets before top-level form `form` and the white space and comments in front of it, as SBCL counts them.
     /// None if the file is not what was loaded.
-    pub fn octets_before(&self, form: u32) -> Option<u64> {
+    pub fn octets_before(&self, form: u32) -> Option<u32> {
         let Some(before) = form.checked_sub(1) else { return self.fresh.then_some(0) };
         let end = self.form_range(before, 0).filter(|_| self.fresh)?.end;
         match self.decoded_as_is {
-            true => Some(end.into()),
+            true => Some(end),
             false => {
                 let bytes = steelbank_tree::read_source(&self.path).ok()?;
-                Some(self.range_on_disk(&bytes, Range::new(end, end))?.end as u64)
+                u32::try_from(self.range_on_disk(&bytes, Range::new(end, end))?.end).ok()
             }
         }
     }
