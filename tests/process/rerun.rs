@@ -155,11 +155,11 @@ impl World {
 /// Kills a server that does not answer, after printing what its threads do, so that the test fails rather
 /// than hang.
 fn watch_over(what: &str, process: &Arc<AtomicU32>) {
-    const PATIENCE: Duration = Duration::from_secs(200);
+    let patience = Duration::from_secs(child::small_or_full(200, 4000));
     let (what, process) = (what.to_owned(), Arc::downgrade(process));
     std::thread::spawn(move || {
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < patience {
             std::thread::sleep(Duration::from_secs(1));
             if process.upgrade().is_none_or(|process| process.load(Ordering::SeqCst) == 0) {
                 return;
