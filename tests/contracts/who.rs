@@ -95,6 +95,19 @@ pub(super) fn rows() -> Vec<Row> {
             r#"who-calls {"name": "my-function", "package": "my-package"}"#,
             "…\n  (METHOD MY-PACKAGE::MY-GENERIC (MY-PACKAGE::MY-CLASS))\n…",
         ),
+        // Callers of the setf function are listed with those of the function, and told apart.
+        row(
+            "wc6",
+            r#"who-calls {"name": "place", "package": "my-package"}"#,
+            "…\n  MY-PACKAGE::PLACE-SETTER\n…uses (SETF MY-PACKAGE::PLACE)…",
+        )
+        .field("/users/0/setf", "\"only\""),
+        row(
+            "wc6",
+            r#"who-calls {"name": "(setf place)", "package": "my-package"}"#,
+            "…\n  MY-PACKAGE::PLACE-SETTER\n…",
+        )
+        .field("/users/0/setf", "null"),
         row(
             "wr6",
             r#"who-references {"name": "+my-constant+", "package": "my-package"}"#,
@@ -129,7 +142,10 @@ pub(super) fn rows() -> Vec<Row> {
             "wc10",
             r#"who-calls {"name": "mapcar", "package": "CL"}"#,
             "Functions that call COMMON-LISP::MAPCAR:\n\n  …\n  SB-ALIEN::LOAD-ALIEN-ENUM\n  …",
-        ),
+        )
+        // All of them, on one page.
+        .field("/count", "394")
+        .field("/cursor", "null"),
         row(
             "wr10",
             r#"who-references {"name": "*print-base*", "package": "CL"}"#,
