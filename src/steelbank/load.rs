@@ -339,15 +339,17 @@ impl Steelbank {
             }
         });
         let deadline = deadline_after(control.allowed());
-        let outcome = self
-            .open_project(control, deadline)
-            .and_then(|cautions| {
-                let bytes = self.work(operation, arguments, control, deadline, Some(listener))?;
-                let mut answer: LoadAnswer = read_json(&bytes)?;
-                answer.cautions.splice(0..0, cautions);
-                Ok(answer)
-            })
-            .or_else(|error| timed_out(error, target, control.allowed()));
+        let outcome = self.open_project(control, deadline).and_then(|cautions| {
+            let bytes = self.work(operation, arguments, control, deadline, Some(listener))?;
+            let mut answer: LoadAnswer = read_json(&bytes)?;
+            answer.cautions.splice(0..0, cautions);
+            Ok(answer)
+        });
+        let is_stuck = matches!(
+            &outcome,
+            Err(Error::Lisp(LispError::DeadlinePassed { work: Expired::StillRunning, .. }))
+        );
+        let outcome = outcome.or_else(|error| timed_out(error, target, control.allowed()));
         // Refresh the index after a failure too: whatever was loaded before it stays.
         let mut answer = match outcome {
             Ok(answer) => answer,
@@ -360,7 +362,8 @@ impl Steelbank {
         if answer.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Heap) {
             self.lisp().note_filled();
         }
-        let refreshed = self.refresh_within(REFRESH);
+        // Wait no longer for a Lisp that does not react: the answer's time is over.
+        let refreshed = self.refresh_within(if is_stuck { PATIENCE } else { REFRESH });
         if let Err(error) = refreshed {
             answer.cautions.push(Caution::IndexBehindLoad(error.to_string()));
         }
