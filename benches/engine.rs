@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use divan::{Bencher, black_box};
 use steelbank::Steelbank;
-use steelbank::engine::Operation;
 
 fn main() {
     let bank = bank();
@@ -57,7 +56,7 @@ mod crossing {
         bencher.bench_local(|| {
             lisp.run(ALLOWED, move |on_lisp| {
                 for _ in 0..count {
-                    on_lisp.call(Operation::PrintValue, &["*PRINT-BASE*", "COMMON-LISP"])?;
+                    on_lisp.call("print-value", &["*PRINT-BASE*", "COMMON-LISP"])?;
                 }
                 Ok(())
             })
@@ -113,10 +112,7 @@ mod questions {
         let lisp = bank().lisp();
         bencher.bench_local(|| {
             lisp.run(ALLOWED, |on_lisp| {
-                on_lisp.call(
-                    Operation::Evaluate,
-                    &["CL-USER", "(length (funcall 'sb-introspect:who-calls 'mapcar))"],
-                )
+                on_lisp.call("values", &["CL-USER", "(length (funcall 'sb-introspect:who-calls 'mapcar))"])
             })
             .unwrap()
         });
@@ -133,7 +129,7 @@ mod questions {
         bencher.bench_local(|| {
             lisp.run(ALLOWED, |on_lisp| {
                 on_lisp.call(
-                    Operation::Evaluate,
+                    "values",
                     &["CL-USER", "(length (funcall 'sb-introspect:who-references '*print-base*))"],
                 )
             })

@@ -16,7 +16,6 @@ use std::time::Duration;
 use divan::Bencher;
 use steelbank::ProjectSettings;
 use steelbank::Steelbank;
-use steelbank::engine::Operation;
 use steelbank::query::code_find_references::CodeFindReferencesRequest;
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
@@ -104,10 +103,7 @@ fn sb_introspect(bencher: Bencher<'_, '_>, name: &str) {
                (list 'sb-introspect:who-calls 'sb-introspect:who-macroexpands 'sb-introspect:who-binds
                      'sb-introspect:who-references 'sb-introspect:who-sets))"
         );
-        lisp.run(Duration::from_secs(60), move |on_lisp| {
-            on_lisp.call(Operation::Evaluate, &["CL-USER", &form])
-        })
-        .unwrap()
+        lisp.run(Duration::from_secs(60), move |on_lisp| on_lisp.call("values", &["CL-USER", &form])).unwrap()
     });
 }
 

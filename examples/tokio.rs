@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use steelbank::engine::{Lane, Operation};
+use steelbank::engine::Lane;
 use steelbank::query::evaluate::EvaluateRequest;
 use steelbank::{Control, Error, Steelbank};
 
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // Submit a job of one's own: no thread waits for it.
     let ticket = bank.lisp().submit(Lane::Query, Duration::from_secs(10), None, |on_lisp| {
-        on_lisp.call(Operation::DescribeSymbol, &["CAR", "COMMON-LISP"])
+        on_lisp.call("describe-symbol", &["CAR", "COMMON-LISP"])
     });
     let answer = ticket.await.map_err(Error::from)?;
     println!("CAR is described: {}", answer.bytes.starts_with(b"{"));

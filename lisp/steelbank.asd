@@ -63,8 +63,7 @@
                (:file "try/tests")
                (:file "try/frameworks")
                (:file "try/disassemble")
-               (:file "try/notes")
-               (:file "operations"))
+               (:file "try/notes"))
   :in-order-to ((asdf:test-op (asdf:test-op "steelbank/tests"))))
 
 (asdf:defsystem "steelbank/tests"

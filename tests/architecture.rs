@@ -262,41 +262,6 @@ fn library_code_reads_no_environment_and_prints_nothing() {
 }
 
 #[test]
-fn header_lisp_and_rust_have_the_same_operations() {
-    let header = fs::read_to_string(root().join("sys/include/steelbank.h")).unwrap();
-    let from_header: BTreeMap<String, u32> = header
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("STEELBANK_OPERATION_"))
-        .map(|line| {
-            let (name, number) = line.split_once(" = ").unwrap();
-            let number: String = number.chars().take_while(char::is_ascii_digit).collect();
-            (name.to_lowercase().replace('_', "-"), number.parse().unwrap())
-        })
-        .collect();
-    assert!(from_header.len() >= 5);
-
-    let mut from_lisp = BTreeMap::new();
-    for path in files("lisp", "lisp") {
-        for line in fs::read_to_string(&path).unwrap().lines() {
-            if let Some(rest) = line.strip_prefix("(define-operation ") {
-                let mut words = rest.split_whitespace();
-                let name = words.next().unwrap().to_owned();
-                from_lisp.insert(name, words.next().unwrap().parse::<u32>().unwrap());
-            }
-        }
-    }
-    assert_eq!(from_header, from_lisp, "lisp/ and the header differ");
-
-    let rust = fs::read_to_string(root().join("src/engine/answers.rs")).unwrap();
-    let from_rust: BTreeSet<String> = rust
-        .lines()
-        .filter_map(|line| line.split_once("ffi::STEELBANK_OPERATION_"))
-        .map(|(_, rest)| rest.split(' ').next().unwrap().to_lowercase().replace('_', "-"))
-        .collect();
-    assert_eq!(from_header.into_keys().collect::<BTreeSet<_>>(), from_rust, "Rust and the header differ");
-}
-
-#[test]
 fn header_and_lisp_have_the_same_constants() {
     let header = fs::read_to_string(root().join("sys/include/steelbank.h")).unwrap();
     let boundary = fs::read_to_string(root().join("lisp/boundary/boundary.lisp")).unwrap();

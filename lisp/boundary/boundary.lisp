@@ -2,7 +2,7 @@
 
 (in-package :steelbank)
 
-(defconstant +abi+ 1
+(defconstant +abi+ 2
   "STEELBANK_ABI.")
 
 (defconstant +answered+ 0
@@ -69,61 +69,48 @@
     (call-host "steelbank_host_output" sb-sys:system-area-pointer sap sb-alien:size-t length
                (sb-alien:unsigned 64) dropped)))
 
-;;; Operations
+;;; Questions
 
-(sb-ext:define-load-time-global *operations* (make-hash-table)
-  "Operation numbers to (name number function argument-count more-p); MORE-P if more arguments may follow.")
+(sb-ext:define-load-time-global *questions* (make-hash-table :test 'equal)
+  "A table from the names of questions to the functions that answer them.")
 
-(defmacro define-operation (name number (&rest arguments) documentation &body body)
-  "Define the operation STEELBANK_OPERATION_NAME. ARGUMENTS are strings; the value is a string or a vector of octets.
-BODY may signal and leave as it likes: the boundary's handler is above it."
+(defmacro define-question (name (&rest arguments) documentation &body body)
+  "Define the answer to the question called NAME, a string: a value that WRITE-JSON takes, or a vector of octets. ARGUMENTS are as
+READ-JSON has them. BODY may signal and leave as it likes: the boundary's handler is above it."
+  (check-type name string)
   (check-type documentation string)
-  (let ((function (intern (format nil "OPERATION-~a" name) :steelbank)))
+  (let ((function (intern (format nil "ANSWER-~:@(~a~)" name) :steelbank)))
     `(progn
        (defun ,function ,arguments
          ,documentation
          ,@body)
-       (setf (gethash ,number *operations*)
-             (list ',name ,number ',function ,(or (position '&rest arguments) (length arguments))
-                   ,(and (member '&rest arguments) t))))))
+       (setf (gethash ,name *questions*) ',function))))
 
 (defparameter *output-limit* 100000
   "The number of characters of a call's output that are kept.")
 
-(define-condition invalid-text (error)
-  ((position :initarg :position :reader invalid-text-position))
-  (:report (lambda (condition stream)
-             (format stream "Argument ~d is not valid UTF-8." (1+ (invalid-text-position condition)))))
-  (:documentation "The host passed octets that are no text."))
+(defun decode-text (text)
+  "The string in the steelbank_text structure at TEXT."
+  (let ((octets (make-array (sb-sys:sap-ref-64 text 8) :element-type '(unsigned-byte 8))))
+    (sb-sys:with-pinned-objects (octets)
+      (copy-foreign-octets (sb-sys:sap-ref-sap text 0) octets))
+    (coerce (sb-ext:octets-to-string octets :external-format :utf-8) '(simple-array character (*)))))
 
-(defun decode-arguments (arguments count)
-  "The strings in the array of COUNT steelbank_text structures at ARGUMENTS."
-  (loop for index below count
-        for at = (* index 16)
-        collect (let* ((source (sb-sys:sap-ref-sap arguments at))
-                       (length (sb-sys:sap-ref-64 arguments (+ at 8)))
-                       (octets (make-array length :element-type '(unsigned-byte 8))))
-                  (sb-sys:with-pinned-objects (octets)
-                    (copy-foreign-octets source octets))
-                  (handler-case (sb-ext:octets-to-string octets :external-format :utf-8)
-                    (error () (error 'invalid-text :position index))))))
+(defun perform (question arguments)
+  "Answer QUESTION, a name, with ARGUMENTS, a JSON array; both are steelbank_text. Returns a status and the answer's text."
+  (let* ((name (decode-text question))
+         (function (gethash name *questions*)))
+    (if function
+        (let ((answer (apply function (read-json (decode-text arguments)))))
+          (values +answered+ (if (typep answer '(vector (unsigned-byte 8)))
+                                 answer
+                                 (json-string answer))))
+        (values +misuse+
+                (fault-json :misuse
+                            (format nil "This image does not know the question ~s. Core and program may be of different builds."
+                                    name))))))
 
-(defun perform (operation arguments count)
-  "Run OPERATION. Returns a status and the answer's text."
-  (let ((entry (gethash operation *operations*)))
-    (cond ((null entry)
-           (values +misuse+ (fault-json :misuse (format nil "Operation ~d is not known." operation))))
-          ((if (fifth entry) (< count (fourth entry)) (/= count (fourth entry)))
-           (values +misuse+ (fault-json :misuse (format nil "Operation ~a takes ~d arguments, not ~d."
-                                                         (first entry) (fourth entry) count))))
-          (t
-           (let ((strings (handler-case (decode-arguments arguments count)
-                            (invalid-text (condition)
-                              (return-from perform
-                                (values +misuse+ (fault-json :misuse (princ-to-string condition))))))))
-             (values +answered+ (apply (third entry) strings)))))))
-
-(defun perform-caught (call operation arguments count)
+(defun perform-caught (call question arguments)
   "PERFORM as CALL, with conditions that nobody handles and the host's interrupts turned into an outcome: a cons of
 status and text. *CALL* is bound inside of the tags, so nobody throws to them when they are not there."
   (catch 'interrupted
@@ -132,7 +119,7 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
                (let ((*call* call))
                  (with-simple-restart (abort "Give up what was asked.")
                    (return-from perform-caught
-                     (multiple-value-call #'cons (perform operation arguments count)))))
+                     (multiple-value-call #'cons (perform question arguments)))))
                (make-condition 'left-by-exit)))
            (description
              (catch 'fault
@@ -157,13 +144,13 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
   (:report "The code left by a non-local exit to a place outside of the call.")
   (:documentation "Describes a throw or restart past the call; never signalled."))
 
-(defun perform-guarded (call operation arguments count)
+(defun perform-guarded (call question arguments)
   "PERFORM-CAUGHT, and a non-local exit past the call ends here: nothing unwinds into the host."
   (let ((outcome nil))
     (block guard
       ;; Interrupts that came while the host had this thread run here, where they can unwind no further.
       (unwind-protect (with-interrupts-allowed
-                        (setf outcome (perform-caught call operation arguments count)))
+                        (setf outcome (perform-caught call question arguments)))
         (unless outcome
           (return-from guard))))
     (or outcome
@@ -172,8 +159,8 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
 (defvar *empty-input* (make-instance 'empty-input)
   "The standard input of calls: a stream at its end.")
 
-(defun run-call (call operation arguments count)
-  "The body of the entry point: run OPERATION as CALL, and give the host its output and its answer. Returns a status."
+(defun run-call (call question arguments)
+  "The body of the entry point: answer QUESTION as CALL, and give the host its output and its answer. Returns a status."
   (let ((output (make-instance 'limited-output :limit *output-limit*))
         (lane *lane*))
     (enter-lane lane call)
@@ -183,7 +170,7 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
               (*package* (find-package :common-lisp-user))
               (*readtable* *readtable*))
           (with-streams (output *empty-input*)
-            (perform-guarded call operation arguments count)))
+            (perform-guarded call question arguments)))
       (setf (lane-call lane) 0)
       (when (plusp (fill-pointer (output-text output)))
         (report-output (output-text output) (output-dropped output)))
@@ -212,10 +199,9 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
 
 (define-alien-callable steelbank-call (sb-alien:signed 64)
     ((call (sb-alien:unsigned 64))
-     (operation (sb-alien:signed 64))
-     (arguments sb-sys:system-area-pointer)
-     (count sb-alien:size-t))
-  "Runs an operation; see the header."
+     (question sb-sys:system-area-pointer)
+     (arguments sb-sys:system-area-pointer))
+  "Answers a question; see the header."
   (setf (floating-point-modes) *lisp-modes*)
   (prog1 (block entry
            ;; Only for this file's own code, as when the heap is full after a call: then the answer must not allocate.
@@ -225,7 +211,7 @@ status and text. *CALL* is bound inside of the tags, so nobody throws to them wh
                                                (when (zerop *call*)
                                                  (answer *out-of-memory-answer*)
                                                  (return-from entry +fault+)))))
-             (run-call call operation arguments count)))
+             (run-call call question arguments)))
     (setf (floating-point-modes) *host-modes*)))
 
 (defun make-entry-points ()

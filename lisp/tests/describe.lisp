@@ -152,7 +152,7 @@
                                                 ("subclasses" "ERROR" "COMMON-LISP")
                                                 ("inspect" ,(steelbank::make-handle (find-class 'error))
                                                            "" "CL-USER" "0" "100" ""))
-                collect (ours-p (json-string (steelbank::answer-question question arguments))))
+                collect (ours-p (json-string (apply (gethash question steelbank::*questions*) arguments))))
           (loop for name in '(sb-gray:stream-write-char sb-gray:stream-read-char)
                 collect (ours-p (json-string (steelbank::function-facet name))))
           (ours-p (json-string (steelbank::class-facet 'error)))

@@ -1,7 +1,6 @@
-//! The operations of Lisp, their answers and their failures.
+//! The answers of Lisp, and its failures.
 
 use serde::{Deserialize, Serialize};
-use steelbank_sys::ffi;
 
 /// The Lisp thread that a job runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,37 +81,11 @@ pub struct EngineTrouble {
     pub filled: u64,
 }
 
-/// The operations of the Lisp half; see `enum steelbank_operation` in sys/include/steelbank.h.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(i64)]
-#[allow(missing_docs)]
-pub enum Operation {
-    Identify = ffi::STEELBANK_OPERATION_IDENTIFY as i64,
-    DescribeSymbol = ffi::STEELBANK_OPERATION_DESCRIBE_SYMBOL as i64,
-    PrintValue = ffi::STEELBANK_OPERATION_PRINT_VALUE as i64,
-    Evaluate = ffi::STEELBANK_OPERATION_EVALUATE as i64,
-    XrefExport = ffi::STEELBANK_OPERATION_XREF_EXPORT as i64,
-    OpenProject = ffi::STEELBANK_OPERATION_OPEN_PROJECT as i64,
-    LoadSystem = ffi::STEELBANK_OPERATION_LOAD_SYSTEM as i64,
-    LoadFile = ffi::STEELBANK_OPERATION_LOAD_FILE as i64,
-    ListSystems = ffi::STEELBANK_OPERATION_LIST_SYSTEMS as i64,
-    MarkDefinitions = ffi::STEELBANK_OPERATION_MARK_DEFINITIONS as i64,
-    Leftovers = ffi::STEELBANK_OPERATION_LEFTOVERS as i64,
-    FindDefinitions = ffi::STEELBANK_OPERATION_FIND_DEFINITIONS as i64,
-    SnapshotInputs = ffi::STEELBANK_OPERATION_SNAPSHOT_INPUTS as i64,
-    XrefBaseline = ffi::STEELBANK_OPERATION_XREF_BASELINE as i64,
-    PrepareSave = ffi::STEELBANK_OPERATION_PREPARE_SAVE as i64,
-    SetOverlays = ffi::STEELBANK_OPERATION_SET_OVERLAYS as i64,
-    EvaluateJson = ffi::STEELBANK_OPERATION_EVALUATE_JSON as i64,
-    RecordInputs = ffi::STEELBANK_OPERATION_RECORD_INPUTS as i64,
-    Ask = ffi::STEELBANK_OPERATION_ASK as i64,
-}
-
 /// The answer of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallAnswer {
-    /// The operation's answer: UTF-8 JSON, or packed bytes, as the operation documents.
+    /// The question's answer: UTF-8 JSON, or packed bytes, as the question documents.
     pub bytes: Vec<u8>,
     /// The output of the call to the standard streams, up to a limit.
     pub output: String,
@@ -141,7 +114,7 @@ pub enum FaultKind {
     EndOfFile,
     /// The call was stopped by the host.
     Interrupted,
-    /// The request was invalid: unknown operation or wrong arguments.
+    /// The request was invalid: the question is not known.
     Misuse,
     /// A kind that this version does not know.
     #[serde(other)]
@@ -233,7 +206,7 @@ pub enum LispError {
         /// The runtime's message.
         reason: String,
     },
-    /// The answer is not what the operation promises.
+    /// The answer is not what the question promises.
     #[error(
         "the Lisp half gave an answer that cannot be read ({0}); core and program may be of different builds"
     )]

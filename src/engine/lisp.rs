@@ -4,11 +4,11 @@ use std::marker::PhantomData;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use steelbank_sys::ffi;
 
 use super::answers::{
     CallAnswer, CallError, EngineState, EngineStatus, EngineTrouble, Fault, FaultKind, Lane, LispError,
-    Operation,
 };
 use super::host;
 use super::image::{self, ImageError};
@@ -103,7 +103,7 @@ impl Lisp {
     /// [`SaveError`]: what is in the way, or how the save failed.
     pub fn save(&self, path: &Path, allowed: Duration) -> Result<(), SaveError> {
         let given = path.display().to_string();
-        let answer = self.run(allowed, move |on_lisp| on_lisp.call(Operation::PrepareSave, &[&given]))?;
+        let answer = self.run(allowed, move |on_lisp| on_lisp.call("prepare-save", &[given]))?;
         let obstacles: Vec<String> = serde_json::from_slice(&answer.bytes)
             .map_err(|error| LispError::Unreadable(error.to_string()))?;
         if !obstacles.is_empty() {
@@ -135,9 +135,8 @@ impl Lisp {
     /// Whether the heap is too full to be used, whatever is collected. This collects all garbage.
     pub fn is_full(&self) -> bool {
         const ALLOWED: Duration = Duration::from_secs(30);
-        let collected = self.run(ALLOWED, |on_lisp| {
-            on_lisp.call(Operation::Evaluate, &["COMMON-LISP-USER", "(sb-ext:gc :full t)"])
-        });
+        let collected =
+            self.run(ALLOWED, |on_lisp| on_lisp.call("values", &["COMMON-LISP-USER", "(sb-ext:gc :full t)"]));
         matches!(collected, Err(LispError::Fault(Fault { kind: FaultKind::HeapExhausted, .. })))
     }
 
@@ -228,42 +227,52 @@ impl<'a> OnLisp<'a> {
         self.shared.grant(more);
     }
 
-    /// Runs one operation, for at most the job's remaining time.
+    /// Asks the question of that name, which `define-question` in `lisp/` defines, with `arguments`, which serialize to
+    /// an array (`&()` for none), for at most the job's remaining time.
     ///
     /// # Errors
     /// [`CallError`]: the code failed or was stopped.
-    pub fn call(&self, operation: Operation, arguments: &[&str]) -> Result<CallAnswer, CallError> {
-        self.call_until(operation, arguments, None)
+    pub fn call(
+        &self,
+        question: &str,
+        arguments: &(impl Serialize + ?Sized),
+    ) -> Result<CallAnswer, CallError> {
+        self.call_until(question, arguments, None)
     }
 
-    /// Runs one operation for at most `limit`. When that time is over, this call alone is stopped; the job goes on.
+    /// Asks a question as [`OnLisp::call`] does, for at most `limit`. When that time is over, this call alone is stopped;
+    /// the job goes on.
     ///
     /// # Errors
     /// [`CallError`]: the code failed or was stopped.
     pub fn call_within(
         &self,
         limit: Duration,
-        operation: Operation,
-        arguments: &[&str],
+        question: &str,
+        arguments: &(impl Serialize + ?Sized),
     ) -> Result<CallAnswer, CallError> {
-        self.call_until(operation, arguments, Some(ticket::deadline_after(limit)))
+        self.call_until(question, arguments, Some(ticket::deadline_after(limit)))
     }
 
     fn call_until(
         &self,
-        operation: Operation,
-        arguments: &[&str],
+        question: &str,
+        arguments: &(impl Serialize + ?Sized),
         until: Option<Instant>,
     ) -> Result<CallAnswer, CallError> {
-        let texts: Vec<ffi::steelbank_text> = arguments
-            .iter()
-            .map(|text| ffi::steelbank_text { octets: text.as_ptr(), length: text.len() })
-            .collect();
+        let arguments = serde_json::to_string(arguments).map_err(|error| Fault {
+            kind: FaultKind::Misuse,
+            message: format!("the arguments of {question} have no form in JSON: {error}"),
+            condition: None,
+            output: String::new(),
+        })?;
+        let text = |text: &str| ffi::steelbank_text { octets: text.as_ptr(), length: text.len() };
+        let (name, array) = (text(question), text(&arguments));
         let Some(call) = self.entry.points.call else { return Err(CallError::Interrupted) };
         let number = self.shared.begin_call(until)?;
         // SAFETY: the token is proof that this is a Lisp thread; begin_call found the runtime alive; the texts live
         // until the call returns, and Lisp copies them; Lisp's entry point does not unwind.
-        let status = unsafe { call(number, operation as i64, texts.as_ptr(), texts.len()) };
+        let status = unsafe { call(number, &raw const name, &raw const array) };
         self.shared.end_call(number);
         let said = host::take_said();
         match u32::try_from(status) {

@@ -47,7 +47,7 @@ pub(crate) use again::keep_from_children;
 pub use again::{NoWriting, ProcessStart, Writing, close_on_fork, execute_again, reap_children};
 pub use answers::{
     CallAnswer, CallError, EngineState, EngineStatus, EngineTrouble, Expired, Fault, FaultKind, Lane,
-    LispError, Operation,
+    LispError,
 };
 #[cfg(feature = "server")]
 pub(crate) use children::{end_children, end_children_at_signals};

@@ -15,7 +15,7 @@ use super::find_definition::{ImageDefinition, ImageDefinitions, ImageSource, res
 use super::load_system::Severity;
 use super::question::Question;
 use super::read_json;
-use crate::engine::{Lane, Operation};
+use crate::engine::Lane;
 
 /// A request for the compiler's notes on a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Question for CompilerNotesRequest {
         let resolved = resolve(&context.index, context.project, &self.name, &self.package)?;
         let (name, home) = (resolved.sought.name.clone(), resolved.sought.package.clone());
         let ticket = context.lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
-            on_lisp.call(Operation::FindDefinitions, &[&name, &home])
+            on_lisp.call("find-definitions", &[&name, &home])
         });
         let image: ImageDefinitions = read_json(&control.wait(ticket)?.bytes)?;
         let mut answer = CompilerNotes {

@@ -10,7 +10,7 @@ use super::control::Control;
 use super::describe_symbol::SourcePlace;
 use super::{Error, read_json};
 use crate::answer::Location;
-use crate::engine::{CallAnswer, Lane, Lisp, Operation};
+use crate::engine::{CallAnswer, Lane, Lisp};
 use crate::project::Project;
 use crate::source::positions::{PositionedFile, universal_write_date};
 use crate::source::sbcl::{SbclSources, SourceFile};
@@ -66,11 +66,8 @@ impl QueryContext<'_> {
         control: &Control,
     ) -> Result<(T, CallAnswer), Error> {
         let name = name.to_owned();
-        let ticket = self.lisp.submit(lane, control.allowed(), None, move |on_lisp| {
-            let all: Vec<&str> =
-                std::iter::once(name.as_str()).chain(arguments.iter().map(String::as_str)).collect();
-            on_lisp.call(Operation::Ask, &all)
-        });
+        let ticket =
+            self.lisp.submit(lane, control.allowed(), None, move |on_lisp| on_lisp.call(&name, &arguments));
         let answer = control.wait(ticket)?;
         Ok((read_json(&answer.bytes)?, answer))
     }

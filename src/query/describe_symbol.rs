@@ -14,7 +14,7 @@ use super::lookup::{Asked, DEFAULT_PACKAGE, Lookup, LookupStatus};
 use super::question::Question;
 use super::{Error, read_json};
 use crate::answer::location::{Location, as_text};
-use crate::engine::{CallError, Lane, OnLisp, Operation};
+use crate::engine::{CallError, Lane, OnLisp};
 use crate::project::Project;
 use crate::source::sbcl::SbclSources;
 pub use kinds::{ClassKind, Classification, Inlining, OperatorKind, VariableKind};
@@ -416,10 +416,10 @@ impl Value {
 }
 
 fn describe(on_lisp: &OnLisp<'_>, name: &str, package: &str) -> Result<(Vec<u8>, Option<Value>), CallError> {
-    let facets = on_lisp.call(Operation::DescribeSymbol, &[name, package])?.bytes;
+    let facets = on_lisp.call("describe-symbol", &[name, package])?.bytes;
     // Searches the JSON for the flag of a bound variable; parsing it is left to the caller's thread.
     let bound = facets.windows(BOUND.len()).any(|window| window == BOUND);
-    let value = bound.then(|| match on_lisp.call_within(PRINTING, Operation::PrintValue, &[name, package]) {
+    let value = bound.then(|| match on_lisp.call_within(PRINTING, "print-value", &[name, package]) {
         Ok(answer) => Value::Printed(answer.bytes),
         Err(CallError::Fault(fault)) => Value::Failed(fault.to_string()),
         Err(CallError::Interrupted) => {

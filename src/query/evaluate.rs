@@ -15,7 +15,7 @@ use super::question::Question;
 use super::trial::{self, Code, PrintedValue, ToldFailure, ToldFrame, TrialFailure};
 use super::{Error, read_json};
 use crate::answer::location::{Location, as_text};
-use crate::engine::{CallError, Lane, Lisp, OnLisp, Operation, deadline_after};
+use crate::engine::{CallError, Lane, Lisp, OnLisp, deadline_after};
 
 /// A request to run the forms of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -207,7 +207,7 @@ impl EvaluateRequest {
     pub(crate) fn json<T: DeserializeOwned>(&self, lisp: Lisp, control: &Control) -> Result<T, Error> {
         let Self { source, package } = self.clone();
         let ticket = lisp.submit(Lane::Work, control.allowed(), None, move |on_lisp| {
-            on_lisp.call(Operation::EvaluateJson, &[&package, &source])
+            on_lisp.call("values", &(package, source, true))
         });
         Ok(read_json(&control.wait(ticket)?.bytes)?)
     }
@@ -219,7 +219,7 @@ impl EvaluateRequest {
     pub fn run(&self, lisp: Lisp, lane: Lane, control: &Control) -> Result<EvaluateAnswer, Error> {
         let Self { source, package } = self.clone();
         let ticket = lisp.submit(lane, control.allowed(), None, move |on_lisp| {
-            on_lisp.call(Operation::Evaluate, &[&package, &source])
+            on_lisp.call("values", &[&package, &source])
         });
         let answer = control.wait(ticket)?;
         let values: EvaluateAnswer = read_json(&answer.bytes)?;

@@ -21,7 +21,7 @@ use super::question::Question;
 use super::read_json;
 use super::uses::SymbolUses;
 use crate::answer::Location;
-use crate::engine::{Lane, Operation};
+use crate::engine::Lane;
 use crate::project::{FileVersion, Project};
 use crate::source::positions::{Occurrence, PositionedFile, SearchTarget, universal_write_date};
 use crate::source::tap::operators::Defined;
@@ -49,7 +49,7 @@ impl ImageDefinitions {
     ) -> Result<Self, super::Error> {
         let SearchTarget { name, package } = sought.clone();
         let ticket = context.lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
-            on_lisp.call(Operation::FindDefinitions, &[&name, &package])
+            on_lisp.call("find-definitions", &[&name, &package])
         });
         Ok(read_json(&control.wait(ticket)?.bytes)?)
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::context::DefinitionPlaces;
 use super::read_json;
-use crate::engine::{CallAnswer, CallError, OnLisp, Operation};
+use crate::engine::{CallAnswer, CallError, OnLisp};
 use steelbank_reader::lines::LineIndex;
 use steelbank_reader::{Dialect, Features, LispText};
 
@@ -181,8 +181,7 @@ pub(super) fn ask<T: DeserializeOwned>(
     name: &str,
     arguments: &[&str],
 ) -> Result<(T, CallAnswer), CallError> {
-    let all: Vec<&str> = std::iter::once(name).chain(arguments.iter().copied()).collect();
-    let answer = on_lisp.call_within(within, Operation::Ask, &all)?;
+    let answer = on_lisp.call_within(within, name, arguments)?;
     let told = read_json(&answer.bytes).map_err(|error| {
         CallError::Fault(crate::engine::Fault {
             kind: crate::engine::FaultKind::Misuse,

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 
 use super::flights::{Flight, Flights};
 use super::snapshot::Snapshot;
 use crate::Steelbank;
 use crate::answer::{Caution, Location};
 use crate::engine::{
-    CallError, Expired, Lane, LispError, Operation, ProgressListener, deadline_after, give_back_memory,
+    CallError, Expired, Lane, LispError, ProgressListener, deadline_after, give_back_memory,
 };
 use crate::project::systems::files_of_system;
 use crate::project::{Contents, ImageSystem, Project, ProjectSettings};
@@ -110,18 +111,18 @@ impl Steelbank {
     ) -> Result<LoadAnswer, Error> {
         let flight = Arc::clone(landing.flight);
         let listener: LoadListener = Arc::new(move |news: LoadNews| flight.tell(&news));
-        let word = if force { "force" } else { "" };
-        let run = |asd: &str| {
+        let mode = if force { "force" } else { "load" };
+        let run = |asd: Option<&str>| {
             let control = control.until(deadline);
-            let arguments = vec![system.to_owned(), asd.to_owned(), word.to_owned()];
+            let arguments = vec![json!(system), json!(asd), json!(mode), json!([])];
             let target = LoadTarget::System(system.to_owned());
-            self.load_target(target, Operation::LoadSystem, arguments, &control, Some(Arc::clone(&listener)))
+            self.load_target(target, "load-system", arguments, &control, Some(Arc::clone(&listener)))
         };
-        let mut answer = run("")?;
+        let mut answer = run(None)?;
         if answer.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::UnknownSystem) {
             // Try the project's own definitions: ASDF finds a system only by the name of its file.
             match self.definition_of(system, control) {
-                Ok(asd) => answer = run(&asd)?,
+                Ok(asd) => answer = run(Some(&asd))?,
                 Err(known) => answer.suggest(system, &known),
             }
         }
@@ -144,11 +145,10 @@ impl Steelbank {
         before: &[PathBuf],
         control: &Control,
     ) -> Result<LoadAnswer, Error> {
-        let files = before.iter().map(|path| path.display().to_string());
-        let how = std::iter::once("before".to_owned()).chain(files).collect::<Vec<_>>().join("\n");
-        let arguments = vec![system.to_owned(), String::new(), how];
+        let files: Vec<String> = before.iter().map(|path| path.display().to_string()).collect();
+        let arguments = vec![json!(system), Value::Null, json!("before"), json!(files)];
         let target = LoadTarget::System(system.to_owned());
-        self.load_target(target, Operation::LoadSystem, arguments, control, None)
+        self.load_target(target, "load-system", arguments, control, None)
     }
 
     /// Restores the Rust half of the image that was saved as `snapshot`; SBCL has started from its core
@@ -239,8 +239,7 @@ impl Steelbank {
         };
         let absolute = absolute.display().to_string();
         let target = LoadTarget::File(absolute.clone());
-        let outcome =
-            self.load_target(target, Operation::LoadFile, vec![absolute.clone()], control, listener);
+        let outcome = self.load_target(target, "load-file", vec![json!(absolute)], control, listener);
         let loaded = outcome.as_ref().is_ok_and(|answer| answer.status == LoadStatus::Loaded);
         self.note_file(Path::new(&absolute), loaded);
         let mut answer = outcome?;
@@ -313,8 +312,8 @@ impl Steelbank {
     fn load_target(
         &self,
         target: LoadTarget,
-        operation: Operation,
-        arguments: Vec<String>,
+        question: &'static str,
+        arguments: Vec<Value>,
         control: &Control,
         listener: Option<LoadListener>,
     ) -> Result<LoadAnswer, Error> {
@@ -340,7 +339,7 @@ impl Steelbank {
         });
         let deadline = deadline_after(control.allowed());
         let outcome = self.open_project(control, deadline).and_then(|cautions| {
-            let bytes = self.work(operation, arguments, control, deadline, Some(listener))?;
+            let bytes = self.work(question, arguments, control, deadline, Some(listener))?;
             let mut answer: LoadAnswer = read_json(&bytes)?;
             answer.cautions.splice(0..0, cautions);
             Ok(answer)
@@ -410,10 +409,10 @@ impl Steelbank {
         if *opened {
             return Ok(Vec::new());
         }
-        let text = |path: Option<&PathBuf>| path.map(|path| path.display().to_string()).unwrap_or_default();
+        let text = |path: Option<&PathBuf>| json!(path.map(|path| path.display().to_string()));
         let arguments =
             vec![text(settings.root.as_ref()), text(Some(&settings.cache)), text(settings.userinit.as_ref())];
-        let bytes = self.work(Operation::OpenProject, arguments, control, deadline, None)?;
+        let bytes = self.work("open-project", arguments, control, deadline, None)?;
         let set_up: SetUp = read_json(&bytes)?;
         if set_up.status != LoadStatus::Loaded {
             return Err(Error::SetUp(set_up_failed(settings, set_up)));
@@ -423,11 +422,11 @@ impl Steelbank {
         Ok(warnings.map(|said| Caution::Said(said.message)).collect())
     }
 
-    /// Runs `operation` on the lane of long work until `deadline`. The remaining time is its last argument.
+    /// Asks `question` on the lane of long work until `deadline`. The remaining time is its last argument.
     fn work(
         &self,
-        operation: Operation,
-        arguments: Vec<String>,
+        question: &'static str,
+        mut arguments: Vec<Value>,
         control: &Control,
         deadline: Instant,
         listener: Option<LoadListener>,
@@ -446,10 +445,8 @@ impl Steelbank {
                 return Err(CallError::Interrupted);
             }
             on_lisp.grant(GRACE);
-            let milliseconds = left.as_millis().to_string();
-            let arguments: Vec<&str> =
-                arguments.iter().map(String::as_str).chain([milliseconds.as_str()]).collect();
-            on_lisp.call_within(left.saturating_add(PATIENCE), operation, &arguments)
+            arguments.push(json!(u64::try_from(left.as_millis()).unwrap_or(u64::MAX)));
+            on_lisp.call_within(left.saturating_add(PATIENCE), question, &arguments)
         });
         match control.wait(ticket) {
             Err(LispError::DeadlinePassed { work: Expired::NeverBegan, .. }) => Err(Error::NeverBegan),

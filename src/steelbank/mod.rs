@@ -27,8 +27,7 @@ use parking_lot::{Mutex, RwLock};
 #[cfg(feature = "embedded")]
 use crate::engine::embedded;
 use crate::engine::{
-    Contribs, Core, EngineState, EngineStatus, Image, Lane, Lisp, Operation, RuntimeLibrary, Settings,
-    deadline_after,
+    Contribs, Core, EngineState, EngineStatus, Image, Lane, Lisp, RuntimeLibrary, Settings, deadline_after,
 };
 use crate::project::{Project, ProjectSettings};
 use crate::query::Error;
@@ -481,11 +480,11 @@ impl Steelbank {
     fn refresh_within(&self, allowed: Duration) -> Result<(), Error> {
         let deadline = deadline_after(allowed);
         let mut complete = self.inner.refreshing.try_lock_until(deadline).ok_or(Error::NeverBegan)?;
-        let since = complete.since().to_string();
+        let since = complete.since();
         let control = Control::new(deadline.saturating_duration_since(Instant::now()));
         let begun = self.inner.lisp.work_begun();
         let ticket = self.inner.lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
-            on_lisp.call(Operation::XrefExport, &[&since])
+            on_lisp.call("xref-export", &[since])
         });
         let export = control.wait(ticket)?;
         let index = complete.apply(&export.bytes)?;
@@ -658,15 +657,13 @@ impl Steelbank {
         {
             restored.forget();
         }
-        let mut lines = String::new();
-        for (path, text) in overlays {
-            let text = text.as_ref().map(|text| text.display().to_string()).unwrap_or_default();
-            lines.push_str(&format!("{}\n{text}\n", path.display()));
-        }
+        let named = |path: &PathBuf| path.display().to_string();
+        let texts: Vec<(String, Option<String>)> =
+            overlays.iter().map(|(path, text)| (named(path), text.as_ref().map(named))).collect();
         let cache = cache.display().to_string();
         let control = Control::default();
         let ticket = self.inner.lisp.submit(Lane::Query, control.allowed(), None, move |on_lisp| {
-            on_lisp.call(Operation::SetOverlays, &[&cache, &lines])
+            on_lisp.call("set-overlays", &(cache, texts))
         });
         control.wait(ticket)?;
         let texts = overlays.iter().filter_map(|(path, text)| Some((path.clone(), text.clone()?)));

@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::LoadListener;
 use crate::Steelbank;
 use crate::answer::Caution;
-use crate::engine::{Lane, Operation, deadline_after};
+use crate::engine::{Lane, deadline_after};
 use crate::query::control::Control;
 use crate::query::load_system::{LoadAnswer, LoadStatus};
 use crate::query::reload::{Leftover, ReloadAnswer, ReloadRequest};
@@ -80,10 +80,10 @@ impl Steelbank {
     }
 
     fn mark(&self, files: &[PathBuf], control: &Control, deadline: Instant) -> Result<(), Error> {
-        let files = lines(files);
+        let files = names(files);
         let control = control.until(deadline);
         let ticket = self.lisp().submit(Lane::Work, control.allowed(), None, move |on_lisp| {
-            on_lisp.call(Operation::MarkDefinitions, &[&files])
+            on_lisp.call("mark-definitions", &[files])
         });
         control.wait(ticket)?;
         Ok(())
@@ -96,10 +96,10 @@ impl Steelbank {
         control: &Control,
         deadline: Instant,
     ) -> Result<Vec<Leftover>, Error> {
-        let files = lines(files);
+        let files = names(files);
         let control = control.until(deadline);
         let ticket = self.lisp().submit(Lane::Work, control.allowed(), None, move |on_lisp| {
-            on_lisp.call(Operation::Leftovers, &[&files, if remove { "remove" } else { "" }])
+            on_lisp.call("leftovers", &(files, remove))
         });
         let mut left: Vec<Leftover> = read_json(&control.wait(ticket)?.bytes)?;
         for leftover in &mut left {
@@ -109,9 +109,7 @@ impl Steelbank {
     }
 }
 
-/// Joins paths, one a line. Leaves out a path with a line end in it: only the leftovers of that file are
-/// lost.
-fn lines(paths: &[PathBuf]) -> String {
-    let names = paths.iter().filter_map(|path| path.to_str()).filter(|path| !path.contains('\n'));
-    names.collect::<Vec<_>>().join("\n")
+/// Returns the paths that are text. Without the others, only the leftovers of those files are lost.
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().filter_map(|path| Some(path.to_str()?.to_owned())).collect()
 }

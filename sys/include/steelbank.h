@@ -10,37 +10,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STEELBANK_ABI 1
-
-/* The operations of steelbank_call. An operation's arguments are texts; lisp/operations.lisp documents them. */
-enum steelbank_operation {
-  STEELBANK_OPERATION_IDENTIFY = 1,        /* versions, features and sizes of the image */
-  STEELBANK_OPERATION_DESCRIBE_SYMBOL = 2, /* every facet of one symbol, its value excepted */
-  STEELBANK_OPERATION_PRINT_VALUE = 3,     /* a variable's value, printed within limits; runs print-object methods */
-  STEELBANK_OPERATION_EVALUATE = 4,        /* reads and evaluates forms */
-  STEELBANK_OPERATION_XREF_EXPORT = 5,     /* cross references and symbols, as packed columns */
-  STEELBANK_OPERATION_OPEN_PROJECT = 10,   /* registers a folder's systems, and where fasls and sidecars go */
-  STEELBANK_OPERATION_LOAD_SYSTEM = 11,    /* loads a system, with progress and diagnostics */
-  STEELBANK_OPERATION_LOAD_FILE = 12,      /* compiles and loads one file, with diagnostics */
-  STEELBANK_OPERATION_LIST_SYSTEMS = 13,   /* the files that were loaded, and the systems that ASDF knows */
-  STEELBANK_OPERATION_FIND_DEFINITIONS = 14, /* every definition of a symbol, with its sources */
-  STEELBANK_OPERATION_MARK_DEFINITIONS = 15, /* remembers the definitions of files, for LEFTOVERS */
-  STEELBANK_OPERATION_LEFTOVERS = 16,        /* definitions that their files do not have any more; removes them if asked to */
-  STEELBANK_OPERATION_SNAPSHOT_INPUTS = 20,  /* the inputs of the image: files, folders, systems, libraries */
-  STEELBANK_OPERATION_XREF_BASELINE = 21,    /* all cross references, packed; later exports are measured against it */
-  STEELBANK_OPERATION_PREPARE_SAVE = 22,     /* sets where the core is to be saved, or returns what forbids saving */
-  STEELBANK_OPERATION_SET_OVERLAYS = 23,     /* gives files other texts than those on disk */
-  STEELBANK_OPERATION_RECORD_INPUTS = 24,    /* remembers what is read from now on, for SNAPSHOT_INPUTS */
-  STEELBANK_OPERATION_EVALUATE_JSON = 25,    /* package, source; the last form's value itself as JSON */
-  STEELBANK_OPERATION_ASK = 30               /* a question by its name, with its arguments; see lisp/ask/questions.lisp */
-};
+#define STEELBANK_ABI 2
 
 /* How a call ended. With any of these the answer function has been called exactly once. */
 enum steelbank_status {
-  STEELBANK_STATUS_ANSWERED = 0,    /* the answer is the operation's own */
+  STEELBANK_STATUS_ANSWERED = 0,    /* the answer is the question's own */
   STEELBANK_STATUS_FAULT = 1,       /* code signalled an error or left by a non-local exit; the answer describes it */
   STEELBANK_STATUS_INTERRUPTED = 2, /* the host's interrupt stopped it */
-  STEELBANK_STATUS_MISUSE = 3       /* unknown operation, wrong number of arguments, invalid UTF-8 */
+  STEELBANK_STATUS_MISUSE = 3       /* an unknown question */
 };
 
 /* A piece of text or octets. The side that made it owns it; the other side copies what it wants to keep. */
@@ -54,9 +31,10 @@ struct steelbank_entry_points {
   uint32_t abi; /* STEELBANK_ABI of the Lisp half */
   /* Returns its argument plus one: measures the crossing. */
   int64_t (*ping)(int64_t number);
-  /* Runs one operation as call number `call` (never 0) on this thread, and reports the answer through the host's
-   * `answer` before it returns. Returns a steelbank_status. Nothing unwinds out of it. */
-  int64_t (*call)(uint64_t call, int64_t operation, const struct steelbank_text *arguments, size_t count);
+  /* Answers the question of this name (`define-question` in lisp/) as call number `call` (never 0) on this thread, and reports
+   * the answer through the host's `answer` before it returns. `arguments` is a JSON array. Returns a steelbank_status. Nothing
+   * unwinds out of it. */
+  int64_t (*call)(uint64_t call, const struct steelbank_text *question, const struct steelbank_text *arguments);
 };
 
 /* The commands to the supervisor thread. */

@@ -102,15 +102,15 @@ static void restore_signals(void) {
   sigaction(SIGABRT, &end, NULL);
 }
 
-typedef int64_t (*call_function)(uint64_t, int64_t, const struct steelbank_text *, size_t);
+typedef int64_t (*call_function)(uint64_t, const struct steelbank_text *, const struct steelbank_text *);
 static call_function lisp_call;
 
-static int64_t call(uint64_t call, int64_t operation, const struct steelbank_text *arguments, size_t count) {
+static int64_t call(uint64_t call, const struct steelbank_text *question, const struct steelbank_text *arguments) {
   call_function function = __atomic_load_n(&lisp_call, __ATOMIC_ACQUIRE);
   steelbank_restore_guard_page();
   block_signals(SIG_UNBLOCK);
   in_host = 0;
-  int64_t status = function(call, operation, arguments, count);
+  int64_t status = function(call, question, arguments);
   in_host = 1;
   block_signals(SIG_BLOCK);
   return status;

@@ -1,24 +1,4 @@
-pub const STEELBANK_ABI: u32 = 1;
-pub const STEELBANK_OPERATION_IDENTIFY: steelbank_operation = 1;
-pub const STEELBANK_OPERATION_DESCRIBE_SYMBOL: steelbank_operation = 2;
-pub const STEELBANK_OPERATION_PRINT_VALUE: steelbank_operation = 3;
-pub const STEELBANK_OPERATION_EVALUATE: steelbank_operation = 4;
-pub const STEELBANK_OPERATION_XREF_EXPORT: steelbank_operation = 5;
-pub const STEELBANK_OPERATION_OPEN_PROJECT: steelbank_operation = 10;
-pub const STEELBANK_OPERATION_LOAD_SYSTEM: steelbank_operation = 11;
-pub const STEELBANK_OPERATION_LOAD_FILE: steelbank_operation = 12;
-pub const STEELBANK_OPERATION_LIST_SYSTEMS: steelbank_operation = 13;
-pub const STEELBANK_OPERATION_FIND_DEFINITIONS: steelbank_operation = 14;
-pub const STEELBANK_OPERATION_MARK_DEFINITIONS: steelbank_operation = 15;
-pub const STEELBANK_OPERATION_LEFTOVERS: steelbank_operation = 16;
-pub const STEELBANK_OPERATION_SNAPSHOT_INPUTS: steelbank_operation = 20;
-pub const STEELBANK_OPERATION_XREF_BASELINE: steelbank_operation = 21;
-pub const STEELBANK_OPERATION_PREPARE_SAVE: steelbank_operation = 22;
-pub const STEELBANK_OPERATION_SET_OVERLAYS: steelbank_operation = 23;
-pub const STEELBANK_OPERATION_RECORD_INPUTS: steelbank_operation = 24;
-pub const STEELBANK_OPERATION_EVALUATE_JSON: steelbank_operation = 25;
-pub const STEELBANK_OPERATION_ASK: steelbank_operation = 30;
-pub type steelbank_operation = ::std::os::raw::c_uint;
+pub const STEELBANK_ABI: u32 = 2;
 pub const STEELBANK_STATUS_ANSWERED: steelbank_status = 0;
 pub const STEELBANK_STATUS_FAULT: steelbank_status = 1;
 pub const STEELBANK_STATUS_INTERRUPTED: steelbank_status = 2;
@@ -45,9 +25,8 @@ pub struct steelbank_entry_points {
     pub call: ::std::option::Option<
         unsafe extern "C" fn(
             call: u64,
-            operation: i64,
+            question: *const steelbank_text,
             arguments: *const steelbank_text,
-            count: usize,
         ) -> i64,
     >,
 }

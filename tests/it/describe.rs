@@ -152,10 +152,7 @@ fn a_symbol_that_the_index_has_not_seen() {
     // Made by a thread that nobody waits for: no refresh follows.
     let lisp = bank().lisp();
     lisp.run(std::time::Duration::from_secs(5), |on_lisp| {
-        on_lisp.call(
-            steelbank::engine::Operation::Evaluate,
-            &["CL-USER", "(defvar cl-user::*behind-the-back* 5)"],
-        )
+        on_lisp.call("values", &["CL-USER", "(defvar cl-user::*behind-the-back* 5)"])
     })
     .unwrap();
     let description = bank().describe_symbol("*behind-the-back*", "CL-USER").unwrap().description.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use steelbank::engine::{Expired, FaultKind, Lane, LispError, Operation};
+use steelbank::engine::{Expired, FaultKind, Lane, LispError};
 use steelbank::query::Error;
 use steelbank::query::control::Control;
 use steelbank::query::evaluate::EvaluateRequest;
@@ -322,17 +322,20 @@ fn arguments_that_are_no_plain_names() {
 
 #[test]
 fn the_boundary_refuses_misuse() {
-    let misuse = |operation, arguments: &'static [&'static str]| {
+    let misuse = |question, arguments: &'static [&'static str]| {
         let error = bank()
             .lisp()
-            .run(Duration::from_secs(5), move |on_lisp| on_lisp.call(operation, arguments))
+            .run(Duration::from_secs(5), move |on_lisp| on_lisp.call(question, arguments))
             .unwrap_err();
         let LispError::Fault(fault) = error else { panic!("{error:?}") };
-        assert_eq!(fault.kind, FaultKind::Misuse);
-        fault.message
+        (fault.kind, fault.message)
     };
-    assert!(misuse(Operation::DescribeSymbol, &["one"]).contains("takes 2 arguments, not 1"));
-    assert!(misuse(Operation::Identify, &["one"]).contains("takes 0 arguments"));
+    let wrong = (FaultKind::Error, "invalid number of arguments: 1".to_owned());
+    assert_eq!(misuse("describe-symbol", &["one"]), wrong);
+    assert_eq!(misuse("identify", &["one"]), wrong);
+    let (kind, message) = misuse("no-such", &[]);
+    assert_eq!(kind, FaultKind::Misuse);
+    assert!(message.starts_with("This image does not know the question \"no-such\""), "{message}");
     sound();
 }
 
@@ -347,7 +350,7 @@ fn a_panic_in_a_job_is_an_error() {
 fn a_cancelled_job_is_stopped() {
     for lane in [Lane::Query, Lane::Work] {
         let ticket = bank().lisp().submit(lane, Duration::from_secs(60), None, |on_lisp| {
-            on_lisp.call(Operation::Evaluate, &["CL-USER", "(loop)"])
+            on_lisp.call("values", &["CL-USER", "(loop)"])
         });
         let interrupt = ticket.interrupt();
         std::thread::sleep(Duration::from_millis(50));
@@ -361,10 +364,10 @@ fn a_cancelled_job_is_stopped() {
 fn a_job_that_waits_too_long_is_answered() {
     let lisp = bank().lisp();
     let blocker = lisp.submit(Lane::Work, Duration::from_secs(60), None, |on_lisp| {
-        on_lisp.call(Operation::Evaluate, &["CL-USER", "(sleep 30)"])
+        on_lisp.call("values", &["CL-USER", "(sleep 30)"])
     });
     let waiting = lisp.submit(Lane::Work, Duration::from_millis(200), None, |on_lisp| {
-        on_lisp.call(Operation::Evaluate, &["CL-USER", "1"])
+        on_lisp.call("values", &["CL-USER", "1"])
     });
     let error = waiting.wait().unwrap_err();
     assert_eq!(error, LispError::DeadlinePassed { milliseconds: 200, work: Expired::NeverBegan });
@@ -428,7 +431,7 @@ fn a_listener_that_panics_ends_nothing_else() {
         let quick = bank().lisp().submit(lane, Duration::from_secs(60), None, |_| Ok(1));
         quick.when_done(|_| panic!("the listener's own"));
         let slow = bank().lisp().submit(lane, Duration::from_millis(100), None, |on_lisp| {
-            on_lisp.call(Operation::Evaluate, &["CL-USER", "(sleep 1)"])
+            on_lisp.call("values", &["CL-USER", "(sleep 1)"])
         });
         slow.when_done(|_| panic!("the listener's own, of a job that was late"));
         sound();
@@ -440,7 +443,7 @@ fn a_listener_that_panics_ends_nothing_else() {
 fn a_listener_that_waits_holds_up_no_deadline() {
     let (release, held) = std::sync::mpsc::channel::<()>();
     let late = bank().lisp().submit(Lane::Query, Duration::from_millis(100), None, |on_lisp| {
-        on_lisp.call(Operation::Evaluate, &["CL-USER", "(sb-sys:without-interrupts (sleep 1))"])
+        on_lisp.call("values", &["CL-USER", "(sb-sys:without-interrupts (sleep 1))"])
     });
     late.when_done(move |_| assert!(held.recv().is_err()));
     let control = Control::new(Duration::from_millis(500));
@@ -464,7 +467,7 @@ fn a_job_can_be_awaited() {
     }
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut ticket = pin!(bank().lisp().submit(Lane::Query, Duration::from_secs(60), None, |on_lisp| {
-        on_lisp.call(Operation::Evaluate, &["CL-USER", "(+ 40 2)"])
+        on_lisp.call("values", &["CL-USER", "(+ 40 2)"])
     }));
     let answer = loop {
         match ticket.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -483,7 +486,7 @@ fn to_wait_for_oneself_is_an_error_at_once() {
         *hears.lock().unwrap() = Some(bank().evaluate("1", Duration::from_secs(60)));
     });
     let job = bank().lisp().submit(Lane::Work, Duration::from_secs(60), Some(listener), |on_lisp| {
-        on_lisp.call(Operation::Evaluate, &["CL-USER", "(steelbank::progress \"{}\")"])
+        on_lisp.call("values", &["CL-USER", "(steelbank::progress \"{}\")"])
     });
     job.wait().unwrap();
     let error = heard.lock().unwrap().take().unwrap().unwrap_err();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use steelbank::Steelbank;
-use steelbank::engine::{CallError, EngineState, Expired, FaultKind, Lane, LispError, Operation};
+use steelbank::engine::{CallError, EngineState, Expired, FaultKind, Lane, LispError};
 use steelbank::query::Error;
 use steelbank::query::control::Control;
 use steelbank::query::evaluate::EvaluateRequest;
@@ -16,10 +16,10 @@ fn dies(form: &str, reason: &str) {
     let bank = Steelbank::builder().start().unwrap();
     let lisp = bank.lisp();
     let working = lisp.submit(Lane::Work, Duration::from_secs(60), None, |on_lisp| {
-        on_lisp.call(Operation::Evaluate, &["CL-USER", "(sleep 50)"])
+        on_lisp.call("values", &["CL-USER", "(sleep 50)"])
     });
     let waiting = lisp.submit(Lane::Work, Duration::from_secs(60), None, |on_lisp| {
-        on_lisp.call(Operation::Evaluate, &["CL-USER", "1"])
+        on_lisp.call("values", &["CL-USER", "1"])
     });
     std::thread::sleep(Duration::from_millis(100));
 
@@ -382,7 +382,7 @@ fn a_full_heap_is_the_fault_of_who_filled_it() {
         let lisp = bank.lisp();
         let filler = "(let ((all '())) (loop (push (make-array 20000) all) (sleep 0.001)))";
         let filling = lisp.submit(Lane::Work, Duration::from_secs(120), None, move |on_lisp| {
-            on_lisp.call(Operation::Evaluate, &["CL-USER", filler])
+            on_lisp.call("values", &["CL-USER", filler])
         });
         // The others bring about the collections that find the heap full.
         let (tell, told) = std::sync::mpsc::channel();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{CommandError, Exit, Shell};
-use crate::engine::{Contribs, Core, EngineStatus, Operation};
+use crate::engine::{Contribs, Core, EngineStatus};
 use crate::query::Error;
 use crate::query::control::Control;
 use crate::query::who::WhoRequest;
@@ -201,7 +201,7 @@ fn folder_size(folder: &Path) -> u64 {
 fn identify(bank: &Steelbank) -> Result<ImageIdentity, CommandError> {
     let answer = bank
         .lisp()
-        .run(Duration::from_secs(10), |on_lisp| on_lisp.call(Operation::Identify, &[]))
+        .run(Duration::from_secs(10), |on_lisp| on_lisp.call("identify", &()))
         .map_err(Error::from)?;
     Ok(crate::query::read_json(&answer.bytes).map_err(Error::from)?)
 }

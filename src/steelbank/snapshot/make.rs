@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::format::{FilePart, SnapshotManifest};
 use super::inputs::{Inputs, InputsReport};
 use super::{Layer, Snapshot, SnapshotKey, store};
-use crate::engine::{Lane, Operation};
+use crate::engine::Lane;
 use crate::query::control::Control;
 use crate::query::counted;
 use crate::query::load_system::{ImageContents, LoadStatus};
@@ -255,9 +255,9 @@ fn try_to_save(
     let begun = i128::try_from(now.saturating_sub(TICK).as_nanos()).unwrap_or(i128::MAX);
     let bank = builder.start().map_err(|error| broken(&error))?;
     let control = Control::new(ALLOWED);
-    let ask = |operation: Operation, arguments: &'static [&'static str]| -> Result<Vec<u8>, Reply> {
+    let ask = |question: &'static str, arguments: &'static [bool]| -> Result<Vec<u8>, Reply> {
         let ticket =
-            bank.lisp().submit(Lane::Query, ALLOWED, None, move |on_lisp| on_lisp.call(operation, arguments));
+            bank.lisp().submit(Lane::Query, ALLOWED, None, move |on_lisp| on_lisp.call(question, arguments));
         Ok(control.wait(ticket).map_err(|error| broken(&error))?.bytes)
     };
     let before = match key.layer {
@@ -265,7 +265,7 @@ fn try_to_save(
         Layer::BeforeChanges => Some(start.before.clone()),
         Layer::BeforeProject => Some(bank.project().own_files()),
     };
-    ask(Operation::RecordInputs, &[])?;
+    ask("record-inputs", &[])?;
     let (mut answers, mut partial) = (Vec::new(), None);
     for system in &key.systems {
         let answer = match &before {
@@ -294,11 +294,10 @@ fn try_to_save(
         return Err(Reply::Broken("Nothing is loaded before the files that may change.".to_owned()));
     }
     let cache = key.folder.parent().map(Path::to_path_buf).unwrap_or_default();
-    let told: Making =
-        read_json(&ask(Operation::SnapshotInputs, if before.is_some() { &["part"] } else { &["whole"] })?)
-            .map_err(|error| broken(&error))?;
+    let told: Making = read_json(&ask("snapshot-inputs", if before.is_some() { &[true] } else { &[false] })?)
+        .map_err(|error| broken(&error))?;
     let inputs = Inputs::gather(told.inputs, &cache, begun).map_err(Reply::Again)?;
-    let export = ask(Operation::XrefBaseline, &[])?;
+    let export = ask("xref-baseline", &[])?;
     let index = steelbank_xref::bake::bake(&export).map_err(|error| broken(&error))?;
     steelbank_cache::write(&folder.join("index"), &index).map_err(|error| broken(&error))?;
     steelbank_cache::write(&folder.join("names"), &bank.project().bake_names())
