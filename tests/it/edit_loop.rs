@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -148,10 +148,14 @@ fn joins() {
     let bank = project(&root, &root.join("cache"));
     let begun = Arc::new(AtomicUsize::new(0));
     let control = Control::new(Duration::from_secs(100));
+    // Begin at once: who joins later hears of what is left.
+    let start = Arc::new(Barrier::new(3));
     let loads: Vec<_> = (0..3)
         .map(|_| {
             let (bank, begun, control) = (bank.clone(), Arc::clone(&begun), control.clone());
+            let start = Arc::clone(&start);
             std::thread::spawn(move || {
+                start.wait();
                 let listener = Arc::new(move |_: LoadNews| {
                     begun.fetch_add(1, Ordering::SeqCst);
                 });
