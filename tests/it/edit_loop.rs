@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Arc, Barrier};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, SystemTime};
 
 use steelbank::Steelbank;
