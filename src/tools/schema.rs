@@ -1,21 +1,14 @@
 //! Makes JSON schemas (draft 2020-12) of Rust types, as MCP wants them.
 
-use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
+use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
 /// Makes the schema of a tool's arguments.
 pub(super) fn input<T: JsonSchema>() -> Map<String, Value> {
-    let mut schema =
-        finish(SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value());
-    if let Some(Value::Object(definitions)) = schema.remove("$defs") {
-        let mut whole = Value::Object(schema);
-        inline(&mut whole, &definitions);
-        schema = match whole {
-            Value::Object(schema) => schema,
-            _ => Map::new(),
-        };
-    }
+    let settings = SchemaSettings::draft2020_12().with_transform(RecursiveTransform(names_only));
+    let mut schema = made::<T>(settings);
     if let Some(Value::Object(properties)) = schema.get_mut("properties") {
         for property in properties.values_mut().filter_map(Value::as_object_mut) {
             // Drop a default that means the same as leaving the property out: "", [], false and null.
@@ -29,44 +22,41 @@ pub(super) fn input<T: JsonSchema>() -> Map<String, Value> {
     schema
 }
 
-/// Replaces references by their definitions. An enumeration keeps only its names, which hosts and the command
-/// line look for; the property's own description explains them.
-fn inline(schema: &mut Value, definitions: &Map<String, Value>) {
-    match schema {
-        Value::Object(object) => {
-            if let Some(Value::String(reference)) = object.remove("$ref")
-                && let Some(Value::Object(definition)) =
-                    reference.rsplit('/').next().and_then(|name| definitions.get(name))
-            {
-                let mut definition = definition.clone();
-                if let Some(Value::Array(choices)) = definition.remove("oneOf") {
-                    let names = choices.iter().filter_map(|choice| choice.get("const")).cloned().collect();
-                    definition.insert("type".to_owned(), "string".into());
-                    definition.insert("enum".to_owned(), Value::Array(names));
-                }
-                for (key, value) in definition {
-                    object.entry(key).or_insert(value);
-                }
-            }
-            object.values_mut().for_each(|value| inline(value, definitions));
-        }
-        Value::Array(array) => array.iter_mut().for_each(|value| inline(value, definitions)),
-        _ => (),
+/// Leaves of an enumeration only its names, which hosts and the command line look for; the property's own description
+/// explains them.
+fn names_only(schema: &mut Schema) {
+    if let Some(Value::Array(choices)) = schema.remove("oneOf") {
+        let names = choices.iter().filter_map(|choice| choice.get("const")).cloned().collect();
+        schema.insert("type".to_owned(), "string".into());
+        schema.insert("enum".to_owned(), Value::Array(names));
     }
+}
+
+/// Makes the schema of a type, without references, the type's name and description, and keywords that the standard does
+/// not have.
+fn made<T: JsonSchema>(settings: SchemaSettings) -> Map<String, Value> {
+    let settings = settings.with(|settings| settings.inline_subschemas = true);
+    let settings = settings.with_transform(RecursiveTransform(plain));
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    for key in ["$schema", "title", "description"] {
+        schema.remove(key);
+    }
+    let mut schema = match schema.to_value() {
+        Value::Object(schema) => schema,
+        _ => Map::new(),
+    };
+    // Add properties to the schema of a type without fields: some hosts insist on them.
+    schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+    schema
 }
 
 /// Makes the schema of a tool's structured answer: an outline of the serialized type, for programs that
 /// validate. It has no descriptions, since the keys and the tool's description explain the answer; no inner
 /// structure below [`DEPTH`]; and no types of items, nor of optional numbers and flags.
 pub(super) fn output<T: JsonSchema>() -> Map<String, Value> {
-    let settings = SchemaSettings::draft2020_12().for_serialize();
-    let mut schema = finish(settings.into_generator().into_root_schema_for::<T>().to_value());
-    let definitions = match schema.remove("$defs") {
-        Some(Value::Object(definitions)) => definitions,
-        _ => Map::new(),
-    };
+    let schema = made::<T>(SchemaSettings::draft2020_12().for_serialize());
     let required = schema.get("required").cloned();
-    let Value::Object(mut outline) = outline(&Value::Object(schema), &definitions, DEPTH) else {
+    let Value::Object(mut outline) = outline(&Value::Object(schema), DEPTH) else {
         return Map::new();
     };
     outline.insert("type".to_owned(), "object".into());
@@ -97,24 +87,19 @@ pub(super) fn output<T: JsonSchema>() -> Map<String, Value> {
 /// too much of a model's context.
 const DEPTH: usize = 1;
 
-/// Strips `schema` of descriptions and bounds, and replaces references by their definitions. The result
+/// Strips `schema` of descriptions and bounds. The result
 /// accepts all that `schema` accepts.
-fn outline(schema: &Value, definitions: &Map<String, Value>, depth: usize) -> Value {
+fn outline(schema: &Value, depth: usize) -> Value {
     let Value::Object(schema) = schema else { return json!({}) };
-    let inner = |schema: &Value, depth| outline(schema, definitions, depth);
-    if let Some(name) = schema.get("$ref").and_then(Value::as_str) {
-        let definition = name.rsplit('/').next().and_then(|name| definitions.get(name));
-        return definition.map_or_else(|| json!({}), |definition| inner(definition, depth));
-    }
     if let Some(choices) = schema.get("anyOf").and_then(Value::as_array) {
         // Drop null from an optional property, which serde leaves out instead. Keep it in a required one.
         let is_null = |choice: &&Value| choice.get("type").is_some_and(|kind| kind == "null");
         let others: Vec<Value> =
-            choices.iter().filter(|choice| !is_null(choice)).map(|choice| inner(choice, depth)).collect();
+            choices.iter().filter(|choice| !is_null(choice)).map(|choice| outline(choice, depth)).collect();
         let with_null = schema.contains_key(KEEPS_NULL);
         return match (others.as_slice(), with_null) {
             ([only], false) => only.clone(),
-            _ => json!({ "anyOf": choices.iter().map(|choice| inner(choice, depth)).collect::<Vec<_>>() }),
+            _ => json!({ "anyOf": choices.iter().map(|choice| outline(choice, depth)).collect::<Vec<_>>() }),
         };
     }
     match schema.get("type").and_then(Value::as_str) {
@@ -128,12 +113,12 @@ fn outline(schema: &Value, definitions: &Map<String, Value>, depth: usize) -> Va
                 if let (Value::Object(property), true) = (&mut property, is_required(name)) {
                     property.insert(KEEPS_NULL.to_owned(), Value::Bool(true));
                 }
-                (name.clone(), inner(&property, depth - 1))
+                (name.clone(), outline(&property, depth - 1))
             });
             json!({ "type": "object", "properties": properties.collect::<Map<_, _>>() })
         }
         Some("array") => match schema.get("items") {
-            Some(items) => json!({ "type": "array", "items": inner(items, depth) }),
+            Some(items) => json!({ "type": "array", "items": outline(items, depth) }),
             None => json!({ "type": "array" }),
         },
         Some(kind) => json!({ "type": kind }),
@@ -156,49 +141,23 @@ fn is_of_strings(choices: &[Value]) -> bool {
     choices.iter().all(|choice| choice.get("type").is_some_and(|kind| kind == "string"))
 }
 
-/// Removes the Rust type's name and description, and keywords that the standard does not have.
-fn finish(schema: Value) -> Map<String, Value> {
-    let Value::Object(mut schema) = schema else { return Map::new() };
-    schema.remove("$schema");
-    schema.remove("title");
-    schema.remove("description");
-    // Add properties to the schema of a type without fields: some hosts insist on them.
-    schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
-    let mut schema = Value::Object(schema);
-    plain(&mut schema);
-    match schema {
-        Value::Object(schema) => schema,
-        _ => Map::new(),
-    }
-}
-
-/// Makes a schema portable, at every depth. Removes Rust's number formats (`uint32`, …), which JSON schema
+/// Makes a schema portable. Removes Rust's number formats (`uint32`, …), which JSON schema
 /// does not know, and null from lists of types, which some hosts refuse: optional properties are never null
 /// in answers, and may be left out of arguments. A required property becomes a choice.
-fn plain(schema: &mut Value) {
-    match schema {
-        Value::Object(object) => {
-            let number = object.get("format").and_then(Value::as_str).is_some_and(|format| {
-                format.starts_with("uint")
-                    || format.starts_with("int")
-                    || matches!(format, "float" | "double")
-            });
-            if number {
-                object.remove("format");
-            }
-            let required = object.get("required").cloned().unwrap_or_default();
-            let is_required = |name: &str| {
-                required.as_array().is_some_and(|required| required.iter().any(|other| other == name))
-            };
-            if let Some(Value::Object(properties)) = object.get_mut("properties") {
-                for (name, property) in properties {
-                    single_type(property, is_required(name));
-                }
-            }
-            object.values_mut().for_each(plain);
+fn plain(schema: &mut Schema) {
+    let number = schema.get("format").and_then(Value::as_str).is_some_and(|format| {
+        format.starts_with("uint") || format.starts_with("int") || matches!(format, "float" | "double")
+    });
+    if number {
+        schema.remove("format");
+    }
+    let required = schema.get("required").cloned().unwrap_or_default();
+    let is_required =
+        |name: &str| required.as_array().is_some_and(|required| required.iter().any(|other| other == name));
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        for (name, property) in properties {
+            single_type(property, is_required(name));
         }
-        Value::Array(array) => array.iter_mut().for_each(plain),
-        _ => (),
     }
 }
 
