@@ -199,29 +199,37 @@ impl Page {
         if fits(&whole, budget) {
             return Ok(ToolReply::Page(Self(whole)));
         }
+        let length = |page: &ToolAnswer| page.text.len().max(page.structured.json().len());
         let first = |answer: &S, count: usize| {
             let mut part = answer.clone();
             part.lists(&mut Part::new(0, count));
             part
         };
         let (mut fitting, mut too_many) = (answer.least(budget).min(most), most);
-        let mut longest = None;
-        while too_many > fitting + 1 {
-            let count = fitting + (too_many - fitting) / 2;
+        let mut page = render(&mut first(&answer, fitting), &PageRange { offset, count: fitting, total })?;
+        let mut long = length(&whole);
+        for round in 1.. {
+            let between = too_many - fitting;
+            if between <= 1 {
+                break;
+            }
+            // Guess by the lengths, as entries are alike; halve now and then, in case they are not.
+            let short = length(&page);
+            let guess = between * budget.saturating_sub(short) / long.saturating_sub(short).max(1);
+            let step = if round % 3 == 0 { between / 2 } else { guess };
+            let count = fitting + step.clamp(1, between - 1);
             let mut part = first(&answer, count);
-            let page = render(&mut part, &PageRange { offset, count, total })?;
-            if fits(&page, budget) {
-                (fitting, longest) = (count, Some(page));
+            let next = render(&mut part, &PageRange { offset, count, total })?;
+            if fits(&next, budget) {
+                (fitting, page) = (count, next);
             } else {
-                (too_many, answer) = (count, part);
+                (too_many, long, answer) = (count, length(&next), part);
             }
         }
-        if let Some(page) = longest {
-            return Ok(ToolReply::Page(Self(page)));
+        if !fits(&page, budget) {
+            // Takes no entry: each list of the sequence has one at most.
+            bound(&mut page, budget);
         }
-        let mut page = render(&mut first(&answer, fitting), &PageRange { offset, count: fitting, total })?;
-        // Takes no entry: each list of the sequence has one at most.
-        bound(&mut page, budget);
         Ok(ToolReply::Page(Self(page)))
     }
 }

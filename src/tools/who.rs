@@ -332,9 +332,11 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
     let symbol = subject.text.clone();
     let shown = |file: &str| bank.project().shown(std::path::Path::new(file));
     let users = answer.users.iter().map(|user| ShownReferrer::new(user, &symbol, shown, given.detail.detail));
+    // Not all names fit: make no more entries than may have places, of which a page has fewer.
+    let all = !limited || answer.count == answer.users.len();
     let mut listed = ListedReferrers {
         count: answer.count,
-        users: users.collect(),
+        users: users.take(if all { usize::MAX } else { located }).collect(),
         toplevel: answer.toplevel.iter().map(TopLevel::from).collect(),
         toplevel_count: None,
         notes: text::notes(&answer.unseen, &answer.cautions),
@@ -347,7 +349,7 @@ fn who(session: &Session, kind: Kind, given: Arguments, call: &Call) -> Result<T
         toplevel_total: answer.toplevel.len(),
         total: 0,
         located,
-        may_be_bare: limited && !given.page.continues() && answer.count == answer.users.len(),
+        may_be_bare: limited && !given.page.continues() && all,
         names_first: false,
         symbol: symbol.clone(),
     };
