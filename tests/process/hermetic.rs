@@ -2,6 +2,7 @@
 //! contents.
 
 use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
 use steelbank::query::control::Control;
@@ -9,7 +10,7 @@ use steelbank::query::load_system::LoadStatus;
 use steelbank::{ProjectSettings, Steelbank};
 
 use crate::child::{command, is_child, run};
-use crate::program::Folder;
+use crate::program::{Folder, STEELBANK, said};
 
 const NAME: &str = "hermetic::a_newer_asdf_in_the_registry_is_left_alone";
 
@@ -58,4 +59,20 @@ fn load(project: ProjectSettings) {
         value("(null (nth-value 1 (gethash \"asdf\" asdf/source-registry:*source-registry*)))"),
         ["NIL"]
     );
+}
+
+/// The reader's features are the core's. `STEELBANK_BLESS=1` writes them.
+#[test]
+fn the_reader_knows_the_features_of_the_core() {
+    let form = "(dolist (name (sort (mapcar #'string-downcase *features*) #'string<)) (write-line name))";
+    let output = Command::new(STEELBANK).args(["--json", "evaluate", form]).output().unwrap();
+    let (text, errors, code) = said(&output);
+    assert_eq!(code, Some(0), "{text}{errors}");
+    let answer: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let features = answer["output"].as_str().unwrap();
+    let list = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/reader/src/sbcl-features.txt");
+    if std::env::var_os("STEELBANK_BLESS").is_some() {
+        fs::write(list, features).unwrap();
+    }
+    assert_eq!(fs::read_to_string(list).unwrap(), features, "STEELBANK_BLESS=1 writes them");
 }
