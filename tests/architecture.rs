@@ -94,7 +94,7 @@ fn arrows_point_down_only() {
         ("render", vec!["answer", "query", "source", "engine"]),
         ("tools", vec!["steelbank", "answer", "query", "render", "engine", "source"]),
         ("fuzzing", vec!["steelbank", "project"]),
-        ("doors", vec!["tools", "steelbank", "query", "render", "engine", "source"]),
+        ("doors", vec!["tools", "steelbank", "answer", "query", "render", "engine", "source"]),
     ]);
     for (path, text) in sources("src") {
         let module = module(&path);
@@ -207,6 +207,100 @@ fn types_are_found_where_modules_define_them() {
     assert_eq!(defined_type("    pub enum Inner {"), Some("Inner"));
     assert_eq!(defined_type("    struct Local;"), None);
     assert_eq!(defined_type("pub fn structure() {"), None);
+}
+
+/// Sentences that are searched for words on purpose, each with the reason.
+const SEARCHED: &[(&str, &str, &str)] = &[
+    (
+        "src/engine/start.rs",
+        "reason",
+        "SBCL's own words, as it ends in the start: there is nothing else to go by",
+    ),
+    ("src/render/project.rs", "message", "a file that Lisp's message names is not named again below it"),
+    ("src/steelbank/trial.rs", "why", "the whole path of a file becomes the shown one"),
+    ("src/tools/load_system.rs", "message", "the whole path of a file becomes the shown one"),
+    ("src/tools/load_system.rs", "remedy", "the whole path of a file becomes the shown one"),
+];
+
+/// Returns what is searched for words in a line of code, if it is something for people: a message, a reason, an
+/// error as text. Replacing single characters, as for an indentation, is no search.
+fn searched_sentence(line: &str) -> Option<&str> {
+    const SENTENCES: &[&str] = &[
+        "message",
+        "caution",
+        "reason",
+        "sentence",
+        "why",
+        "error",
+        "note",
+        "remedy",
+        "advice",
+        "to_string",
+    ];
+    const SEARCHES: &[&str] = &[
+        "contains",
+        "starts_with",
+        "ends_with",
+        "replace",
+        "replacen",
+        "find",
+        "rfind",
+        "matches",
+        "split_once",
+        "rsplit_once",
+        "strip_prefix",
+        "strip_suffix",
+    ];
+    const BETWEEN: &[&str] = &["as_str", "as_deref", "to_lowercase", "as_ref"];
+    SEARCHES.iter().find_map(|search| {
+        let call = format!(".{search}(");
+        line.match_indices(&call).find_map(|(at, _)| {
+            if line[at + call.len()..].starts_with('\'') {
+                return None;
+            }
+            let mut steps = line[..at].rsplit('.').map(|step| step.trim_end_matches(['(', ')', '?']));
+            let last = steps.find(|step| !BETWEEN.contains(step))?;
+            let word = last.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+            SENTENCES.contains(&word).then_some(word)
+        })
+    })
+}
+
+/// Holds that nothing is decided by the words of a sentence: what code must know of it is a type.
+#[test]
+fn no_sentence_is_searched_for_words() {
+    let mut found = BTreeSet::new();
+    for (path, text) in sources("src").into_iter().chain(sources("crates")) {
+        // Join chained calls, which rustfmt puts on lines of their own.
+        let text = code(&text).collect::<Vec<_>>().join("\n");
+        let lines = text.lines().map(str::trim).fold(String::new(), |mut text, line| {
+            if !line.starts_with('.') {
+                text.push('\n');
+            }
+            text.push_str(line);
+            text
+        });
+        for word in lines.lines().filter_map(searched_sentence) {
+            found.insert((path.clone(), word.to_owned()));
+        }
+    }
+    let justified = SEARCHED.iter().map(|(path, word, _)| ((*path).to_owned(), (*word).to_owned()));
+    assert_eq!(found, justified.collect());
+}
+
+#[test]
+fn searches_of_sentences_are_found() {
+    for (line, expect) in [
+        ("name.contains(a) || caution.contains(\"structure\") {", Some("caution")),
+        ("found.message.contains(file)", Some("message")),
+        ("let why = why.replace(\"a\", advice);", Some("why")),
+        ("error.to_string().starts_with(\"x\")", Some("to_string")),
+        ("reason.to_lowercase().contains(word)", Some("reason")),
+        ("name.starts_with(\"SB-\")", None),
+        ("found.message.replace('\\n', \"\\n  \")", None),
+    ] {
+        assert_eq!(searched_sentence(line), expect, "{line}");
+    }
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::counted;
+use super::{Advice, Wording, counted};
 
-/// What must be known beside an answer. In JSON it is the sentence.
+/// What must be known beside an answer. In JSON it is the sentence, with advice in terms of tools.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
 #[non_exhaustive]
@@ -122,7 +122,7 @@ impl Display for Caution {
             ),
             Self::UsedBesideProject(files) => write!(
                 f,
-                "It is also used in {} below the project's folder that no system of the project has: {}{}. To list them, pass project_only=false.",
+                "It is also used in {} below the project's folder that no system of the project has: {}{}.",
                 counted(files.len(), "loaded file", "loaded files"),
                 files[..files.len().min(MOST_FILES)].join(", "),
                 if files.len() > MOST_FILES { ", …" } else { "" }
@@ -160,9 +160,19 @@ impl Display for Caution {
     }
 }
 
+impl Caution {
+    /// Words the caution and what can be done about it.
+    pub fn worded(&self, wording: Wording) -> String {
+        match self {
+            Self::UsedBesideProject(_) => format!("{self} {}", Advice::ListAll.worded(wording)),
+            _ => self.to_string(),
+        }
+    }
+}
+
 impl Serialize for Caution {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        serializer.serialize_str(&self.worded(Wording::Tools))
     }
 }
 

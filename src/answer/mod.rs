@@ -1,8 +1,10 @@
 //! What the answers of all questions are made of.
 
+pub mod advice;
 pub mod caution;
 pub mod location;
 
+pub use advice::{Advice, Wording};
 pub use caution::Caution;
 pub use location::Location;
 

@@ -201,7 +201,7 @@ pub enum LispError {
     #[error("the request was cancelled")]
     Cancelled,
     /// The runtime has ended.
-    #[error("Lisp has died: {reason}; restart steelbank to ask Lisp again")]
+    #[error("Lisp has died: {reason}")]
     Dead {
         /// The runtime's message.
         reason: String,

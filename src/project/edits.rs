@@ -7,6 +7,7 @@
 //! marked as whole. What fails, or is cut before that mark, is taken back: at once, or by the next that takes
 //! the lock.
 
+use super::NoProject;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
@@ -39,6 +40,9 @@ pub enum UndoError {
         /// The names of those that are kept, the newest first.
         kept: Vec<String>,
     },
+    /// There is no project.
+    #[error(transparent)]
+    NoProject(#[from] NoProject),
     /// A sentence.
     #[error("{0}")]
     Refused(String),
@@ -133,9 +137,7 @@ impl Project {
     /// # Errors
     /// There is no project, or others have the right for long: a sentence.
     pub(crate) fn edits(&self) -> Result<Edits<'_>, String> {
-        let (records, root) = self.records().ok_or_else(|| {
-            "There is no project whose files could be edited: start steelbank with --project DIR.".to_owned()
-        })?;
+        let (records, root) = self.records().ok_or(NoProject)?;
         let failed = |error: io::Error| {
             format!(
                 "What is needed to edit files cannot be kept in {} ({error}). Nothing was changed.",

@@ -160,6 +160,17 @@ pub(crate) fn native(root: Option<&Path>, given: &Path) -> PathBuf {
     root.map_or_else(|| given.to_owned(), |root| root.join(given))
 }
 
+/// There is no project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("There is no project.")]
+pub struct NoProject;
+
+impl From<NoProject> for String {
+    fn from(error: NoProject) -> String {
+        error.to_string()
+    }
+}
+
 impl Project {
     /// Makes the project of `settings`.
     pub(crate) fn new(settings: Option<ProjectSettings>) -> Project {
@@ -179,6 +190,11 @@ impl Project {
     /// Returns the project's root directory, canonical.
     pub(crate) fn root(&self) -> Option<&Path> {
         self.settings.as_ref()?.root.as_deref()
+    }
+
+    /// Returns the root directory of the project that there must be.
+    pub(crate) fn own_root(&self) -> Result<&Path, NoProject> {
+        self.root().ok_or(NoProject)
     }
 
     /// Remembers the loaded files, each with the write date (universal time) that it had then. The names of

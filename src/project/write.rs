@@ -1,5 +1,6 @@
 //! Which files may be written, those inside of the project, and in which encoding.
 
+use super::NoProject;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,9 @@ pub(crate) enum FileError {
     /// There is no such file. The path is shown as it was given.
     #[error("Path {0} not found")]
     Missing(String),
+    /// There is no project.
+    #[error(transparent)]
+    NoProject(#[from] NoProject),
     /// It cannot be read, or is not the project's own: a sentence.
     #[error("{0}")]
     Refused(String),

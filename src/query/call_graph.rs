@@ -145,14 +145,12 @@ impl CallGraphRequest {
             for caller in by_symbol.get(&symbol).into_iter().flatten() {
                 called.extend(calls.get(*caller).into_iter().flatten());
             }
-            let recorded =
-                called.into_iter().map(|name| Node { name: name.clone(), symbol: principal(name) });
+            let recorded = called.into_iter().map(|name| Node::of(name));
             let templates = users.called_by_templates(&symbol.0, &symbol.1);
             let templates = templates.into_iter().filter_map(|(package, name)| {
                 let package = context.index.find_package(&package, None)?;
                 let (found, _) = context.index.find_symbol(&name, package)?;
-                let name = context.index.symbol_text(found);
-                Some(Node { symbol: principal(&name), name })
+                Some(Node::of(&context.index.symbol_text(found)))
             });
             let called: BTreeSet<Node> = recorded.chain(templates).collect();
             for callee in called {
@@ -199,7 +197,7 @@ impl Question for CallGraphRequest {
             limit: self.limit,
             truncated: false,
         };
-        graph.node(&Node { symbol: principal(&root), name: root.clone() }, 0);
+        graph.node(&Node::of(&root), 0);
         match self.direction {
             Direction::Callers => self.callers(context, control, &mut graph)?,
             Direction::Callees => self.callees(context, control, &mut graph)?,
@@ -262,7 +260,7 @@ impl Graph {
                     () if node.name.starts_with("(METHOD") => LispKind::Method,
                     () if node.name.starts_with("(SETF") => LispKind::Setf,
                     () if node.name.starts_with("(TYPE-EXPANDER") => LispKind::Type,
-                    () if node.name.starts_with("top level") => LispKind::TopLevel,
+                    () if node.is_toplevel => LispKind::TopLevel,
                     () if node.name.starts_with("(COMPILER-MACRO") => LispKind::CompilerMacro,
                     () => LispKind::Definition,
                 };
@@ -311,7 +309,7 @@ impl CallGraphAnswer {
     pub fn dot(&self) -> String {
         let mut text = String::from("digraph calls {\n  rankdir=LR;\n  node [shape=box];\n");
         for (at, node) in self.nodes.iter().enumerate() {
-            let label = short(&node.name).replace('\\', "\\\\").replace('"', "\\\"");
+            let label = label(node).replace('\\', "\\\\").replace('"', "\\\"");
             let shape = match node.kind {
                 LispKind::GenericFunction => "ellipse",
                 LispKind::Macro => "diamond",
@@ -333,7 +331,7 @@ impl CallGraphAnswer {
     pub fn mermaid(&self) -> String {
         let mut text = String::from("graph LR\n");
         for (at, node) in self.nodes.iter().enumerate() {
-            let label = short(&node.name).replace('"', "#quot;");
+            let label = label(node).replace('"', "#quot;");
             let (open, close) = match node.kind {
                 LispKind::GenericFunction => ("([", "])"),
                 LispKind::Macro => ("{{", "}}"),
@@ -350,11 +348,13 @@ impl CallGraphAnswer {
     }
 }
 
-/// Strips the packages from a printed name, to keep labels short.
+/// Labels a node: a place, or its name without packages.
+fn label(node: &GraphNode) -> String {
+    if node.kind == LispKind::TopLevel { node.name.clone() } else { short(&node.name) }
+}
+
+/// Strips the packages from a printed name.
 fn short(name: &str) -> String {
-    if name.starts_with("top level") {
-        return name.to_owned();
-    }
     let words = name.split(' ').map(|word| match word.rsplit_once("::") {
         Some((before, name)) => {
             format!("{}{name}", before.chars().take_while(|c| *c == '(').collect::<String>())

@@ -65,8 +65,8 @@ pub(crate) fn code_find_references(
             return Err(not_found(lookup.asked, status, unseen));
         }
     };
-    if request.project_only && project.root().is_none() {
-        return Err(CodeFindReferencesError::NoProject);
+    if request.project_only {
+        project.own_root()?;
     }
     let uses = SymbolUses::new(index, symbol, lookup.function_name);
     let now = project.now();

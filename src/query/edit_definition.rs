@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::lookup::find_package;
 use super::unified::unified;
 use crate::answer::Caution;
+use crate::project::NoProject;
 use crate::project::Project;
 use crate::project::journal::EditPurpose;
 use crate::project::replacement::Replacement;
@@ -116,6 +117,9 @@ pub enum EditError {
         /// The path as it was given.
         path: String,
     },
+    /// There is no project.
+    #[error(transparent)]
+    NoProject(#[from] NoProject),
     /// The edit was refused; the sentence says why.
     #[error("{0}")]
     Refused(String),
@@ -125,6 +129,7 @@ impl From<FileError> for EditError {
     fn from(error: FileError) -> Self {
         match error {
             FileError::Missing(path) => Self::Missing { path },
+            FileError::NoProject(error) => Self::NoProject(error),
             FileError::Refused(why) => Self::Refused(why),
         }
     }
@@ -140,12 +145,7 @@ pub(crate) fn edit_definition(
     project: &Project,
     request: &EditRequest,
 ) -> Result<EditAnswer, EditError> {
-    let root = project.root().ok_or_else(|| {
-        EditError::Refused(
-            "There is no project whose files could be edited: start steelbank with --project DIR.".to_owned(),
-        )
-    })?;
-    let path = write::own_file(root, &request.path)?;
+    let path = write::own_file(project.own_root()?, &request.path)?;
     let edits = project.edits().map_err(EditError::Refused)?;
     let shown = project.shown(&path);
     let old = steelbank_tree::read_source(&path)

@@ -99,7 +99,7 @@ pub enum FindReferencesError {
     #[error("The limit is 0, but must be 1 or more.")]
     Limit,
     /// A broad query without `force`.
-    #[error("{}", broad(pattern, *total, densest))]
+    #[error("{}", broad(pattern, *total))]
     Broad {
         /// The pattern as given.
         pattern: String,
@@ -113,31 +113,16 @@ pub enum FindReferencesError {
     Text(#[from] TextError),
 }
 
-impl FindReferencesError {
-    /// Whether the request itself is wrong, rather than the index.
-    pub fn is_about_the_request(&self) -> bool {
-        !matches!(self, FindReferencesError::Text(_))
-    }
-}
-
 fn names(names: impl Iterator<Item = &'static str>) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-fn broad(pattern: &str, total: u64, densest: &[(String, u64)]) -> String {
+fn broad(pattern: &str, total: u64) -> String {
     let why = match pattern.trim().chars().count() < SHORT {
         true => format!("the pattern has fewer than {SHORT} characters"),
         false => format!("more than {BROAD} are a broad query"),
     };
-    let mut text = format!(
-        "{pattern:?} has {}: {why}. Narrow it with a longer pattern, lang, glob or exclude, or pass force=true.",
-        counted(total, "reference", "references")
-    );
-    if !densest.is_empty() {
-        let shown: Vec<_> = densest.iter().take(5).map(|(path, count)| format!("{path} ({count})")).collect();
-        text += &format!(" Most are in {}.", shown.join(", "));
-    }
-    text
+    format!("{pattern:?} has {}: {why}.", counted(total, "reference", "references"))
 }
 
 /// A definition.
@@ -353,7 +338,7 @@ mod tests {
         let check = |change: &dyn Fn(&mut FindReferencesRequest), expect: &str| {
             let mut request = FindReferencesRequest::new("name");
             change(&mut request);
-            let error = search(&request).unwrap_err();
+            let error = crate::query::Error::from(search(&request).unwrap_err());
             assert!(error.is_about_the_request());
             assert!(error.to_string().starts_with(expect), "{error}");
         };

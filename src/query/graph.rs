@@ -22,6 +22,15 @@ pub(super) struct Node {
     pub(super) name: String,
     /// The symbol by which other nodes use it: home package and name.
     pub(super) symbol: Option<(String, String)>,
+    /// Whether it is a top-level form that defines nothing.
+    pub(super) is_toplevel: bool,
+}
+
+impl Node {
+    /// Makes the node of the function that is printed as `caller`.
+    pub(super) fn of(caller: &str) -> Self {
+        Self { name: place_function(caller), symbol: principal(caller), is_toplevel: false }
+    }
 }
 
 /// A use of a node by another.
@@ -73,7 +82,7 @@ impl<'a> UserFinder<'a> {
         });
         let defined = around.map(|known| known.definition.kind);
         let user = match (&line.caller, around) {
-            (Some(caller), _) => Node { name: place_function(caller), symbol: principal(caller) },
+            (Some(caller), _) => Node::of(caller),
             (None, Some(known)) => Node {
                 name: match known.definition.kind {
                     DefinitionKind::Setf if !known.definition.setf => format!("(SETF {})", known.shown()),
@@ -81,9 +90,11 @@ impl<'a> UserFinder<'a> {
                     _ => known.shown(),
                 },
                 symbol: known.home.clone().map(|home| (home, known.definition.name.clone())),
+                is_toplevel: false,
             },
             (None, None) => {
-                Node { name: format!("top level of {}", line.place.clone().whole_line()), symbol: None }
+                let name = format!("top level of {}", line.place.clone().whole_line());
+                Node { name, symbol: None, is_toplevel: true }
             }
         };
         UsedBy { user, line, defined }
@@ -98,11 +109,7 @@ impl<'a> UserFinder<'a> {
         };
         let kinds = [Kind::Calls, Kind::Macroexpands].into_iter();
         let found = kinds.flat_map(|kind| index.who(kind, symbol, |role| role.denotes_function()));
-        let nodes = found.map(|found| {
-            let caller = found.function.into_owned();
-            Node { symbol: principal(&caller), name: place_function(&caller) }
-        });
-        nodes.collect()
+        found.map(|found| Node::of(&found.function)).collect()
     }
 
     /// Whether a use of `name` is a call, a macro's expansion, or a call in the template of a macro or setf

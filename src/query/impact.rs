@@ -47,7 +47,7 @@ pub struct ImpactRequest {
 #[non_exhaustive]
 pub enum ImpactError {
     /// The request names nothing.
-    #[error("Say what changes: names, paths, or diff=true.")]
+    #[error("Nothing is said to change.")]
     Nothing,
     /// git cannot tell.
     #[error("git cannot tell what has changed: {0}")]
@@ -259,7 +259,7 @@ impl ImpactRequest {
         while let Some(((package, name), steps)) = waiting.pop_front() {
             control.check()?;
             for used in users.of(&package, &name) {
-                let Node { name: user, symbol } = used.user.clone();
+                let Node { name: user, symbol, .. } = used.user.clone();
                 let place = Some(used.line.place.clone()).filter(|place| place.line.is_some());
                 let affected =
                     Affected { steps: steps + 1, name: user.clone(), place, does: used.line.use_type };
@@ -341,8 +341,7 @@ impl Subjects {
         users: &UserFinder<'_>,
         control: &Control,
     ) -> Result<(), Error> {
-        let root =
-            context.project.root().ok_or(super::code_find_references::CodeFindReferencesError::NoProject)?;
+        let root = context.project.own_root()?;
         let mut gone = Vec::new();
         changes(root, control, |changed| {
             let path = root.join(&changed.path);

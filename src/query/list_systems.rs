@@ -8,7 +8,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Error;
-use super::code_find_references;
 use super::control::Control;
 use crate::engine::LispError;
 use crate::project::Project;
@@ -85,7 +84,7 @@ pub(crate) fn list_systems(
     components: bool,
     control: &Control,
 ) -> Result<SystemsAnswer, Error> {
-    let root = project.root().ok_or(code_find_references::CodeFindReferencesError::NoProject)?;
+    let root = project.own_root()?;
     let cancellation = control.cancellation();
     let found = definition_files(root, &|| cancellation.is_cancelled()).ok_or(LispError::Cancelled)?;
     let mut known: BTreeMap<String, SystemFacts> = BTreeMap::new();

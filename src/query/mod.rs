@@ -54,6 +54,7 @@ pub mod who;
 mod working_tree;
 
 pub(crate) use crate::answer::counted;
+pub use crate::project::NoProject;
 pub(crate) use crate::project::write::FileError;
 pub use crate::source::positions::Evidence;
 pub use lisp_kind::LispKind;
@@ -62,7 +63,13 @@ pub use step::Step;
 
 use serde::de::DeserializeOwned;
 
+use crate::answer::Advice;
 use crate::engine::{LispError, StartError};
+use code_find_references::CodeFindReferencesError;
+#[cfg(feature = "text")]
+use find_references::FindReferencesError;
+#[cfg(feature = "text")]
+use index_project::IndexProjectError;
 use steelbank_xref::ApplyError;
 
 /// Why a question has no answer. What is not found is an answer, not an error.
@@ -72,9 +79,12 @@ pub enum Error {
     /// The name cannot be read.
     #[error(transparent)]
     Name(#[from] designator::DesignatorError),
-    /// There is no such symbol, or no project.
+    /// There is no project.
     #[error(transparent)]
-    References(#[from] code_find_references::CodeFindReferencesError),
+    NoProject(#[from] NoProject),
+    /// There is no such symbol, or no project to limit the question to.
+    #[error(transparent)]
+    References(#[from] CodeFindReferencesError),
     /// The request is wrong.
     #[error(transparent)]
     Apropos(#[from] apropos::AproposError),
@@ -89,11 +99,11 @@ pub enum Error {
     /// The request is wrong, or the text cannot be searched.
     #[cfg(feature = "text")]
     #[error(transparent)]
-    FindReferences(#[from] find_references::FindReferencesError),
+    FindReferences(#[from] FindReferencesError),
     /// The request is wrong, or the text cannot be indexed.
     #[cfg(feature = "text")]
     #[error(transparent)]
-    IndexProject(#[from] index_project::IndexProjectError),
+    IndexProject(#[from] IndexProjectError),
     /// Lisp cannot answer.
     #[error(transparent)]
     Lisp(#[from] LispError),
@@ -125,6 +135,40 @@ pub enum Error {
         "the index of cross references could not take what Lisp reported ({0}); answers may lack newer code"
     )]
     Apply(#[from] ApplyError),
+}
+
+impl Error {
+    /// Whether the request is wrong, rather than the engine.
+    pub fn is_about_the_request(&self) -> bool {
+        match self {
+            Self::Name(_) | Self::References(_) | Self::Apropos(_) => true,
+            #[cfg(feature = "text")]
+            Self::Impact(_) | Self::Outline(_) => true,
+            #[cfg(feature = "text")]
+            Self::FindReferences(error) => !matches!(error, FindReferencesError::Text(_)),
+            #[cfg(feature = "text")]
+            Self::IndexProject(error) => matches!(error, IndexProjectError::Language { .. }),
+            _ => false,
+        }
+    }
+
+    /// Returns what can be done, if that is known.
+    pub fn advice(&self) -> Option<Advice> {
+        Some(match self {
+            Self::NoProject(_) => Advice::SetProject,
+            Self::References(CodeFindReferencesError::NoProject(_)) => Advice::SetProjectOrSearchAll,
+            #[cfg(feature = "text")]
+            Self::FindReferences(FindReferencesError::Broad { densest, .. }) => {
+                Advice::Narrow(densest.clone())
+            }
+            #[cfg(feature = "text")]
+            Self::Impact(impact::ImpactError::Nothing) => Advice::SayWhatChanges,
+            #[cfg(feature = "text")]
+            Self::Outline(outline::OutlineError::System { system }) => Advice::LoadOrGivePath(system.clone()),
+            Self::Lisp(LispError::Dead { .. }) => Advice::RestartProgram,
+            _ => return None,
+        })
+    }
 }
 
 /// Deserializes an operation's JSON answer.

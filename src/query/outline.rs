@@ -78,9 +78,7 @@ pub enum OutlineError {
         package: String,
     },
     /// The files of the system are not known.
-    #[error(
-        "The files of the system {system} are not known: it is not loaded, or not the project's. Load it with load-system, or give a path."
-    )]
+    #[error("The files of the system {system} are not known: it is not loaded, or not the project's.")]
     System {
         /// The system as given.
         system: String,

@@ -27,8 +27,8 @@ pub use plan::{
 };
 
 pub(crate) use verify::{
-    AppliedEdit, ComparedDiagnostic, ComparedXref, GoneSymbol, NamePlaces, PlacesRequest, Tested, Traces,
-    TracesRequest, compare,
+    AppliedEdit, ComparedDiagnostic, ComparedXref, FailedLoad, GoneSymbol, NamePlaces, PlacesRequest, Tested,
+    Traces, TracesRequest, compare,
 };
 pub use verify::{Difference, DifferenceKind, Verified};
 
@@ -42,7 +42,7 @@ use edits::Editor;
 pub use makers::ProjectSymbols;
 
 use super::Evidence;
-use super::code_find_references::{self, CodeFindReferencesError, code_find_references, missing, not_found};
+use super::code_find_references::{self, code_find_references, missing, not_found};
 use super::counted;
 use super::designator::{Designator, DesignatorError, FunctionName};
 use super::find_definition::{ImageDefinition, ImageDefinitions, ImageSource, find_definition, resolve};
@@ -121,9 +121,7 @@ impl std::fmt::Debug for Sources<'_> {
 pub fn rename_plan(sources: &Sources<'_>, request: &RenameRequest) -> Result<RenamePlan, super::Error> {
     let (index, project) = (sources.index, sources.project);
     let lookup = Lookup::new(index, &request.name, &request.package)?;
-    if project.root().is_none() {
-        return Err(CodeFindReferencesError::NoProject.into());
-    }
+    project.own_root()?;
     let (symbol, _) = lookup.found.map_err(|status| {
         let unseen = missing(index, project, &lookup.asked, lookup.package);
         not_found(lookup.asked.clone(), status, unseen)

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::answer::Wording;
 use crate::answer::location::columns;
 use crate::query::Evidence;
 use crate::query::code_find_references::{self, UseType};
@@ -22,7 +23,7 @@ pub(crate) fn unwatched(refusal: WatchRefusal) -> String {
 }
 
 /// Renders code-find-references: a line for each place, then the cautions.
-pub fn references(answer: &code_find_references::CodeFindReferencesAnswer) -> String {
+pub fn references(answer: &code_find_references::CodeFindReferencesAnswer, wording: Wording) -> String {
     let unseen = match answer.text_total {
         0 => String::new(),
         total => format!(", and {} in text that the image does not have", counted(total, "place", "places")),
@@ -82,7 +83,7 @@ pub fn references(answer: &code_find_references::CodeFindReferencesAnswer) -> St
         text.push('\n');
     }
     for caution in &answer.cautions {
-        let _ = write!(text, "\nNote: {caution}");
+        let _ = write!(text, "\nNote: {}", caution.worded(wording));
     }
     text
 }
@@ -156,8 +157,20 @@ pub fn load(answer: &LoadAnswer) -> String {
         LoadStatus::Cancelled => "is not loaded: it was called off",
         LoadStatus::TimedOut => "is not loaded: its time was over",
     };
+    load_headed(answer, &format!("{what} {how}"))
+}
+
+/// Renders what reload loaded: systems, or else single files, loaded by hand or by a load that failed.
+pub(crate) fn reload(answer: &LoadAnswer) -> String {
+    match answer.systems.is_empty() && answer.status == LoadStatus::Loaded {
+        true => load_headed(answer, "They are loaded again"),
+        false => load(answer),
+    }
+}
+
+fn load_headed(answer: &LoadAnswer, head: &str) -> String {
     let mut text = format!(
-        "{what} {how} ({} compiled, {} from the cache, {:.1} s).",
+        "{head} ({} compiled, {} from the cache, {:.1} s).",
         answer.compiled.len(),
         answer.cached.len(),
         answer.duration_ms as f64 / 1000.0

@@ -17,13 +17,7 @@ impl Steelbank {
 
     /// Reads a file of the project. Returns also its path as answers show it.
     pub(crate) fn own_text(&self, path: &str) -> Result<(Vec<u8>, String), FileError> {
-        let root = self.project().root().ok_or_else(|| {
-            FileError::Refused(
-                "There is no project whose files could be read: start steelbank with --project DIR."
-                    .to_owned(),
-            )
-        })?;
-        let file = write::own_file(root, Path::new(path))?;
+        let file = write::own_file(self.project().own_root()?, Path::new(path))?;
         let shown = self.project().shown(&file);
         let text = steelbank_tree::read_source(&file).map_err(|error| FileError::new(&shown, &error))?;
         Ok((text, shown))

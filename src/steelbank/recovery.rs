@@ -4,6 +4,7 @@
 //! The program executes itself again in place (see [`crate::engine::execute_again`]); this module has the
 //! state for that.
 
+use crate::answer::Advice;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
@@ -328,11 +329,11 @@ impl Recovery {
     }
 
     /// Returns advice on what to do about a dead Lisp.
-    pub fn advice(&self) -> &'static str {
+    pub fn advice(&self) -> Advice {
         match self.state.load(Ordering::SeqCst) {
-            ARMED => "it is being started again: ask again",
-            STOPPED => "it died too often to be started again by itself: call restart-lisp",
-            _ => "restart steelbank to ask Lisp again",
+            ARMED => Advice::AskAgain,
+            STOPPED => Advice::RestartLisp,
+            _ => Advice::RestartProgram,
         }
     }
 }
@@ -407,7 +408,7 @@ mod tests {
         let third = Moment { at: 3_601, uptime: 161 };
         assert!(recovery.decide(&died, third).is_some(), "the first was more than a minute ago");
         assert!(recovery.decide(&died, Moment { at: 180_000, uptime: 162 }).is_none());
-        assert!(recovery.advice().contains("restart-lisp"));
+        assert_eq!(recovery.advice(), Advice::RestartLisp);
         assert!(recovery.sentences().last().unwrap().contains("3 times"));
         let handover = recovery.decide(&Cause::Asked, Moment { at: 0, uptime: 163 }).unwrap();
         assert!(handover.deaths.is_empty());

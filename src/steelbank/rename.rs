@@ -90,6 +90,7 @@ impl Steelbank {
     /// # Errors
     /// There is no such edit, or a file was changed after it. Nothing was changed.
     pub fn rename_undo(&self, id: &str) -> Result<Undone, UndoError> {
+        self.project().own_root()?;
         let undone = self.project().edits()?.undo(id)?;
         let files = undone.files.iter().map(|path| self.project().shown(path)).collect();
         Ok(Undone { undo: undone.id, what: undone.what, files })
@@ -117,7 +118,7 @@ impl Steelbank {
 
     /// Reads the files of a plan, and makes their new texts.
     pub(super) fn replacements(&self, plan: &RenamePlan) -> Result<Vec<Replacement>, RenameError> {
-        let root = self.project().root().ok_or_else(|| RenameError("There is no project.".to_owned()))?;
+        let root = self.project().own_root().map_err(|error| RenameError(error.into()))?;
         plan.files
             .iter()
             .map(|file| {

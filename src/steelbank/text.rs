@@ -9,7 +9,6 @@ use steelbank_text::{Freshness, IndexControl, Pattern, TextError, TextIndex};
 
 use super::Steelbank;
 use crate::query::Error;
-use crate::query::code_find_references::CodeFindReferencesError;
 use crate::query::control::Control;
 use crate::query::find_references::{self, References, find_references};
 use crate::query::index_project::{self, IndexStatus, Indexed, check_index_status, index_project};
@@ -25,7 +24,7 @@ impl Steelbank {
             return Ok(index);
         }
         let settings = self.project().settings();
-        let root = self.project().root().ok_or(Error::References(CodeFindReferencesError::NoProject))?;
+        let root = self.project().own_root()?;
         let cache = settings.map(|settings| settings.cache.clone()).unwrap_or_default();
         let index = TextIndex::open(root, &cache, Freshness::Automatic)?;
         Ok(self.inner.text.get_or_init(|| index))

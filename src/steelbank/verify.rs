@@ -22,8 +22,8 @@ use crate::query::evaluate::EvaluateRequest;
 use crate::query::load_system::{LoadAnswer, LoadStatus};
 use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::rename::{
-    AppliedEdit, ComparedDiagnostic, ComparedXref, GoneSymbol, NamePlaces, PlacesRequest, RenamePlan,
-    RenameRequest, Scope, Tested, Traces, TracesRequest, Verified, compare,
+    AppliedEdit, ComparedDiagnostic, ComparedXref, FailedLoad, GoneSymbol, NamePlaces, PlacesRequest,
+    RenamePlan, RenameRequest, Scope, Tested, Traces, TracesRequest, Verified, compare,
 };
 use crate::query::run_tests::RunTestsRequest;
 use crate::source::tap::sidecar::fnv_1a;
@@ -279,12 +279,14 @@ impl Steelbank {
     }
 
     fn add_load(&self, traces: &mut Traces, name: &str, answer: LoadAnswer) {
+        let project = self.project();
         traces.compiled += answer.compiled.len();
         if answer.status != LoadStatus::Loaded {
-            let why = answer.failure.map(|failure| failure.message).unwrap_or_default();
-            traces.failed.push((name.to_owned(), why));
+            let (why, path) =
+                answer.failure.map(|failure| (failure.message, failure.path)).unwrap_or_default();
+            let path = path.map(|path| project.shown(Path::new(&path)));
+            traces.failed.push(FailedLoad { name: name.to_owned(), why, path });
         }
-        let project = self.project();
         for said in answer.diagnostics {
             let place = said.place.unwrap_or_default().whole_line();
             let path = Path::new(&place.file);
@@ -312,8 +314,9 @@ impl Steelbank {
             };
             self.rename_plan(&asked, control)
         };
-        let told = |left: Vec<String>, symbol: &str| -> Vec<String> {
-            left.into_iter().map(|place| format!("{place} means {symbol} still.")).collect()
+        let told = |left: Vec<Location>, symbol: &str| -> Vec<(String, String)> {
+            let left = left.into_iter();
+            left.map(|place| (place.file.clone(), format!("{place} means {symbol} still."))).collect()
         };
         let left = self.places_left(request, &planned).and_then(|left| {
             let mut left = told(left, &request.old);
@@ -351,7 +354,7 @@ impl Steelbank {
         &self,
         request: &PlacesRequest,
         planned: &dyn Fn(&str, &str) -> Result<RenamePlan, Error>,
-    ) -> Result<Vec<String>, Error> {
+    ) -> Result<Vec<Location>, Error> {
         if request.scope != Scope::Narrow {
             return left_of(planned(&request.old, &request.old_name));
         }
@@ -368,22 +371,22 @@ impl Steelbank {
             // be another name.
             let text = found.text.iter().filter(|found| !found.possible && found.state != TextState::Named);
             let text = text.flat_map(|found| &found.tokens);
-            Ok(refs.chain(defined).chain(text).map(Location::to_string).collect())
+            Ok(refs.chain(defined).chain(text).cloned().collect())
         });
         or_none(found)
     }
 }
 
 /// Lists the places that `planned` would edit, of a symbol that should have none.
-fn left_of(planned: Result<RenamePlan, Error>) -> Result<Vec<String>, Error> {
-    or_none(planned.map(|plan| {
-        let edits = plan.files.iter().flat_map(|file| &file.edits);
-        edits.map(|edit| edit.place.to_string()).collect()
-    }))
+fn left_of(planned: Result<RenamePlan, Error>) -> Result<Vec<Location>, Error> {
+    or_none(
+        planned
+            .map(|plan| plan.files.into_iter().flat_map(|file| file.edits).map(|edit| edit.place).collect()),
+    )
 }
 
 /// Returns the places; none if there is no such symbol.
-fn or_none(found: Result<Vec<String>, Error>) -> Result<Vec<String>, Error> {
+fn or_none(found: Result<Vec<Location>, Error>) -> Result<Vec<Location>, Error> {
     match found {
         Err(Error::References(
             CodeFindReferencesError::NoSymbol { .. } | CodeFindReferencesError::NoPackage { .. },

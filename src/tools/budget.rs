@@ -82,7 +82,7 @@ pub(super) fn cut(
     let past = at.entries > total || at.lines > line_count;
     // Refuse a cursor after which nothing is left.
     if at != CutCursor::default() && (past || (at.entries == total && at.lines == line_count)) {
-        return Err(Failure::Arguments(format!(
+        return Err(Failure::arguments(format!(
             "The cursor {:?} is past the end, or of another answer. Ask again without it.",
             at.written()
         )));

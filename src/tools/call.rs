@@ -7,13 +7,14 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::budget::BUDGET;
+use super::remedy::with_remedy;
 use super::structured::Structured;
 use super::words::sentence;
+use crate::answer::{Advice, Wording};
 use crate::engine::Writing;
 use crate::query::control::{Cancellation, Control};
-use crate::query::index_project;
 use crate::query::lookup::DEFAULT_PACKAGE;
-use crate::query::{Error, Step};
+use crate::query::{Error, NoProject, Step};
 
 /// The progress of a running call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +34,7 @@ pub struct ToolProgress {
 pub struct Call {
     cancellation: Cancellation,
     budget: usize,
+    wording: Wording,
     listener: Arc<dyn Fn(ToolProgress) + Send + Sync>,
     writing: Arc<Mutex<Option<Writing>>>,
 }
@@ -58,6 +60,7 @@ impl Call {
         Self {
             cancellation: Cancellation::default(),
             budget: BUDGET,
+            wording: Wording::default(),
             listener: Arc::new(listener),
             writing: Arc::default(),
         }
@@ -82,6 +85,18 @@ impl Call {
         self.budget
     }
 
+    /// Asks for advice in these terms.
+    #[must_use]
+    pub fn in_terms_of(mut self, wording: Wording) -> Self {
+        self.wording = wording;
+        self
+    }
+
+    /// Returns the terms in which advice is worded.
+    pub fn wording(&self) -> Wording {
+        self.wording
+    }
+
     /// Returns the token that cancels this call.
     pub fn cancellation(&self) -> Cancellation {
         self.cancellation.clone()
@@ -97,7 +112,7 @@ impl Call {
     /// # Errors
     /// The call was called off, or the program is being started again.
     pub fn begin_writing(&self) -> Result<(), Failure> {
-        let refused = |why: &str| Failure::Engine(format!("{why} Nothing was changed."));
+        let refused = |why: &str| Failure::engine(format!("{why} Nothing was changed."));
         let writing = Writing::begin().ok_or_else(|| refused("Lisp is being started again: ask again."))?;
         if self.cancellation.is_cancelled() {
             return Err(refused("The call was called off."));
@@ -148,7 +163,7 @@ impl ToolAnswer {
     /// # Errors
     /// `structured` cannot be JSON, which is a bug.
     pub fn new<T: Serialize>(text: String, structured: &T, outcome: CallOutcome) -> Result<Self, Failure> {
-        let structured = Structured::new(structured).map_err(|error| Failure::Engine(error.to_string()))?;
+        let structured = Structured::new(structured).map_err(|error| Failure::engine(error.to_string()))?;
         Ok(Self { text, shown: None, structured, outcome, notes: Vec::new(), looked_up_in: None })
     }
 
@@ -174,34 +189,76 @@ impl ToolAnswer {
     }
 }
 
-/// The reason for which there is no answer, as a sentence.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
-    /// The arguments do not match the tool's schema.
-    #[error("{0}")]
-    Arguments(String),
+/// What is at fault if there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blame {
+    /// The arguments do not fit.
+    Arguments,
     /// The engine cannot answer.
-    #[error("{0}")]
-    Engine(String),
+    Engine,
+}
+
+/// The reason for which there is no answer, and what can be done about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What is at fault.
+    pub blame: Blame,
+    /// The reason, as a sentence.
+    pub why: String,
+    /// What can be done.
+    pub advice: Option<Advice>,
+}
+
+impl Failure {
+    /// Makes the failure of arguments that do not fit.
+    pub fn arguments(why: impl Into<String>) -> Self {
+        Self { blame: Blame::Arguments, why: why.into(), advice: None }
+    }
+
+    /// Makes the failure of an engine that cannot answer.
+    pub fn engine(why: impl Into<String>) -> Self {
+        Self { blame: Blame::Engine, why: why.into(), advice: None }
+    }
+
+    /// Adds advice.
+    #[must_use]
+    pub fn advised(self, advice: Option<Advice>) -> Self {
+        Self { advice, ..self }
+    }
+
+    /// Words the reason and the advice.
+    pub fn worded(&self, wording: Wording) -> String {
+        match &self.advice {
+            Some(advice) => advice.added_to(&sentence(&self.why), wording),
+            None => self.why.clone(),
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.worded(Wording::Tools))
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Self {
+        Self::engine(why)
+    }
+}
+
+impl From<NoProject> for Failure {
+    fn from(error: NoProject) -> Self {
+        Error::from(error).into()
+    }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        match error {
-            Error::Name(error) => Self::Arguments(error.to_string()),
-            Error::References(error) => Self::Arguments(error.to_string()),
-            Error::Apropos(error) => Self::Arguments(sentence(&error.to_string())),
-            Error::Impact(error) => Self::Arguments(sentence(&error.to_string())),
-            Error::Outline(error) => Self::Arguments(sentence(&error.to_string())),
-            Error::FindReferences(error) if error.is_about_the_request() => {
-                Self::Arguments(error.to_string())
-            }
-            Error::FindReferences(error) => Self::Engine(error.to_string()),
-            Error::IndexProject(error @ index_project::IndexProjectError::Language { .. }) => {
-                Self::Arguments(error.to_string())
-            }
-            Error::IndexProject(error) => Self::Engine(error.to_string()),
-            other => Self::Engine(super::remedy::with_remedy(&other)),
-        }
+        let why = with_remedy(&error);
+        let failure = if error.is_about_the_request() { Self::arguments(why) } else { Self::engine(why) };
+        failure.advised(error.advice())
     }
 }

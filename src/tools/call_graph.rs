@@ -125,7 +125,7 @@ fn svg(graph: &CallGraphAnswer) -> Result<String, Failure> {
     });
     match drawn {
         Ok(Ok(svg)) => Ok(svg),
-        _ => Err(Failure::Engine("This graph cannot be drawn. Ask for format mermaid or dot.".to_owned())),
+        _ => Err(Failure::engine("This graph cannot be drawn. Ask for format mermaid or dot.")),
     }
 }
 

@@ -43,7 +43,7 @@ fn check(session: &Session, given: Arguments, _: &Call) -> Result<ToolAnswer, Fa
             }
         }
         (None, None) => {
-            return Err(Failure::Arguments("check-structure needs \"path\" or \"text\".".to_owned()));
+            return Err(Failure::arguments("check-structure needs \"path\" or \"text\"."));
         }
     };
     let what = answer.path.as_deref().unwrap_or("The text");

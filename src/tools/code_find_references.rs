@@ -7,8 +7,8 @@ use super::arguments::NameAndPackage;
 use super::missing::{MaybeFound, of_error, resolve};
 use super::page::{Page, PageRange, Paging, Part, Sequence, ToolReply};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
-use crate::answer::Caution;
 use crate::answer::location::{Location, columns};
+use crate::answer::{Caution, Wording};
 use crate::query::Evidence;
 use crate::query::code_find_references::{
     CodeFindReferencesAnswer, CodeFindReferencesRequest, CodeReference, UseType,
@@ -151,19 +151,23 @@ fn references(session: &Session, given: Arguments, call: &Call) -> Result<ToolRe
     given.page.within(answer.total + answer.text_total)?;
     let total = offset + answer.refs.len() + answer.text.len() + usize::from(answer.truncated);
     Page::longest(answer, (offset, total), call.budget(), |answer, range| {
-        Ok(page(answer, range)?.looked_up_in(symbol.looked_up_in.clone()))
+        Ok(page(answer, range, call.wording())?.looked_up_in(symbol.looked_up_in.clone()))
     })
 }
 
 /// Renders a page.
-fn page(answer: &mut CodeFindReferencesAnswer, range: &PageRange) -> Result<ToolAnswer, Failure> {
+fn page(
+    answer: &mut CodeFindReferencesAnswer,
+    range: &PageRange,
+    wording: Wording,
+) -> Result<ToolAnswer, Failure> {
     answer.count = answer.refs.len();
     answer.stale =
         answer.refs.iter().filter(|found| found.stale).map(|found| found.place.file.clone()).collect();
     answer.stale.dedup();
     let cursor = range.cursor();
     answer.truncated = cursor.is_some();
-    let mut text = project::references(answer);
+    let mut text = project::references(answer, wording);
     if let Some(next) = &cursor {
         let left_out = answer.total.saturating_sub(range.end());
         let many = if left_out > 0 { format!("{left_out} more") } else { "More".to_owned() };

@@ -41,9 +41,7 @@ pub(super) fn tool() -> Tool {
 
 fn edit(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     if given.text.trim().is_empty() && given.operation != EditOperation::Delete {
-        return Err(Failure::Arguments(
-            "edit-definition needs the argument \"text\", the new form.".to_owned(),
-        ));
+        return Err(Failure::arguments("edit-definition needs the argument \"text\", the new form."));
     }
     let mut request = EditRequest::new(given.path, &given.definition, given.operation, &given.text);
     request.version = given.version;
@@ -52,7 +50,8 @@ fn edit(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, 
     let answer = match bank.edit_definition(&request) {
         Ok(answer) => answer,
         Err(EditError::Missing { path }) => return Missing::path(bank, &path).answer(CallOutcome::NotFound),
-        Err(error) => return Err(Failure::Arguments(error.to_string())),
+        Err(EditError::NoProject(error)) => return Err(error.into()),
+        Err(EditError::Refused(why)) => return Err(Failure::arguments(why)),
     };
     let done = format!("{} {} at {}", answer.operation.word(), answer.definition, answer.place);
     let mut text = format!("{}\n\n{}", sentence(&done), answer.diff);

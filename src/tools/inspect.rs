@@ -69,7 +69,7 @@ fn inspect(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply
     let subject = match (given.expression.trim().is_empty(), given.handle.is_empty()) {
         (false, true) => Inspected::Expression(given.expression),
         (true, false) => Inspected::Handle(given.handle),
-        _ => return Err(Failure::Arguments("Give either an expression or a handle.".to_owned())),
+        _ => return Err(Failure::arguments("Give either an expression or a handle.")),
     };
     let offset = given.paging.offset()?;
     let request = InspectRequest {

@@ -29,14 +29,6 @@ pub(super) fn tool() -> Tool {
 
 fn systems(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let (bank, control) = (session.bank()?, call.control(ALLOWED));
-    if bank.project().root().is_none() {
-        return Err(Failure::Engine(
-            "There is no project, so there are no systems of it. Its folder is named when steelbank starts, with \
-             --project DIR; or it is the nearest one with an .asd file or a .git, from where steelbank starts upwards. \
-             load-system finds systems without a project, too."
-                .to_owned(),
-        ));
-    }
     let answer = match given.files {
         true => bank.list_systems_with_files(&control)?,
         false => bank.list_systems(&control)?,

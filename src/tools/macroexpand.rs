@@ -70,7 +70,7 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     };
     if request.form.trim().is_empty() {
         if given.path.is_empty() || given.line == 0 {
-            return Err(Failure::Arguments("Give a form, or the path and line of one.".to_owned()));
+            return Err(Failure::arguments("Give a form, or the path and line of one."));
         }
         let root = bank.project().root().map(std::path::Path::to_owned).unwrap_or_default();
         let path = root.join(&given.path);
@@ -80,7 +80,7 @@ fn expand(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
             Err(error) => return of_file(bank, FileError::new(&given.path, &error)),
         };
         let Some(found) = found else {
-            return Err(Failure::Arguments(format!(
+            return Err(Failure::arguments(format!(
                 "No form begins on line {} of {}, nor is one around it.",
                 given.line, given.path
             )));

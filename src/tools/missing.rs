@@ -247,7 +247,8 @@ pub(super) fn of_error(bank: &Steelbank, error: Error, outcome: CallOutcome) -> 
 pub(super) fn of_file(bank: &Steelbank, error: FileError) -> Result<ToolAnswer, Failure> {
     match error {
         FileError::Missing(path) => Missing::path(bank, &path).answer(CallOutcome::NotFound),
-        FileError::Refused(why) => Err(Failure::Arguments(why)),
+        FileError::NoProject(error) => Err(error.into()),
+        FileError::Refused(why) => Err(Failure::arguments(why)),
     }
 }
 

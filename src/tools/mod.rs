@@ -50,7 +50,7 @@ use std::sync::LazyLock;
 
 use crate::query::nearest;
 
-pub use call::{Call, CallOutcome, Failure, ToolAnswer, ToolProgress};
+pub use call::{Blame, Call, CallOutcome, Failure, ToolAnswer, ToolProgress};
 pub(crate) use load_system::listener;
 pub use session::{Permission, Permissions, ProjectRoot, Session};
 pub use structured::Structured;

@@ -78,7 +78,7 @@ fn outline(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply
         [None, Some(package), None] => OutlineTarget::Package(std::mem::take(package)),
         [None, None, Some(system)] => OutlineTarget::System(std::mem::take(system)),
         [None, None, None] => OutlineTarget::Path(".".to_owned()),
-        _ => return Err(Failure::Arguments("Give one of path, package and system.".to_owned())),
+        _ => return Err(Failure::arguments("Give one of path, package and system.")),
     };
     let request = OutlineRequest { of, kinds: given.kinds, unused: given.unused };
     let text = session.text().ok();

@@ -62,7 +62,7 @@ impl Paging {
     /// It points past the end: no answer gave it, or the data has changed since.
     pub(super) fn within(&self, total: usize) -> Result<(), Failure> {
         match self.offset()? {
-            offset if offset > 0 && offset >= total && total > 0 => Err(Failure::Arguments(format!(
+            offset if offset > 0 && offset >= total && total > 0 => Err(Failure::arguments(format!(
                 "The cursor {} is past the end: there are {} now. Ask again without it.",
                 quoted(self.cursor.as_deref().unwrap_or_default()),
                 counted(total, "entry", "entries")
@@ -90,7 +90,7 @@ impl Paging {
 
 /// Makes the error for a cursor that no answer gave.
 pub(super) fn wrong_cursor(cursor: &str) -> Failure {
-    Failure::Arguments(format!(
+    Failure::arguments(format!(
         "The cursor {} is none: pass the \"cursor\" of the answer that is to be continued.",
         quoted(cursor)
     ))

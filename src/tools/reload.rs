@@ -11,6 +11,7 @@ use super::arguments::Timeout;
 use super::load_system::{ListedLoad, listener, relative};
 use super::missing::{MaybeFound, missing_path};
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+use crate::answer::Advice;
 use crate::query::load_system::LoadStatus;
 use crate::query::reload::{Leftover, ReloadRequest};
 use crate::render::project as text;
@@ -67,20 +68,15 @@ fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
     let mut answer = bank.reload(&request, &control, Some(listener(call)))?;
     answer.load = relative(answer.load, |path| bank.project().shown(Path::new(path)));
     let mut shown = match answer.changed.as_slice() {
-        _ if answer.nothing_loaded => "Nothing of the project is loaded: call load-system.".to_owned(),
+        _ if answer.nothing_loaded => {
+            format!("Nothing of the project is loaded. {}", Advice::Load.worded(call.wording()))
+        }
         [] => "No file has changed since it was loaded.".to_owned(),
         changed => format!("Changed since they were loaded: {}.", changed.join(", ")),
     };
     // Writing to a string cannot fail.
     if !answer.nothing_loaded {
-        let load = text::load(&answer.load);
-        let load = match answer.load.systems.is_empty() {
-            // Replace the sentence: no system was loaded again, only single files, which were loaded by hand
-            // or by a load that failed.
-            true => load.replacen("The project is loaded", "They are loaded again", 1),
-            false => load,
-        };
-        let _ = write!(shown, "\n{load}");
+        let _ = write!(shown, "\n{}", text::reload(&answer.load));
     }
     if !answer.left.is_empty() {
         shown.push_str("\nThe image has definitions that their files do not have any more:");
@@ -93,7 +89,7 @@ fn reload(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer
             let _ = write!(shown, "\n  {}: {} {}{removed}", left.path, left.kind, left.name);
         }
         if !given.remove {
-            shown.push_str("\nCall reload with remove to take them out of the image.");
+            let _ = write!(shown, "\n{}", Advice::RemoveLeftovers.worded(call.wording()));
         }
     }
     let ended =

@@ -14,6 +14,7 @@ use super::trial::scratch_failure;
 use super::{
     About, Call, CallOutcome, Effect, Failure, Permission, Session, Starts, Tool, ToolAnswer, ToolProgress,
 };
+use crate::answer::Advice;
 use crate::query::control::ALLOWED;
 use crate::query::lookup::DEFAULT_PACKAGE;
 use crate::query::rename::{
@@ -190,13 +191,13 @@ impl From<Doubt> for Left {
 fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply, Failure> {
     if let Some(id) = &given.undo {
         if given.name.is_some() || given.new_name.is_some() || given.apply {
-            return Err(Failure::Arguments("Give rename either a name and a new_name, or undo.".to_owned()));
+            return Err(Failure::arguments("Give rename either a name and a new_name, or undo."));
         }
         return undo(session, id, call).map(ToolReply::from);
     }
     let needed = |argument: &Option<String>, name: &str| {
         argument.clone().ok_or_else(|| {
-            Failure::Arguments(format!("rename needs the argument \"{name}\" (a string), which is missing."))
+            Failure::arguments(format!("rename needs the argument \"{name}\" (a string), which is missing."))
         })
     };
     let (name, new_name) = (needed(&given.name, "name")?, needed(&given.new_name, "new_name")?);
@@ -225,9 +226,7 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply,
     let applies = given.apply && possible && allowed.is_ok();
     let wanted = given.verify.unwrap_or(given.apply || given.tests);
     if given.tests && !wanted {
-        return Err(Failure::Arguments(
-            "The tests are run to verify: leave verify out, or tests.".to_owned(),
-        ));
+        return Err(Failure::arguments("The tests are run to verify: leave verify out, or tests."));
     }
     let mut hunks = bank.rename_diff(&plan).map_err(failure)?;
     let mut verified = None;
@@ -243,9 +242,7 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply,
         });
         verified = Some(outcome.map_err(|error| {
             let why = scratch_failure(error);
-            Failure::Engine(format!(
-                "{why} Nothing was written. To rename without verifying, pass verify: false."
-            ))
+            Failure::engine(format!("{why} Nothing was written.")).advised(Some(Advice::SkipVerifying))
         })?);
     }
     let differs = verified.as_ref().is_some_and(|verified| !verified.same);
@@ -277,17 +274,13 @@ fn rename(session: &Session, given: Arguments, call: &Call) -> Result<ToolReply,
             }
         }
         Some(applied) => {
-            let load = match &verified {
-                Some(verified) if verified.anew => {
-                    "load-system with force, for ASDF does not compile again all that knows the name"
-                }
-                _ => "reload with remove",
-            };
-            let undo = &applied.undo;
-            format!("The image has the old name still: call {load}. To take the rename back: undo {undo:?}.")
+            let anew = verified.as_ref().is_some_and(|verified| verified.anew);
+            let load = if anew { Advice::LoadAnew } else { Advice::Reload };
+            let undo = Advice::UndoRename(applied.undo.clone());
+            format!("{} {}", load.worded(call.wording()), undo.worded(call.wording()))
         }
         None => match allowed {
-            Ok(()) => "Nothing was written: that takes apply.".to_owned(),
+            Ok(()) => Advice::Apply.worded(call.wording()),
             Err(why) => format!("Nothing was written. {why}"),
         },
     };
@@ -313,8 +306,9 @@ fn makers_that_differ<'a>(
     let makers = plan.cautions.iter().filter(|caution| caution.kind == CautionKind::UseMade);
     let places = makers.flat_map(|caution| caution.names.iter());
     places.map(String::as_str).filter(|place| {
+        let mut files = verified.differences.iter().filter_map(|found| found.path.as_deref());
         let file = place.rsplit_once(':').map(|(file, _)| file);
-        file.is_some_and(|file| verified.differences.iter().any(|found| found.message.contains(file)))
+        files.any(|path| file == Some(path))
     })
 }
 
@@ -367,12 +361,12 @@ fn undo(session: &Session, id: &str, call: &Call) -> Result<ToolAnswer, Failure>
         Err(UndoError::Missing { edit, kept }) => {
             return Missing::edit(&edit, kept).answer(CallOutcome::NotFound);
         }
-        Err(error) => return Err(Failure::Arguments(error.to_string())),
+        Err(error) => return Err(Failure::arguments(error.to_string())),
     };
     let restored = UndoneRename { undo: undone.undo, what: undone.what, restored: undone.files };
     ToolAnswer::new(text::undone(&restored), &MaybeFound::yes(restored), CallOutcome::Answered)
 }
 
 fn failure(error: RenameError) -> Failure {
-    Failure::Arguments(error.to_string())
+    Failure::arguments(error.to_string())
 }

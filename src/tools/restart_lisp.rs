@@ -28,9 +28,8 @@ pub(super) fn tool() -> Tool {
 
 fn restart(session: &Session, _: NoArguments, _: &Call) -> Result<ToolAnswer, Failure> {
     if !session.recovery().ask(Cause::Asked) {
-        return Err(Failure::Engine(
-            "There is no Lisp here that stays: each command starts its own. `steelbank serve` can start its Lisp again."
-                .to_owned(),
+        return Err(Failure::engine(
+            "There is no Lisp here that stays: each command starts its own. `steelbank serve` can start its Lisp again.",
         ));
     }
     let text =

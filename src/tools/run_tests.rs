@@ -69,7 +69,7 @@ fn run(session: &Session, given: Arguments, call: &Call) -> Result<ToolAnswer, F
     let bank = session.bank()?;
     let control = call.control(Duration::from_secs(given.timeout.timeout_seconds));
     if given.system.is_none() && bank.loaded_systems().is_empty() {
-        return Err(Failure::Arguments("No system is loaded: name one with \"system\".".to_owned()));
+        return Err(Failure::arguments("No system is loaded: name one with \"system\"."));
     }
     if given.scratch {
         let arguments = json!({

@@ -13,7 +13,7 @@ use super::call::{Call, Failure};
 use super::{Object, Tools};
 use crate::Steelbank;
 use crate::engine::{EngineState, EngineTrouble};
-use crate::query::Error;
+use crate::query::{Error, NoProject};
 use crate::steelbank::recovery::{Cause, LoadedItem, Recovery};
 use steelbank_text::TextIndex;
 
@@ -61,7 +61,7 @@ impl ProjectRoot {
 /// The index of the project's text, opened when first needed.
 struct LazyTextIndex {
     index: OnceLock<Arc<TextIndex>>,
-    open: Box<dyn Fn() -> Result<TextIndex, String> + Send + Sync>,
+    open: Box<dyn Fn() -> Result<TextIndex, Failure> + Send + Sync>,
     opening: Mutex<()>,
 }
 
@@ -129,11 +129,7 @@ impl Session {
         let lisp = LazyLisp { bank: OnceLock::new(), start: Mutex::new(Some(Box::new(start))) };
         Self {
             lisp: Arc::new(lisp),
-            text: text(|| {
-                let why =
-                    "There is no project whose text could be searched: start steelbank with --project DIR.";
-                Err(why.to_owned())
-            }),
+            text: text(|| Err(NoProject)),
             project: Arc::default(),
             permissions: Permissions::default(),
             tools: Tools::all().clone(),
@@ -145,7 +141,10 @@ impl Session {
     /// Adds the index of the project's text. `open` runs when a tool first needs the index, and again after
     /// an error.
     #[must_use]
-    pub fn with_text(mut self, open: impl Fn() -> Result<TextIndex, String> + Send + Sync + 'static) -> Self {
+    pub fn with_text<E: Into<Failure>>(
+        mut self,
+        open: impl Fn() -> Result<TextIndex, E> + Send + Sync + 'static,
+    ) -> Self {
         self.text = text(open);
         self
     }
@@ -200,7 +199,7 @@ impl Session {
                 Ok(bank)
             }
             // Report a start that panicked: nothing else leaves none.
-            None => Err(Failure::Engine("SBCL did not start.".to_owned())),
+            None => Err(Failure::engine("SBCL did not start.")),
         });
         started.as_ref().map_err(Clone::clone)
     }
@@ -260,10 +259,10 @@ impl Session {
     pub fn text(&self) -> Result<&Arc<TextIndex>, Failure> {
         let _one_at_a_time = self.text.opening.lock();
         if self.text.index.get().is_none() {
-            let index = (self.text.open)().map_err(Failure::Engine)?;
+            let index = (self.text.open)()?;
             let _ = self.text.index.set(Arc::new(index));
         }
-        self.text.index.get().ok_or_else(|| Failure::Engine("The text index did not open.".to_owned()))
+        self.text.index.get().ok_or_else(|| Failure::engine("The text index did not open."))
     }
 
     /// Returns the index of the project's text, if a tool has opened it.
@@ -292,7 +291,7 @@ impl Session {
             Permission::Eval => "evaluates code",
             Permission::Edits => "writes files of the project",
         };
-        Err(Failure::Engine(format!(
+        Err(Failure::engine(format!(
             "This {what}, which this server was not allowed to do. Its user can allow it by starting it with \
              `steelbank serve {option}`."
         )))
@@ -341,8 +340,11 @@ impl Session {
     }
 }
 
-fn text(open: impl Fn() -> Result<TextIndex, String> + Send + Sync + 'static) -> Arc<LazyTextIndex> {
-    Arc::new(LazyTextIndex { index: OnceLock::new(), open: Box::new(open), opening: Mutex::new(()) })
+fn text<E: Into<Failure>>(
+    open: impl Fn() -> Result<TextIndex, E> + Send + Sync + 'static,
+) -> Arc<LazyTextIndex> {
+    let open = Box::new(move || open().map_err(E::into));
+    Arc::new(LazyTextIndex { index: OnceLock::new(), open, opening: Mutex::new(()) })
 }
 
 #[cfg(test)]

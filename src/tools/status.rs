@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::arguments::NoArguments;
 use super::session::Load;
 use super::{About, Call, CallOutcome, Effect, Failure, Session, Tool, ToolAnswer};
+use crate::answer::{Advice, Wording};
 use crate::engine::EngineState;
 use crate::query::rename::UnfinishedEdit;
 use crate::render::project;
@@ -54,7 +55,7 @@ pub(crate) struct StatusAnswer {
     unfinished_edits: Vec<UnfinishedEdit>,
     /// Advice on what to do about a dead Lisp.
     #[serde(skip)]
-    advice: &'static str,
+    advice: Advice,
     /// What is to be known of restarts.
     #[serde(skip)]
     recovery: Vec<String>,
@@ -82,9 +83,9 @@ pub(super) fn tool() -> Tool {
     Tool::new::<NoArguments, StatusAnswer>(about, answer).at_once()
 }
 
-fn answer(session: &Session, _: NoArguments, _: &Call) -> Result<ToolAnswer, Failure> {
+fn answer(session: &Session, _: NoArguments, call: &Call) -> Result<ToolAnswer, Failure> {
     let answer = status(session)?;
-    ToolAnswer::new(text(&answer), &answer, CallOutcome::Answered)
+    ToolAnswer::new(text(&answer, call.wording()), &answer, CallOutcome::Answered)
 }
 
 fn status(session: &Session) -> Result<StatusAnswer, Failure> {
@@ -119,7 +120,7 @@ fn status(session: &Session) -> Result<StatusAnswer, Failure> {
     })
 }
 
-fn text(answer: &StatusAnswer) -> String {
+fn text(answer: &StatusAnswer, wording: Wording) -> String {
     let mut text = match (answer.lisp, &answer.reason) {
         (LispState::Starting, _) => "Lisp is starting.".to_owned(),
         (LispState::Ready, _) => "Lisp is ready.".to_owned(),
@@ -128,9 +129,9 @@ fn text(answer: &StatusAnswer) -> String {
         }
         (LispState::Busy, _) => format!("Lisp is busy; {} jobs wait.", answer.queued),
         (LispState::Dead, reason) => format!(
-            "Lisp has died: {}. The who-calls family still answers from the index; for the rest {}.",
+            "Lisp has died: {}. The who-calls family still answers from the index; for the rest {}",
             reason.as_deref().unwrap_or("for no known reason").trim_end_matches('.'),
-            answer.advice
+            answer.advice.worded(wording)
         ),
     };
     // Writing to a string cannot fail.

@@ -7,13 +7,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::call::{Call, Failure, ToolAnswer};
+use super::call::{Blame, Call, Failure, ToolAnswer};
 use super::page::ToolReply;
-use super::remedy::with_remedy;
 use super::session::{Permission, Session};
 use super::words::cut;
 use super::{arguments, budget, schema};
 use crate::Steelbank;
+use crate::answer::Advice;
 use crate::engine::EngineState;
 use crate::query::Error;
 use crate::recovery::clock;
@@ -130,7 +130,7 @@ impl Tool {
                 continues: false,
             },
             body: Box::new(move |session, given, schema, call| {
-                let read = arguments::read(about.name, schema, given).map_err(Failure::Arguments)?;
+                let read = arguments::read(about.name, schema, given).map_err(Failure::arguments)?;
                 body(session, read, call)
             }),
         }
@@ -283,9 +283,9 @@ impl Tool {
                 answer.notes.extend(session.started().map(Steelbank::untold_edits).into_iter().flatten());
                 if let Some(at) = self.of_dead_image(session) {
                     answer.notes.push(format!(
-                        "Lisp has died: this is as of {} UTC, and what has changed since then is not in it; {}.",
+                        "Lisp has died: this is as of {} UTC, and what has changed since then is not in it; {}",
                         clock(at),
-                        session.recovery().advice()
+                        session.recovery().advice().worded(call.wording())
                     ));
                     if let Value::Object(structured) = &mut *answer.structured {
                         structured.insert("as_of".to_owned(), Value::from(at));
@@ -299,14 +299,20 @@ impl Tool {
                 }
                 Ok(answer)
             }
-            Err(Failure::Arguments(why)) if moving => {
-                Err(Failure::Arguments(format!("{} {LOADING_NOTE}", cut(why, MOST_ERROR))))
-            }
-            Err(Failure::Arguments(why)) => Err(Failure::Arguments(cut(why, MOST_ERROR))),
-            Err(Failure::Engine(why)) => {
-                let why = session.started().and_then(not_started).unwrap_or(why);
-                let why = why.replace("restart steelbank to ask Lisp again", session.recovery().advice());
-                Err(Failure::Engine(cut(why, MOST_ERROR)))
+            Err(mut failure) => {
+                if failure.blame == Blame::Engine
+                    && let Some(never_ready) = session.started().and_then(not_started)
+                {
+                    failure = never_ready;
+                }
+                if failure.advice == Some(Advice::RestartProgram) {
+                    failure.advice = Some(session.recovery().advice());
+                }
+                failure.why = cut(failure.why, MOST_ERROR);
+                if moving && failure.blame == Blame::Arguments {
+                    failure.why = format!("{} {LOADING_NOTE}", failure.why);
+                }
+                Err(failure)
             }
         }
     }
@@ -318,12 +324,12 @@ impl Tool {
 }
 
 /// Returns the error of an SBCL that has never been ready. It has the remedy, which later errors lack.
-fn not_started(bank: &Steelbank) -> Option<String> {
+fn not_started(bank: &Steelbank) -> Option<Failure> {
     let status = bank.status();
     if status.start_microseconds.is_some() || !matches!(status.state, EngineState::Dead { .. }) {
         return None;
     }
-    bank.lisp().wait_until_ready().err().map(|error| with_remedy(&Error::Start(error)))
+    bank.lisp().wait_until_ready().err().map(|error| Error::Start(error).into())
 }
 
 /// The most characters of an error.

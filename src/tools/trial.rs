@@ -50,17 +50,17 @@ fn forget_handles(value: &mut Value) {
 /// Converts a scratch image's error into a tool's.
 pub(super) fn scratch_failure(error: ScratchError) -> Failure {
     match error {
-        ScratchError::Overlay { .. } => Failure::Arguments(format!("{error}.")),
-        ScratchError::Call(message) => Failure::Engine(message),
+        ScratchError::Overlay { .. } => Failure::arguments(format!("{error}.")),
+        ScratchError::Call(message) => Failure::engine(message),
         ScratchError::Unconfined(_) => {
             let [eval, edits] = [Permission::Eval, Permission::Edits].map(Permission::option);
-            Failure::Engine(format!(
+            Failure::engine(format!(
                 "{}. Its user can allow it to run unconfined by starting the server with `steelbank serve {eval}` or \
                  `{edits}`.",
                 super::words::sentence(&error.to_string()).trim_end_matches('.')
             ))
         }
-        other => Failure::Engine(super::words::sentence(&other.to_string())),
+        other => Failure::engine(super::words::sentence(&other.to_string())),
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use steelbank::tools::{Call, CallOutcome, Failure, Tools};
+use steelbank::tools::{Blame, Call, CallOutcome, Failure, Tools};
 
 use crate::child::in_own_process;
 use crate::project::folder;
@@ -71,7 +71,7 @@ fn arguments_are_told_by_name(world: &World) {
         let call = |arguments: Value| {
             let arguments = arguments.as_object().unwrap().clone();
             match tool.call(&world.session, arguments, &Call::default()) {
-                Err(Failure::Arguments(why)) => why,
+                Err(Failure { blame: Blame::Arguments, why, .. }) => why,
                 other => panic!("{}: {other:?}", tool.name()),
             }
         };

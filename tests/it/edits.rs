@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use steelbank::Steelbank;
 use steelbank::query::edit_definition::{EditOperation, EditRequest};
-use steelbank::tools::{Call, CallOutcome, Failure, Permissions, Session, ToolAnswer, Tools};
+use steelbank::tools::{Blame, Call, CallOutcome, Failure, Permissions, Session, ToolAnswer, Tools};
 
 use crate::child::in_own_process;
 use crate::project::{folder, load, project, written_in_all_ways};
@@ -93,7 +93,10 @@ fn edits() {
     // Refuse edits without permission.
     let arguments = json!({ "path": "ed.lisp", "definition": "area", "operation": "insert-after", "text": "(defun b ())" });
     let session = Session::new(bank.clone());
-    let Err(Failure::Engine(why)) = call(&session, "edit-definition", arguments.clone()) else { panic!() };
+    let Err(Failure { blame: Blame::Engine, why, .. }) = call(&session, "edit-definition", arguments.clone())
+    else {
+        panic!()
+    };
     assert!(why.contains("--allow-edits"), "{why}");
     let session = session.allowing(Permissions { edits: true, ..Permissions::default() });
     let answer = call(&session, "edit-definition", arguments).unwrap();

@@ -296,7 +296,7 @@ fn calling_a_call_off_interrupts_lisp() {
         tools.get("describe-symbol").unwrap().call(&Session::new(bank().clone()), arguments, &call)
     });
     cancellation.cancel();
-    assert_eq!(asked.join().unwrap(), Err(Failure::Engine("The request was cancelled.".to_owned())));
+    assert_eq!(asked.join().unwrap(), Err(Failure::engine("The request was cancelled.")));
     assert_eq!(evaluate("(+ 1 2)"), ["3"]);
 }
 

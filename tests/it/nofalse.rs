@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use steelbank::Steelbank;
+use steelbank::answer::Wording;
 use steelbank::query::code_find_references::{CodeFindReferencesAnswer, CodeFindReferencesRequest};
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
@@ -126,7 +127,7 @@ fn half_loaded(bank: &Steelbank) {
     assert!(unqualified.is_none(), "TESTS uses FL, which does not export it: {answer:?}");
     let possible = answer.text.iter().find(|found| found.place.file == "inc.txt").unwrap();
     assert!(possible.possible && possible.state == TextState::NotLoaded);
-    let text = render::project::references(&answer);
+    let text = render::project::references(&answer, Wording::Tools);
     assert!(
         !text.contains("No references found") && text.lines().next().unwrap().contains("places in text"),
         "{text}"

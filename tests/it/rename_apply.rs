@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use steelbank::query::control::Control;
 use steelbank::query::load_system::LoadStatus;
 use steelbank::query::rename::RenameRequest;
-use steelbank::tools::{Call, CallOutcome, Failure, Permissions, Session, ToolAnswer, Tools};
+use steelbank::tools::{Blame, Call, CallOutcome, Failure, Permissions, Session, ToolAnswer, Tools};
 
 use crate::child::in_own_process;
 use crate::project::{folder, load, project, written_in_all_ways};
@@ -112,7 +112,9 @@ fn applies() {
 
     // Refuse to undo over later changes.
     fs::write(root.join("main.lisp"), "(other)").unwrap();
-    let Err(Failure::Arguments(why)) = rename(&session, json!({ "undo": id })) else { panic!() };
+    let Err(Failure { blame: Blame::Arguments, why, .. }) = rename(&session, json!({ "undo": id })) else {
+        panic!()
+    };
     assert!(why.contains("main.lisp was changed after the edit"), "{why}");
     assert_eq!(fs::read(root.join("uses.lisp")).unwrap(), uses);
     fs::write(root.join("main.lisp"), main).unwrap();

@@ -9,6 +9,7 @@ use steelbank::query::find_references::{
     FindReferencesError, FindReferencesRequest, IndexAge, References, find_references,
 };
 use steelbank::query::index_project::{self, index_project};
+use steelbank::tools::Failure;
 use steelbank_text::{Freshness, IndexControl, TextIndex, TextRole};
 use tempfile::TempDir;
 
@@ -272,7 +273,8 @@ fn pages_are_stable_and_whole() {
 fn broad_questions_need_force() {
     let text = "some name here\n".repeat(6000);
     let world = World::new(&[("many.txt", &text), ("x.rs", "fn if_() { ab(); }\n")]);
-    let error = world.ask(&FindReferencesRequest::new("name")).unwrap_err().to_string();
+    let error: steelbank::Error = world.ask(&FindReferencesRequest::new("name")).unwrap_err().into();
+    let error = Failure::from(error).to_string();
     assert!(
         error.starts_with("\"name\" has 6000 references: more than 5000 are a broad query. Narrow it"),
         "{error}"

@@ -89,7 +89,7 @@ fn the_command_renames_verifies_and_takes_back() {
     let main = || fs::read_to_string(root.join("main.lisp")).unwrap();
     let (said, exit) = run(&["rn:area", "surface"]);
     assert!(exit == Some(0) && said.contains("+(defun surface (w h) (* w h))"), "{said}");
-    assert!(said.contains("that takes apply") && main() == MAIN, "{said}");
+    assert!(said.contains("that takes --apply") && main() == MAIN, "{said}");
     let (said, exit) = run(&["rn:area", "surface", "--apply", "--tests"]);
     assert!(exit == Some(0) && said.contains("are the same but for the name"), "{said}");
     assert!(said.contains("Tested with the same outcome: rn, rn/test"), "{said}");

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::progress::Bar;
 use super::{CommandError, Exit, Shell};
+use crate::answer::Wording;
 use crate::doors::mcp::listing;
 use crate::tools::{Call, CallOutcome, Failure, Session, Tool, ToolAnswer, Tools};
 
@@ -65,7 +66,8 @@ pub(super) fn followed(
 ) -> Result<ToolAnswer, Failure> {
     let bar = Bar::new();
     let shown = bar.clone();
-    let answer = tool.call(session, arguments, &Call::new(move |news| shown.tell(&news)).whole());
+    let asked = Call::new(move |news| shown.tell(&news)).whole().in_terms_of(Wording::CommandLine);
+    let answer = tool.call(session, arguments, &asked);
     bar.end();
     answer
 }

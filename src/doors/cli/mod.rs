@@ -22,10 +22,11 @@ use std::sync::Arc;
 
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::answer::Wording;
 use crate::doors::mcp::ServeError;
 use crate::engine::execute_again;
 use crate::query::{Error, nearest};
-use crate::tools::{Failure, Permissions, Session};
+use crate::tools::{Blame, Failure, Permissions, Session};
 use crate::{Builder, Installation, Steelbank};
 use output::Terminal;
 
@@ -53,11 +54,11 @@ impl From<Error> for CommandError {
 
 impl From<Failure> for CommandError {
     fn from(failure: Failure) -> Self {
-        let exit = match failure {
-            Failure::Arguments(_) => Exit::Usage,
-            Failure::Engine(_) => Exit::Engine,
+        let exit = match failure.blame {
+            Blame::Arguments => Exit::Usage,
+            Blame::Engine => Exit::Engine,
         };
-        Self { exit, message: output::as_options(&failure.to_string()) }
+        Self { exit, message: failure.worded(Wording::CommandLine) }
     }
 }
 
@@ -236,7 +237,7 @@ impl Shell {
                 // Ignore a failure: without a watch, every question looks at the files itself.
                 index.watch();
             }
-            Ok(index)
+            Ok::<_, Failure>(index)
         };
         Ok(Session::starting(start).with_text(open).with_project(root))
     }

@@ -54,26 +54,6 @@ impl Terminal {
     }
 }
 
-/// Rewrites advice that names a tool's arguments, as the options of the command line: `force=true` is
-/// `--force`.
-pub(super) fn as_options(text: &str) -> String {
-    let mut words = Vec::new();
-    for word in text.split(' ') {
-        let end = word.trim_end_matches(['.', ',', ';', ':', '!', '?']);
-        let option = match end.split_once('=') {
-            Some((name, "true")) if is_argument(name) => Some(format!("--{}", name.replace('_', "-"))),
-            Some((name, "false")) if is_argument(name) => Some(format!("--no-{}", name.replace('_', "-"))),
-            _ => None,
-        };
-        words.push(option.map_or_else(|| word.to_owned(), |option| option + &word[end.len()..]));
-    }
-    words.join(" ")
-}
-
-fn is_argument(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_')
-}
-
 fn colored(text: &str) -> String {
     let mut painted = String::with_capacity(text.len() * 2);
     for (number, line) in text.lines().enumerate() {
@@ -109,12 +89,6 @@ fn place(line: &str) -> Option<(&str, &str, &str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn advice_names_options_at_a_terminal() {
-        assert_eq!(as_options("Narrow it, or pass force=true."), "Narrow it, or pass --force.");
-        assert_eq!(as_options("pass project_only=false; a=b"), "pass --no-project-only; a=b");
-    }
 
     #[test]
     fn places_are_found_at_the_beginning_of_lines() {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::output::Terminal;
 use super::{CommandError, Exit, call, installation};
 use crate::ProjectSettings;
+use crate::answer::Advice;
 use crate::recovery::LoadedItem;
 use crate::tools::{CallOutcome, Failure, Object, ProjectRoot, Session, Tools};
 
@@ -74,7 +75,7 @@ impl ProjectOptions {
                 all = false;
                 continue;
             }
-            let tool = tools.get("load-system").map_err(Failure::Engine)?;
+            let tool = tools.get("load-system").map_err(Failure::engine)?;
             let mut arguments =
                 Object::from_iter([("timeout_seconds".to_owned(), Value::from(SYSTEM_SECONDS))]);
             if system != AUTO {
@@ -149,11 +150,12 @@ fn nearest_project(start: &Path) -> Option<PathBuf> {
 }
 
 /// Returns the error of a command that needs a project.
-pub(super) fn none_here() -> String {
+pub(super) fn none_here() -> Failure {
     let here = std::env::current_dir();
     let here = here.map_or_else(|_| "the current folder".to_owned(), |here| here.display().to_string());
-    format!(
+    let why = format!(
         "There is no project: neither {here} nor a folder above it has an .asd file or a .git (/ and the home folder do \
-         not count). Name the project's folder: steelbank --project DIR."
-    )
+         not count)."
+    );
+    Failure::engine(why).advised(Some(Advice::SetProject))
 }

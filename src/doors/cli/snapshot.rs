@@ -2,6 +2,7 @@
 
 use super::project::none_here;
 use super::{CommandError, Exit, Shell};
+use crate::answer::Wording;
 use crate::snapshot::MakeError;
 
 /// Makes the snapshot of the systems of --system.
@@ -9,7 +10,7 @@ pub(super) fn run(shell: &Shell) -> Result<Exit, CommandError> {
     let options = &shell.options.project;
     let usage = |message| CommandError { exit: Exit::Usage, message };
     let root = options.root()?;
-    let folder = root.folder().ok_or_else(|| usage(none_here()))?;
+    let folder = root.folder().ok_or_else(|| usage(none_here().worded(Wording::CommandLine)))?;
     let settings = options.settings(&root).ok_or_else(|| {
         usage("There is no cache folder to keep a snapshot in: set STEELBANK_CACHE or HOME.".to_owned())
     })?;

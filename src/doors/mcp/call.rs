@@ -13,7 +13,7 @@ use super::progress::progress_line;
 use super::protocol::{Meta, Terms};
 use super::server::Server;
 use crate::render::escape::escaped;
-use crate::tools::{Call, CallOutcome, Effect, Failure, Object, Session, Tool, ToolAnswer};
+use crate::tools::{Blame, Call, CallOutcome, Effect, Failure, Object, Session, Tool, ToolAnswer};
 
 #[derive(Deserialize)]
 pub(super) struct CallParams<'a> {
@@ -78,7 +78,7 @@ impl Server {
                 return true;
             }
             let outcome = carry_out(tool, &server.session, arguments, &call);
-            let failed = matches!(outcome, Ok(Err(Failure::Engine(_))));
+            let failed = matches!(outcome, Ok(Err(Failure { blame: Blame::Engine, .. })));
             let mut line = Vec::new();
             write_outcome(&mut line, &id, terms, outcome);
             if failed && asks && server.leave_to_next(serial, &line) {

@@ -106,13 +106,13 @@ fn rmcp_reads_a_tools_answer() {
         notes: vec!["A note.".into()],
         looked_up_in: None,
     };
-    let failure = Failure::Engine("why".into());
+    let failure = Failure::engine("why");
     let said = failure.to_string();
     for inline in [false, true] {
         for (outcome, texts, is_error) in [
             (Ok(answer(CallOutcome::Answered)), vec!["\"Ä\"\n", "A note."], false),
             (Ok(answer(CallOutcome::Failed)), vec!["\"Ä\"\n", "A note."], true),
-            (Err(Failure::Engine("why".into())), vec![said.as_str()], true),
+            (Err(Failure::engine("why")), vec![said.as_str()], true),
         ] {
             let has_structure = outcome.is_ok();
             let mut line = Vec::new();

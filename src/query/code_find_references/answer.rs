@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::Caution;
 use crate::answer::location::{Location, as_columns, as_text};
+use crate::project::NoProject;
 use crate::query::Evidence;
 use crate::query::designator::DesignatorError;
 use crate::query::lookup::DEFAULT_PACKAGE;
@@ -78,10 +79,8 @@ pub enum CodeFindReferencesError {
         package: String,
     },
     /// `project_only` without a project.
-    #[error(
-        "There is no project, so project_only has no meaning: start steelbank with --project DIR, or pass project_only=false."
-    )]
-    NoProject,
+    #[error(transparent)]
+    NoProject(#[from] NoProject),
 }
 
 /// What a use does with the symbol.

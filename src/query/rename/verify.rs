@@ -62,8 +62,8 @@ pub(crate) struct GoneSymbol {
 /// What loading the project shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Traces {
-    /// The systems and files that do not load, each with what stopped it.
-    pub(crate) failed: Vec<(String, String)>,
+    /// The systems and files that do not load.
+    pub(crate) failed: Vec<FailedLoad>,
     pub(crate) said: Vec<ComparedDiagnostic>,
     pub(crate) records: Vec<ComparedXref>,
     pub(crate) tests: Vec<Tested>,
@@ -74,6 +74,15 @@ pub(crate) struct Traces {
     /// The files that were loaded.
     pub(crate) loaded: Vec<PathBuf>,
     pub(crate) places: Option<NamePlaces>,
+}
+
+/// A system or file that does not load.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FailedLoad {
+    pub(crate) name: String,
+    pub(crate) why: String,
+    /// The file at which it stopped.
+    pub(crate) path: Option<String>,
 }
 
 /// A diagnostic.
@@ -117,8 +126,8 @@ pub(crate) struct Tested {
 /// Where the names stand in the renamed project, as its own image tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NamePlaces {
-    /// Tokens that still read as the old symbol, or as one that is renamed along, in a sentence each.
-    pub(crate) old: Vec<String>,
+    /// Tokens that still read as the old symbol, or as one that is renamed along: file, and a sentence.
+    pub(crate) old: Vec<(String, String)>,
     /// Tokens that read as the new symbol, or as a name that is renamed along: file, and bytes.
     pub(crate) new: Vec<(String, Range)>,
     /// Why the new symbol's tokens cannot be told.
@@ -166,6 +175,10 @@ pub struct Difference {
     pub kind: DifferenceKind,
     /// A sentence.
     pub message: String,
+    /// The file that it is about, if it is about one.
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub(crate) path: Option<String>,
 }
 
 /// Whether a rename leaves the program what it was.
@@ -239,12 +252,12 @@ pub(crate) fn compare(
         ..Verified::default()
     };
     let mut found = Vec::new();
-    let mut add = |kind, message| found.push(Difference { kind, message });
-    failures(&names, before, after, &mut |message| add(DifferenceKind::Load, message));
+    let mut add = |kind, message, path| found.push(Difference { kind, message, path });
+    failures(&names, before, after, &mut add);
     for edit in plan.files.iter().flat_map(|file| &file.edits) {
         if !names.has(&edit.old) && !names.is_part(edit) {
             let message = format!("{}: {} is not {}.", edit.place, edit.old, plan.symbol);
-            add(DifferenceKind::Edit, message);
+            add(DifferenceKind::Edit, message, Some(edit.place.file.clone()));
         }
     }
     if let Some(places) = &after.places {
@@ -252,27 +265,28 @@ pub(crate) fn compare(
     }
     let mut originals = BTreeMap::new();
     let mut diagnostics = |said: &[ComparedDiagnostic]| -> Vec<String> {
-        let plain = said.iter().map(|said| (names.diagnostic(said), said.text(&said.message)));
-        let plain: Vec<(String, String)> = plain.collect();
-        originals.extend(plain.iter().cloned());
-        plain.into_iter().map(|(plain, _)| plain).collect()
+        let plain: Vec<String> = said.iter().map(|said| names.diagnostic(said)).collect();
+        originals.extend(plain.iter().cloned().zip(said.iter().cloned()));
+        plain
     };
     let (first, second) = (diagnostics(&before.said), diagnostics(&after.said));
     for (change, line) in changes(first, second) {
-        let line = originals.get(&line).unwrap_or(&line);
-        add(DifferenceKind::Diagnostic, format!("{}: {line}", change.word()));
+        let said = originals.get(&line);
+        let line = said.map_or(line, |said| said.text(&said.message));
+        let path = said.map(|said| said.place.file.clone());
+        add(DifferenceKind::Diagnostic, format!("{}: {line}", change.word()), path);
     }
     let (references, made) = references(&names, plan.key_parameters == 0, before, after, shown);
-    for reference in references {
-        add(DifferenceKind::Reference, reference);
+    for (path, reference) in references {
+        add(DifferenceKind::Reference, reference, Some(path));
     }
     verified.made = made;
     for symbol in symbols(&names, before, after) {
-        add(DifferenceKind::Symbol, symbol);
+        add(DifferenceKind::Symbol, symbol, None);
     }
     for (first, second) in before.tests.iter().zip(&after.tests) {
         for message in names.tests(first, second) {
-            add(DifferenceKind::Test, message);
+            add(DifferenceKind::Test, message, None);
         }
     }
     found.sort();
@@ -282,28 +296,34 @@ pub(crate) fn compare(
     verified.differences = found;
     let loaded: Vec<String> = after.loaded.iter().map(|path| shown(path)).collect();
     let edited = plan.files.iter().map(|file| &file.path);
-    verified.failed = after.failed.iter().map(|(name, why)| format!("{name}: {why}")).collect();
+    verified.failed = after.failed.iter().map(|found| format!("{}: {}", found.name, found.why)).collect();
     verified.not_loaded =
         edited.filter(|path| !path.ends_with(".asd") && !loaded.contains(path)).cloned().collect();
     verified
 }
 
-fn failures(names: &Renamed, before: &Traces, after: &Traces, add: &mut dyn FnMut(String)) {
-    let plain = |failed: &[(String, String)]| -> Vec<String> {
-        failed.iter().map(|(name, why)| format!("{name}: {}", names.neutral_text(why))).collect()
+fn failures(
+    names: &Renamed,
+    before: &Traces,
+    after: &Traces,
+    add: &mut dyn FnMut(DifferenceKind, String, Option<String>),
+) {
+    let plain = |failed: &[FailedLoad]| -> Vec<String> {
+        failed.iter().map(|found| format!("{}: {}", found.name, names.neutral_text(&found.why))).collect()
     };
     for (change, _) in changes(plain(&before.failed), plain(&after.failed)) {
         if change == LineChange::Gone {
             // A failure that changed is reported with the new ones.
             continue;
         }
-        for (name, why) in &after.failed {
-            add(format!("{name} does not load after the rename: {why}"));
+        for FailedLoad { name, why, path } in &after.failed {
+            let message = format!("{name} does not load after the rename: {why}");
+            add(DifferenceKind::Load, message, path.clone());
         }
         return;
     }
     if after.failed.len() < before.failed.len() {
-        add("More loads after the rename than before.".to_owned());
+        add(DifferenceKind::Load, "More loads after the rename than before.".to_owned(), None);
     }
 }
 
@@ -311,14 +331,14 @@ fn compare_places(
     plan: &RenamePlan,
     written: &[AppliedEdit],
     places: &NamePlaces,
-    add: &mut dyn FnMut(DifferenceKind, String),
+    add: &mut dyn FnMut(DifferenceKind, String, Option<String>),
 ) {
     if let Some(trouble) = &places.trouble {
-        add(DifferenceKind::Edit, trouble.clone());
+        add(DifferenceKind::Edit, trouble.clone(), None);
         return;
     }
-    for message in &places.old {
-        add(DifferenceKind::Left, message.clone());
+    for (path, message) in &places.old {
+        add(DifferenceKind::Left, message.clone(), Some(path.clone()));
     }
     let mut hit = vec![0_usize; written.len()];
     for (path, token) in &places.new {
@@ -331,6 +351,7 @@ fn compare_places(
                     "{path} has a token at byte {} that means the new symbol and was not edited.",
                     token.start
                 ),
+                Some(path.clone()),
             ),
         }
     }
@@ -338,19 +359,19 @@ fn compare_places(
         if hit != 1 {
             let message =
                 format!("{}: what stands there after the edit is not {}.", edit.place, plan.new_name);
-            add(DifferenceKind::Edit, message);
+            add(DifferenceKind::Edit, message, Some(edit.place.file.clone()));
         }
     }
 }
 
-/// Compares the cross references. Returns those that differ, and the names that macros make otherwise now.
+/// Compares the cross references. Returns those that differ, each with its file, and the names that macros make otherwise now.
 fn references(
     names: &Renamed,
     numbers: bool,
     before: &Traces,
     after: &Traces,
     shown: &dyn Fn(&Path) -> String,
-) -> (Vec<String>, Vec<String>) {
+) -> (Vec<(String, String)>, Vec<String>) {
     let line = |record: &ComparedXref, name: String| ComparedUse {
         name,
         kind: record.kind,
@@ -410,7 +431,8 @@ fn references(
             Kind::Specializes => "specializes on",
         };
         let file = if line.file.is_empty() { String::new() } else { shown(Path::new(&line.file)) };
-        format!("{}: {by} {kind} {} ({file}{form})", change.word(), line.name)
+        let message = format!("{}: {by} {kind} {} ({file}{form})", change.word(), line.name);
+        (file, message)
     };
     let gone = gone.iter().map(|line| say(LineChange::Gone, line));
     (gone.chain(new.iter().map(|line| say(LineChange::New, line))).collect(), made)
