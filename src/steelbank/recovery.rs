@@ -1,8 +1,9 @@
 //! Recovery from Lisp's death: remembers deaths and restarts, hands the state over to the next image of the
 //! program, and reports restarts.
 //!
-//! The program executes itself again in place (see [`crate::engine::execute_again`]); this module has the
-//! state for that.
+//! A restart goes through four hands: the session's death watch hears (`tools/session.rs`), [`Recovery::decide`] decides,
+//! the door ends its calls and hands its clients over (`doors/mcp/restart.rs`), and `doors/cli/serve.rs` executes the program
+//! again in place ([`crate::engine::execute_again`]). The next image restores the record ([`Recovery::restore`]).
 
 use crate::answer::Advice;
 use std::io::{self, Read, Seek, Write};
@@ -96,16 +97,27 @@ impl std::fmt::Display for LoadedItem {
     }
 }
 
-/// The state that one image of the program hands over to the next.
+/// The state of one client that one image of the program hands over to the next.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Handover {
+pub struct ClientHandover {
     /// The descriptor that the client's requests come from.
     pub input: RawFd,
     /// The descriptor that answers go to.
     pub output: RawFd,
     /// The protocol's state, as the door that speaks it wrote it.
     pub protocol: String,
+    /// Input that was read and not answered yet.
+    #[serde(skip)]
+    pub unread: Vec<u8>,
+}
+
+/// The state that one image of the program hands over to the next.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Handover {
+    /// What is the client's.
+    pub client: ClientHandover,
     /// The project's folder.
     pub project: Option<PathBuf>,
     /// The loads to repeat, in order.
@@ -120,9 +132,6 @@ pub struct Handover {
     /// The loads during which Lisp died twice, which are not repeated.
     #[serde(default)]
     pub deadly: Vec<LoadedItem>,
-    /// Input that was read and not answered yet.
-    #[serde(skip)]
-    pub unread: Vec<u8>,
 }
 
 impl Handover {
@@ -135,7 +144,7 @@ impl Handover {
         let mut file = std::fs::File::from(rustix::fs::memfd_create("steelbank-handover", flags)?);
         serde_json::to_writer(&mut file, self)?;
         file.write_all(b"\n")?;
-        file.write_all(&self.unread)?;
+        file.write_all(&self.client.unread)?;
         file.rewind()?;
         Ok(file.into())
     }
@@ -149,7 +158,7 @@ impl Handover {
         std::fs::File::from(file).read_to_end(&mut bytes)?;
         let end = memchr::memchr(b'\n', &bytes).ok_or(io::ErrorKind::InvalidData)?;
         let mut handover: Self = serde_json::from_slice(&bytes[..end])?;
-        handover.unread = bytes.split_off(end + 1);
+        handover.client.unread = bytes.split_off(end + 1);
         Ok(handover)
     }
 }
@@ -212,8 +221,8 @@ impl Recovery {
         self.state.store(STOPPED, Ordering::SeqCst);
     }
 
-    /// Takes over the record of the image before this one.
-    pub fn take_over(&self, handover: &Handover) {
+    /// Restores the record of the image before this one.
+    pub fn restore(&self, handover: &Handover) {
         *self.deaths.lock() = handover.deaths.clone();
         *self.restarts.lock() = handover.restarts.clone();
         // Keep the loads even if this image ends before it has repeated them.
@@ -370,9 +379,12 @@ mod tests {
     #[test]
     fn a_handover_is_read_as_it_was_written() {
         let handover = Handover {
-            input: 900,
-            output: 901,
-            protocol: "{\"lifecycle\":1}".to_owned(),
+            client: ClientHandover {
+                input: 900,
+                output: 901,
+                protocol: "{\"lifecycle\":1}".to_owned(),
+                unread: b"{\"id\":1}\n{\"half".to_vec(),
+            },
             project: Some(PathBuf::from("/a b/é")),
             loads: vec![
                 LoadedItem::System("a".into()),
@@ -389,7 +401,6 @@ mod tests {
             }],
             suspects: vec![LoadedItem::System("s".into())],
             deadly: vec![LoadedItem::File("/d.lisp".into())],
-            unread: b"{\"id\":1}\n{\"half".to_vec(),
         };
         assert_eq!(Handover::read(handover.write().unwrap()).unwrap(), handover);
         assert!(handover.restarts[0].sentence().contains("at 01:01:01 UTC: it had died. Loaded again: a;"));
@@ -422,7 +433,7 @@ mod tests {
         for (death, told) in [0, 1, 1].into_iter().enumerate() {
             let handover = recovery.decide(&died, Moment { at: 0, uptime: 100 * death as u64 }).unwrap();
             assert_eq!(handover.restarts.last().unwrap().left_out.len(), told, "{death}");
-            recovery.take_over(&handover);
+            recovery.restore(&handover);
         }
     }
 
@@ -436,7 +447,7 @@ mod tests {
         let handover = recovery.decide(&Cause::Died("killed".to_owned()), Moment::now()).unwrap();
         assert_eq!(handover.loads, [LoadedItem::System("b".into()), LoadedItem::System("a".into())]);
         let next = Recovery::default();
-        next.take_over(&handover);
+        next.restore(&handover);
         for _ in 0..NOTES {
             assert!(next.take_note().unwrap().contains("killed"));
         }

@@ -164,13 +164,13 @@ impl Session {
     }
 
     /// Whether the project is unknown, and a client may still name it.
-    pub fn lacks_project(&self) -> bool {
+    pub fn awaits_project(&self) -> bool {
         self.project.folder().is_none() && self.lisp.bank.get().is_none()
     }
 
     /// Sets the project to the one in `folder`, if it is unknown.
     pub fn name_project(&self, folder: PathBuf) {
-        if self.lacks_project() {
+        if self.awaits_project() {
             *self.project.folder.lock() = Some(folder);
         }
     }
@@ -195,7 +195,7 @@ impl Session {
         let started = self.lisp.bank.get_or_init(|| match self.lisp.start.lock().take() {
             Some(start) => {
                 let bank = start().map_err(Failure::from)?;
-                self.tell_of_death(&bank);
+                self.spawn_death_watch(&bank);
                 Ok(bank)
             }
             // Report a start that panicked: nothing else leaves none.
@@ -206,7 +206,7 @@ impl Session {
 
     /// Watches Lisp from a thread, and asks for a restart when it dies or can do no more work, if the program
     /// can be restarted.
-    fn tell_of_death(&self, bank: &Steelbank) {
+    fn spawn_death_watch(&self, bank: &Steelbank) {
         if !self.recovery.is_armed() {
             return;
         }
@@ -239,7 +239,7 @@ impl Session {
     }
 
     /// Whether Lisp has died, and will be restarted.
-    pub fn comes_back(&self) -> bool {
+    pub fn will_restart(&self) -> bool {
         let status = self.started().map(Steelbank::status);
         self.recovery.is_armed()
             && status.is_some_and(|status| {

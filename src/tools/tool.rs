@@ -152,7 +152,7 @@ impl Tool {
         self
     }
 
-    /// Marks the tool as brief, although it runs code: it ends soon, whatever else runs.
+    /// Marks the tool as brief, although it runs code: it does not wait for the lane of long work.
     #[must_use]
     pub fn brief(mut self) -> Self {
         self.ends_soon = true;
@@ -212,7 +212,7 @@ impl Tool {
         self.at_once
     }
 
-    /// Whether a call ends soon, whatever else runs.
+    /// Whether a call does not wait for the lane of long work.
     pub fn ends_soon(&self) -> bool {
         self.ends_soon || self.about.effect != Effect::Runs
     }

@@ -167,7 +167,7 @@ struct Serve {
     allow_edits: bool,
     /// The descriptor of what the image before this one of the same process hands over
     #[arg(long, hide = true, value_name = "FD")]
-    return_from: Option<i32>,
+    restarted_from: Option<i32>,
     /// The tools to offer: all, core (the ones that an agent cannot do without), read (those that only look), or names
     #[arg(long, value_name = "all|core|read|NAME,...", default_value = "all")]
     tools: String,

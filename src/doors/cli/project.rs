@@ -80,7 +80,7 @@ impl ProjectOptions {
                 Object::from_iter([("timeout_seconds".to_owned(), Value::from(SYSTEM_SECONDS))]);
             if system != AUTO {
                 arguments.insert("system".to_owned(), Value::from(system.as_str()));
-            } else if session.lacks_project() || session.bank()?.project().root().is_none() {
+            } else if session.awaits_project() || session.bank()?.project().root().is_none() {
                 // Skip `auto` without a project: there are no systems to find.
                 continue;
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::{CommandError, Exit, PROGRAM, Serve, Shell};
 use crate::Steelbank;
-use crate::doors::mcp::{Again, ServeError, serve_again, take_streams};
+use crate::doors::mcp::{RestartHooks, ServeError, serve_with_restarts, take_streams};
 use crate::engine::{
     ProcessStart, StartError, adopt_descriptor, end_children, end_children_at_signals, execute_again,
     reap_children,
@@ -18,8 +18,8 @@ use crate::recovery::{Handover, LoadedItem};
 use crate::steelbank::Moving;
 use crate::tools::{Permissions, Session, Tools};
 
-/// The option that names the descriptor of a handover; see [`Serve::return_from`].
-const RETURN_FROM: &str = "--return-from=";
+/// The option that names the descriptor of a handover; see [`Serve::restarted_from`].
+const RESTARTED_FROM: &str = "--restarted-from=";
 /// The option with the reason for which a start uses no snapshot; see [`super::project::ProjectOptions`].
 const FAILED_SNAPSHOT: &str = "--failed-snapshot=";
 
@@ -35,7 +35,7 @@ impl Serve {
             );
         }
         end_children_at_signals().map_err(|error| Error::from(StartError::from(error)))?;
-        let handover = match self.return_from {
+        let handover = match self.restarted_from {
             None => None,
             Some(number) => {
                 reap_children();
@@ -44,33 +44,35 @@ impl Serve {
         };
         let (input, output) = match &handover {
             None => take_streams()?,
-            Some(handover) => (adopt_descriptor(handover.input)?, adopt_descriptor(handover.output)?),
+            Some(handover) => {
+                (adopt_descriptor(handover.client.input)?, adopt_descriptor(handover.client.output)?)
+            }
         };
         let systems = self.systems_of(shell, handover.as_ref());
-        let returned = handover.clone();
+        let previous = handover.clone();
         let baked = systems.clone();
         let permissions = Permissions { eval: self.allow_eval, edits: self.allow_edits };
         let session = shell.session_of(true, systems)?.allowing(permissions).with_tools(tools);
         let recovery = session.recovery();
         let mut loads = Vec::new();
         if let Some(handover) = &handover {
-            recovery.take_over(handover);
+            recovery.restore(handover);
             if let Some(folder) = &handover.project {
                 session.name_project(folder.clone());
             }
             loads.clone_from(&handover.loads);
         }
-        let again = recovery.arm().map(|causes| {
+        let restarts = recovery.arm().map(|causes| {
             let (origin, shell) = (origin(), Arc::clone(shell));
             let execute = Box::new(move |handover: Handover| {
                 let error = execute(&origin, &handover);
                 shell.output.error(&format!("The program could not be executed again: {error}."));
                 error
             });
-            Again { causes, handover, execute }
+            RestartHooks { causes, handover, execute }
         });
         // Wait for a client that may name its project, unless there is something to load already.
-        if !session.lacks_project() || shell.options.project.any() || !loads.is_empty() {
+        if !session.awaits_project() || shell.options.project.any() || !loads.is_empty() {
             // Start SBCL now, so that a broken installation is reported at once.
             let bank = session.bank()?;
             if bank.is_from_snapshot()
@@ -78,7 +80,7 @@ impl Serve {
                 && let Some(without) = without_failed_snapshot(bank)
             {
                 // Nothing was read from the client yet.
-                let error = match &returned {
+                let error = match &previous {
                     Some(handover) => execute(&origin(), handover),
                     None => {
                         rustix::stdio::dup2_stdin(&input).map_err(std::io::Error::from)?;
@@ -106,7 +108,7 @@ impl Serve {
                 .spawn(move || prepare(&shell, &session, &loads, moving))
                 .map_err(ServeError::from)?;
         }
-        let served = serve_again(input, output, session, again);
+        let served = serve_with_restarts(input, output, session, restarts);
         end_children();
         served?;
         Ok(Exit::Answered)
@@ -160,7 +162,7 @@ fn prepare(shell: &Shell, session: &Session, loads: &[LoadedItem], moving: Optio
 /// latter two. Leaves out what was for this image of the program alone.
 pub(super) fn origin() -> ProcessStart {
     let is_given = |argument: &OsString| {
-        [RETURN_FROM, FAILED_SNAPSHOT]
+        [RESTARTED_FROM, FAILED_SNAPSHOT]
             .iter()
             .all(|option| !argument.as_encoded_bytes().starts_with(option.as_bytes()))
     };
@@ -178,8 +180,12 @@ fn execute(origin: &ProcessStart, handover: &Handover) -> io::Error {
     };
     let mut origin = origin.clone();
     origin.arguments.extend(Steelbank::get().and_then(|bank| without_failed_snapshot(&bank)));
-    origin.arguments.push(OsString::from(format!("{RETURN_FROM}{}", file.as_raw_fd())));
-    execute_again(Path::new(PROGRAM), &origin, &[file.as_raw_fd(), handover.input, handover.output])
+    origin.arguments.push(OsString::from(format!("{RESTARTED_FROM}{}", file.as_raw_fd())));
+    execute_again(
+        Path::new(PROGRAM),
+        &origin,
+        &[file.as_raw_fd(), handover.client.input, handover.client.output],
+    )
 }
 
 /// Removes the snapshot that `bank` did not start from, if so, and returns the option for a start without.

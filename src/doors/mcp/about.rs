@@ -9,7 +9,7 @@ use super::instructions::INSTRUCTIONS;
 use super::protocol::VERSIONS;
 
 /// Makes the answer to `initialize`.
-pub(super) fn hello(version: ProtocolVersion) -> InitializeResult {
+pub(super) fn initialize_result(version: ProtocolVersion) -> InitializeResult {
     InitializeResult::new(capabilities())
         .with_protocol_version(version)
         .with_server_info(about())
@@ -18,7 +18,7 @@ pub(super) fn hello(version: ProtocolVersion) -> InitializeResult {
 
 /// Makes the answer to `server/discover`.
 pub(super) fn discovery() -> DiscoverResult {
-    DiscoverResult::from_server_info(VERSIONS.to_vec(), hello(ProtocolVersion::default()))
+    DiscoverResult::from_server_info(VERSIONS.to_vec(), initialize_result(ProtocolVersion::default()))
 }
 
 fn capabilities() -> ServerCapabilities {
@@ -34,7 +34,7 @@ fn about() -> Implementation {
 }
 
 /// Wraps `value` as a cacheable result of 2026-07-28: complete, private, and expired at once.
-pub(super) fn lasting(value: Value) -> Vec<u8> {
+pub(super) fn cacheable_result(value: Value) -> Vec<u8> {
     let mut result = json!({ "resultType": "complete", "ttlMs": 0, "cacheScope": "private" });
     if let (Value::Object(result), Value::Object(value)) = (&mut result, value) {
         result.extend(value);

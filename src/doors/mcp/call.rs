@@ -8,10 +8,10 @@ use rmcp::model::ErrorData;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::client::Client;
 use super::message::{self, Id};
 use super::progress::progress_line;
-use super::protocol::{Meta, Terms};
-use super::server::Server;
+use super::protocol::{Meta, ResultFormat};
 use crate::render::escape::escaped;
 use crate::tools::{Blame, Call, CallOutcome, Effect, Failure, Object, Session, Tool, ToolAnswer};
 
@@ -25,7 +25,7 @@ pub(super) struct CallParams<'a> {
     pub(super) _meta: Option<&'a RawValue>,
 }
 
-impl Server {
+impl Client {
     /// Answers `tools/call`: appends to `answer` at once, or hands the call to a pool.
     pub(super) fn call(
         self: &Arc<Self>,
@@ -36,7 +36,7 @@ impl Server {
     ) -> Result<(), ErrorData> {
         let read = params.and_then(|params| serde_json::from_str::<CallParams<'_>>(params.get()).ok());
         let meta = Meta::read(read.as_ref().and_then(|params| params._meta));
-        let terms = self.protocol.lock().admit("tools/call", &meta)?;
+        let format = self.protocol.lock().negotiate("tools/call", &meta)?;
         let wrong = |why: &'static str| ErrorData::invalid_params(why, None);
         let Some(params) = read else {
             return Err(wrong("tools/call needs \"name\" to be a string: the name of a tool."));
@@ -51,46 +51,46 @@ impl Server {
         let call = match meta.progress_token.map(RawValue::to_owned) {
             None => Call::default(),
             Some(token) => {
-                let server = Arc::clone(self);
-                Call::new(move |progress| server.output.offer(&progress_line(&token, &progress)))
+                let client = Arc::clone(self);
+                Call::new(move |progress| client.output.try_queue_progress(&progress_line(&token, &progress)))
             }
         };
         if tool.is_at_once() && !self.output.is_full() {
             let serial = self.calls.note(id.clone(), call.cancellation(), None, true);
             let outcome = carry_out(tool, &self.session, arguments, &call);
             if self.calls.answer(serial) {
-                write_outcome(answer, id, terms, outcome);
+                write_outcome(answer, id, format, outcome);
             }
             self.calls.end(serial);
             return Ok(());
         }
         let effect = tool.about().effect;
         let pool = match effect {
-            Effect::Runs => &self.running,
-            Effect::Reads | Effect::Writes => &self.waiting,
+            Effect::Runs => &self.code,
+            Effect::Reads | Effect::Writes => &self.questions,
         };
         let asks = effect == Effect::Reads;
         let again = asks.then(|| line.to_vec());
         let serial = self.calls.note(id.clone(), call.cancellation(), again, tool.ends_soon());
-        let (server, of, id) = (Arc::clone(self), Arc::clone(pool), id.clone());
+        let (client, of, id) = (Arc::clone(self), Arc::clone(pool), id.clone());
         let submitted = pool.submit(Box::new(move || {
-            if !server.calls.begin(serial, &of) {
+            if !client.calls.begin(serial, &of) {
                 return true;
             }
-            let outcome = carry_out(tool, &server.session, arguments, &call);
+            let outcome = carry_out(tool, &client.session, arguments, &call);
             let failed = matches!(outcome, Ok(Err(Failure { blame: Blame::Engine, .. })));
             let mut line = Vec::new();
-            write_outcome(&mut line, &id, terms, outcome);
-            if failed && asks && server.leave_to_next(serial, &line) {
+            write_outcome(&mut line, &id, format, outcome);
+            if failed && asks && client.defer_to_next_process(serial, &line) {
                 return true;
             }
-            if !server.calls.answer(serial) {
+            if !client.calls.answer(serial) {
                 return false;
             }
-            server.output.send(&line);
-            server.calls.end(serial);
-            if server.output.is_gone() {
-                server.end.reach();
+            client.output.send(&line);
+            client.calls.end(serial);
+            if client.output.is_gone() {
+                client.end();
             }
             true
         }));
@@ -117,7 +117,7 @@ fn carry_out(
 pub(super) fn write_outcome(
     line: &mut Vec<u8>,
     id: &Id,
-    terms: Terms,
+    format: ResultFormat,
     outcome: Result<Result<ToolAnswer, Failure>, ErrorData>,
 ) {
     let outcome = match outcome {
@@ -126,7 +126,7 @@ pub(super) fn write_outcome(
     };
     message::write_result(line, id, |line| {
         line.push(b'{');
-        if terms.inline {
+        if format == ResultFormat::Stateless {
             line.extend_from_slice(b"\"resultType\":\"complete\",");
         }
         line.extend_from_slice(b"\"content\":[");

@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use rmcp::model::ErrorData;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::message::Id;
+use super::message::{self, Id};
 use crate::query::control::Cancellation;
 
 /// The most calls that wait for Lisp at once; further ones queue.
@@ -30,66 +31,63 @@ pub(super) struct Calls {
 #[derive(Default)]
 struct CallTable {
     next: u64,
-    running: Vec<RunningCall>,
+    running: Vec<UnansweredCall>,
 }
 
-struct RunningCall {
+/// A call that has no answer yet. Whoever takes it out of [`Calls`] must answer it.
+pub(super) struct UnansweredCall {
     serial: u64,
     id: Id,
-    cancellation: Cancellation,
+    pub(super) cancellation: Cancellation,
     /// The pool whose thread runs the call, once one does.
     on: Option<Arc<Pool>>,
     /// Whether the answer is there, and being written.
     answered: bool,
     /// The line that asked for the call, if it may be repeated.
-    line: Option<Vec<u8>>,
-    /// Whether the call ends soon, whatever else runs.
+    pub(super) line: Option<Vec<u8>>,
+    /// Whether the call does not wait for the lane of long work.
     brief: bool,
-    /// The error to answer if Lisp died during the call, and no later image repeats it.
+    /// The error to answer if Lisp died during the call, and no later process repeats it.
     failed: Option<Vec<u8>>,
 }
 
-/// A call that was taken out of [`Calls`]: whoever took it must answer it.
-pub(super) struct Unanswered {
-    pub(super) id: Id,
-    pub(super) cancellation: Cancellation,
-    /// The line that asked for the call, if it may be repeated.
-    pub(super) line: Option<Vec<u8>>,
-    /// The error to answer if the call failed.
-    pub(super) failed: Option<Vec<u8>>,
-}
-
-impl From<RunningCall> for Unanswered {
-    fn from(call: RunningCall) -> Self {
-        Self { id: call.id, cancellation: call.cancellation, line: call.line, failed: call.failed }
+impl UnansweredCall {
+    /// Returns the line with the error for a call that Lisp's death or restart has ended.
+    pub(super) fn error(&self) -> Vec<u8> {
+        let why = "Lisp was started again while this ran. What was done of it is lost: ask again.";
+        self.failed.clone().unwrap_or_else(|| {
+            let mut line = Vec::new();
+            message::write_error(&mut line, Some(&self.id), &ErrorData::internal_error(why, None));
+            line
+        })
     }
 }
 
 impl Calls {
-    /// Adds a call that begins or queues. `line` is its request, if it may be repeated; a `brief` one ends
-    /// soon, whatever else runs.
+    /// Adds a call that begins or queues. `line` is its request, if it may be repeated; a `brief` one does
+    /// not wait for the lane of long work.
     pub(super) fn note(&self, id: Id, cancellation: Cancellation, line: Option<Vec<u8>>, brief: bool) -> u64 {
         let mut table = self.table.lock();
         table.next += 1;
         let serial = table.next;
         let call =
-            RunningCall { serial, id, cancellation, on: None, answered: false, line, brief, failed: None };
+            UnansweredCall { serial, id, cancellation, on: None, answered: false, line, brief, failed: None };
         table.running.push(call);
         serial
     }
 
-    /// Leaves a repeatable call without its answer, `failed`. False if it may not be repeated, or was
-    /// cancelled.
-    pub(super) fn leave_unanswered(&self, serial: u64, failed: &[u8]) -> bool {
+    /// Defers a repeatable call to the next process, with the answer `failed` if none comes.
+    pub(super) fn defer(&self, serial: u64, failed: &[u8]) {
         let mut table = self.table.lock();
         let call = table.running.iter_mut().find(|call| call.serial == serial && call.line.is_some());
-        let left = call.map(|call| call.failed = Some(failed.to_vec())).is_some();
+        if let Some(call) = call {
+            call.failed = Some(failed.to_vec());
+        }
         self.emptied.notify_all();
-        left
     }
 
-    /// Takes the calls that were left without an answer. The caller must answer them.
-    pub(super) fn take_left(&self) -> Vec<Unanswered> {
+    /// Takes the deferred calls. The caller must answer them.
+    pub(super) fn take_deferred(&self) -> Vec<UnansweredCall> {
         self.take_if(|call| call.failed.is_some())
     }
 
@@ -130,11 +128,11 @@ impl Calls {
     }
 
     /// Takes the calls that have no answer yet. The caller must answer them.
-    pub(super) fn take_unanswered(&self) -> Vec<Unanswered> {
+    pub(super) fn take_unanswered(&self) -> Vec<UnansweredCall> {
         self.take_if(|call| !call.answered)
     }
 
-    fn take_if(&self, wanted: impl Fn(&RunningCall) -> bool) -> Vec<Unanswered> {
+    fn take_if(&self, wanted: impl Fn(&UnansweredCall) -> bool) -> Vec<UnansweredCall> {
         let mut table = self.table.lock();
         let (taken, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut table.running).into_iter().partition(wanted);
@@ -142,7 +140,7 @@ impl Calls {
         if table.running.is_empty() {
             self.emptied.notify_all();
         }
-        taken.into_iter().map(Unanswered::from).collect()
+        taken
     }
 
     /// Cancels all calls.
@@ -150,7 +148,7 @@ impl Calls {
         self.cancel_if(|_| true);
     }
 
-    fn cancel_if(&self, wanted: impl Fn(&RunningCall) -> bool) {
+    fn cancel_if(&self, wanted: impl Fn(&UnansweredCall) -> bool) {
         let mut table = self.table.lock();
         let (off, on): (Vec<_>, Vec<_>) =
             std::mem::take(&mut table.running).into_iter().partition(|call| !call.answered && wanted(call));
@@ -173,8 +171,8 @@ impl Calls {
         self.wait_while(end, meanwhile, |_| true);
     }
 
-    /// Waits until all calls that will end soon have ended, or until `end`. Does not wait for those left
-    /// without an answer, nor, with `brief`, for long work.
+    /// Waits until all calls that will end soon have ended, or until `end`. Does not wait for deferred
+    /// ones, nor, with `brief`, for long work.
     pub(super) fn wait_for_answers(&self, brief: bool, end: Instant, meanwhile: impl Fn() -> bool) {
         self.wait_while(Some(end), meanwhile, |call| call.failed.is_none() && (call.brief || !brief));
     }
@@ -183,7 +181,7 @@ impl Calls {
         &self,
         end: Option<Instant>,
         meanwhile: impl Fn() -> bool,
-        counts: impl Fn(&RunningCall) -> bool,
+        counts: impl Fn(&UnansweredCall) -> bool,
     ) {
         const LOOK: Duration = Duration::from_millis(5);
         let mut table = self.table.lock();

@@ -2,12 +2,12 @@
 //! collect what was read and not taken.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use parking_lot::{Condvar, Mutex};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
-use super::stdio::{StreamIdentity, out_of_reach};
+use super::stdio::{ClientStream, NOW, out_of_reach, wait};
 
 /// The longest message that is read, in bytes.
 const LONGEST: usize = 16 << 20;
@@ -16,8 +16,7 @@ const CHUNK: usize = 64 << 10;
 
 /// The client's stream.
 pub(super) struct ClientInput {
-    stream: OwnedFd,
-    identity: StreamIdentity,
+    pub(super) stream: ClientStream,
     unread: Mutex<Unread>,
     /// An event descriptor, readable while reading is halted.
     halt: OwnedFd,
@@ -61,8 +60,7 @@ impl ClientInput {
         let unread = Mutex::new(Unread { bytes: unread, ..Unread::default() });
         let halt = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let halt = out_of_reach(&halt)?;
-        let identity = StreamIdentity::of(&stream);
-        Ok(Self { stream, identity, unread, halt, resumed: Condvar::new() })
+        Ok(Self { stream: ClientStream::new(stream), unread, halt, resumed: Condvar::new() })
     }
 
     /// Stops taking and reading, until [`ClientInput::resume`]. Returns what was read and not taken.
@@ -82,16 +80,6 @@ impl ClientInput {
         let _ = rustix::io::read(&self.halt, &mut [0; 8]);
         self.unread.lock().halted = false;
         self.resumed.notify_all();
-    }
-
-    /// Whether code of this process has closed the stream.
-    pub(super) fn is_lost(&self) -> bool {
-        !self.identity.is(&self.stream)
-    }
-
-    /// Returns the stream's descriptor.
-    pub(super) fn stream(&self) -> &OwnedFd {
-        &self.stream
     }
 
     /// Whether the stream is a file on disk. It is answered to its end: its writer does not leave.
@@ -116,8 +104,11 @@ impl ClientInput {
     /// The stream cannot be read any more.
     pub(super) fn fill(&self) -> io::Result<()> {
         loop {
-            self.wait()?;
-            if self.is_lost() {
+            wait(
+                &mut [PollFd::new(&self.stream, PollFlags::IN), PollFd::new(&self.halt, PollFlags::IN)],
+                None,
+            )?;
+            if self.stream.is_lost() {
                 return Err(io::ErrorKind::NotConnected.into());
             }
             let mut unread = self.unread.lock();
@@ -129,7 +120,7 @@ impl ClientInput {
             }
             // Check again under the lock: another thread may have read first, and a read that waits would
             // hold the lock.
-            if !is_ready(&self.stream)? {
+            if !wait(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(&NOW))? {
                 continue;
             }
             unread.make_room();
@@ -142,41 +133,6 @@ impl ClientInput {
                 Err(error) => return Err(error.into()),
             }
             return Ok(());
-        }
-    }
-}
-
-impl ClientInput {
-    /// Waits until the stream is readable, or reading is halted.
-    fn wait(&self) -> io::Result<()> {
-        let mut streams = [PollFd::new(&self.stream, PollFlags::IN), PollFd::new(&self.halt, PollFlags::IN)];
-        loop {
-            match poll(&mut streams, None) {
-                Ok(_) => return Ok(()),
-                Err(rustix::io::Errno::INTR) => (),
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-}
-
-/// Whether a read of `stream` would not block.
-fn is_ready(stream: &impl AsFd) -> io::Result<bool> {
-    match poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
-        Ok(ready) => Ok(ready > 0),
-        Err(rustix::io::Errno::INTR) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Waits until `stream` is ready. Works for non-blocking streams too: another process that shares the stream
-/// may have set that.
-pub(super) fn wait(stream: &impl AsFd, ready: PollFlags) -> io::Result<()> {
-    loop {
-        match poll(&mut [PollFd::new(stream, ready)], None) {
-            Ok(_) => return Ok(()),
-            Err(rustix::io::Errno::INTR) => (),
-            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -1,9 +1,8 @@
 //! The MCP server: the tools over a pair of streams. Only this module knows the Model Context Protocol.
 //!
-//! `message` reads and writes JSON-RPC; `protocol` holds the state agreed with the client; `input` and
-//! `output` are the streams; `calls` tracks and cancels calls; `call` carries out one; `restart` executes the
-//! program again with the same client; `server` combines them. A request that needs no Lisp is answered on
-//! the thread that read it.
+//! `client` is what is one client's: its streams (`input`, `output`), the state agreed with it (`protocol`), its calls
+//! (`calls`) and its session. `reader` is the transport; it hands each line to `dispatch`, which has `message` read it and
+//! `call` carry out a tool's call. `restart` executes the program again with the same client; `server` is the entry.
 //!
 //! rmcp provides the types of the messages. The loop over the streams is ours: rmcp's service switches tasks
 //! for each message.
@@ -11,14 +10,16 @@
 mod about;
 mod call;
 mod calls;
+mod client;
+mod dispatch;
 mod input;
 mod instructions;
-mod lead;
 mod listing;
 mod message;
 mod output;
 mod progress;
 mod protocol;
+mod reader;
 mod restart;
 mod roots;
 mod server;
@@ -28,8 +29,8 @@ mod tests;
 
 pub use instructions::INSTRUCTIONS;
 pub use listing::listing;
-pub use restart::Again;
-pub use server::{ServeError, serve_again, serve_on, serve_stdio};
+pub use restart::RestartHooks;
+pub use server::{ServeError, serve_on, serve_stdio, serve_with_restarts};
 pub(super) use stdio::take as take_streams;
 
 /// Whether `line` parses as a message of the protocol. For fuzzing: no input may panic.

@@ -6,20 +6,18 @@ use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags};
 
-use super::input::wait;
-use super::stdio::StreamIdentity;
+use super::stdio::{ClientStream, NOW, wait};
 
 /// The most bytes that may wait for the client to read.
 const MOST: usize = 64 << 20;
 /// The waiting bytes beyond which progress notifications are dropped.
-const MOST_BESIDE_NEWS: usize = 256 << 10;
+const PROGRESS_DROP_ABOVE: usize = 256 << 10;
 
 /// The client's stream.
 pub(super) struct ClientOutput {
-    stream: OwnedFd,
-    identity: StreamIdentity,
+    pub(super) stream: ClientStream,
     waiting: Mutex<Waiting>,
     /// Notified after each write, and when writing has failed.
     written: Condvar,
@@ -48,22 +46,11 @@ impl Waiting {
 impl ClientOutput {
     pub(super) fn new(stream: OwnedFd) -> Self {
         Self {
-            identity: StreamIdentity::of(&stream),
-            stream,
+            stream: ClientStream::new(stream),
             waiting: Mutex::default(),
             written: Condvar::new(),
             news: Condvar::new(),
         }
-    }
-
-    /// Returns the stream's descriptor.
-    pub(super) fn stream(&self) -> &OwnedFd {
-        &self.stream
-    }
-
-    /// Whether code of this process has closed the stream.
-    pub(super) fn is_lost(&self) -> bool {
-        !self.identity.is(&self.stream)
     }
 
     /// Whether the buffer is full.
@@ -100,9 +87,9 @@ impl ClientOutput {
 
     /// Adds a line that may be dropped if the client reads slowly. Never blocks, as a thread of Lisp's calls
     /// it.
-    pub(super) fn offer(&self, line: &[u8]) {
+    pub(super) fn try_queue_progress(&self, line: &[u8]) {
         let mut waiting = self.waiting.lock();
-        if waiting.gone || waiting.lines.len() + waiting.taken > MOST_BESIDE_NEWS {
+        if waiting.gone || waiting.lines.len() + waiting.taken > PROGRESS_DROP_ABOVE {
             return;
         }
         waiting.lines.extend_from_slice(line);
@@ -141,23 +128,26 @@ impl ClientOutput {
     }
 
     fn write(&self, mut lines: &[u8]) -> io::Result<()> {
-        if self.is_lost() {
+        if self.stream.is_lost() {
             return Err(io::ErrorKind::NotConnected.into());
         }
         while !lines.is_empty() {
             match rustix::io::write(&self.stream, lines) {
                 Ok(written) => lines = &lines[written..],
                 Err(rustix::io::Errno::INTR) => (),
-                Err(rustix::io::Errno::AGAIN) => wait(&self.stream, PollFlags::OUT)?,
+                // Wait where another process that shares the stream has made it non-blocking.
+                Err(rustix::io::Errno::AGAIN) => {
+                    wait(&mut [PollFd::new(&self.stream, PollFlags::OUT)], None)?;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
         Ok(())
     }
 
-    /// Writes the lines of [`ClientOutput::offer`], until [`ClientOutput::close`] or the client stops
+    /// Writes the lines of [`ClientOutput::try_queue_progress`], until [`ClientOutput::close`] or the client stops
     /// reading.
-    pub(super) fn write_news(&self) {
+    pub(super) fn run_progress_writer(&self) {
         let mut waiting = self.waiting.lock();
         while !waiting.closed && !waiting.gone {
             if std::mem::take(&mut waiting.news) {
@@ -186,7 +176,7 @@ impl ClientOutput {
     /// Whether nobody has the stream's other end open, as far as the system tells.
     pub(super) fn has_no_reader(&self) -> bool {
         let mut streams = [PollFd::new(&self.stream, PollFlags::empty())];
-        poll(&mut streams, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok()
+        wait(&mut streams, Some(&NOW)).is_ok()
             && streams[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
     }
 

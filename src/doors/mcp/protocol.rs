@@ -80,11 +80,13 @@ impl<'a> Meta<'a> {
     }
 }
 
-/// The terms on which a request is answered.
+/// The form of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Terms {
-    /// Whether results follow 2026-07-28: they say that they are complete, and how long they may be cached.
-    pub(super) inline: bool,
+pub(super) enum ResultFormat {
+    /// That of the versions with sessions.
+    Session,
+    /// That of 2026-07-28: results say that they are complete, and how long they may be cached.
+    Stateless,
 }
 
 /// The parts of `initialize` that we use. rmcp's `InitializeRequestParams` refuses clients for capabilities
@@ -121,8 +123,8 @@ impl Protocol {
         Ok(version)
     }
 
-    /// Decides whether a request may be answered, and on which terms.
-    pub(super) fn admit(&mut self, method: &str, meta: &Meta<'_>) -> Result<Terms, ErrorData> {
+    /// Decides whether a request may be answered, and in which form.
+    pub(super) fn negotiate(&mut self, method: &str, meta: &Meta<'_>) -> Result<ResultFormat, ErrorData> {
         let named = meta.version();
         if let Some(version) = &named
             && !VERSIONS.contains(version)
@@ -133,7 +135,7 @@ impl Protocol {
         let in_session = matches!(self.lifecycle, Lifecycle::Session { .. });
         let begun = self.lifecycle != Lifecycle::None;
         if method == "ping" && named.is_none() && !matches!(self.lifecycle, Lifecycle::Inline { .. }) {
-            return Ok(Terms { inline: false });
+            return Ok(ResultFormat::Session);
         }
         if !in_session || method == "server/discover" || named.as_ref().is_some_and(is_inline) {
             let missing = meta.missing();
@@ -154,7 +156,10 @@ impl Protocol {
             Lifecycle::None => None,
             Lifecycle::Session { version } | Lifecycle::Inline { version } => Some(version),
         };
-        Ok(Terms { inline: named.as_ref().or(agreed).is_some_and(is_inline) })
+        Ok(match named.as_ref().or(agreed).is_some_and(is_inline) {
+            true => ResultFormat::Stateless,
+            false => ResultFormat::Session,
+        })
     }
 
     /// Returns the id of our next request for the client's roots; none if the client does not list them.
@@ -208,15 +213,15 @@ mod tests {
         let params = raw(json!({ "_meta": { VERSION_KEY: "2026-07-28", CAPABILITIES_KEY: {} } }));
         let meta = Meta::of(Some(&params));
         let mut protocol = Protocol::default();
-        assert!(protocol.admit("tools/list", &Meta::default()).is_err());
-        assert_eq!(protocol.admit("ping", &Meta::default()), Ok(Terms { inline: false }));
-        assert_eq!(protocol.admit("server/discover", &meta), Ok(Terms { inline: true }));
+        assert!(protocol.negotiate("tools/list", &Meta::default()).is_err());
+        assert_eq!(protocol.negotiate("ping", &Meta::default()), Ok(ResultFormat::Session));
+        assert_eq!(protocol.negotiate("server/discover", &meta), Ok(ResultFormat::Stateless));
         assert_eq!(protocol.lifecycle, Lifecycle::None, "asking what there is begins nothing");
-        assert_eq!(protocol.admit("tools/list", &meta), Ok(Terms { inline: true }));
-        let refusal = protocol.admit("tools/list", &Meta::default()).unwrap_err();
+        assert_eq!(protocol.negotiate("tools/list", &meta), Ok(ResultFormat::Stateless));
+        let refusal = protocol.negotiate("tools/list", &Meta::default()).unwrap_err();
         assert!(refusal.message.contains(VERSION_KEY) && refusal.message.contains(CAPABILITIES_KEY));
         let params = raw(json!({ "_meta": { VERSION_KEY: "2099-01-01", CAPABILITIES_KEY: {} } }));
-        let refusal = protocol.admit("tools/list", &Meta::of(Some(&params))).unwrap_err();
+        let refusal = protocol.negotiate("tools/list", &Meta::of(Some(&params))).unwrap_err();
         assert_eq!(refusal.code, ErrorCode::UNSUPPORTED_PROTOCOL_VERSION);
         let kept: Protocol = serde_json::from_value(json!(protocol)).unwrap();
         assert_eq!(kept, protocol, "it can be handed on");

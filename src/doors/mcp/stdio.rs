@@ -4,29 +4,49 @@
 //! protocol gets private copies first, then 0 becomes empty, and 1 another standard error.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::event::{PollFd, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::fcntl_dupfd_cloexec;
 
-/// Identifies a stream by device and inode, to notice when its descriptor has been closed and reused: code in
-/// the process may close any.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct StreamIdentity(Option<(u64, u64)>);
+/// A stream with its device and inode, to notice when its descriptor has been closed and reused: code in the process may
+/// close any.
+pub(super) struct ClientStream {
+    descriptor: OwnedFd,
+    inode: Option<(u64, u64)>,
+}
 
-impl StreamIdentity {
-    pub(super) fn of(stream: &impl AsFd) -> Self {
-        Self(rustix::fs::fstat(stream).ok().map(|stat| (stat.st_dev, stat.st_ino)))
+impl ClientStream {
+    pub(super) fn new(descriptor: OwnedFd) -> Self {
+        Self { inode: inode(&descriptor), descriptor }
     }
 
-    /// Whether `stream` is still the same.
-    pub(super) fn is(self, stream: &impl AsFd) -> bool {
-        self.0.is_some() && Self::of(stream) == self
+    /// Whether code of this process has closed the stream.
+    pub(super) fn is_lost(&self) -> bool {
+        self.inode.is_none() || inode(&self.descriptor) != self.inode
     }
 }
 
-/// The least number of a private copy, higher than the descriptors that code closes when it closes "all".
-/// Where the system allows no such number, the least above the standard ones is taken.
+impl AsFd for ClientStream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+fn inode(descriptor: &OwnedFd) -> Option<(u64, u64)> {
+    rustix::fs::fstat(descriptor).ok().map(|stat| (stat.st_dev, stat.st_ino))
+}
+
+/// Waits until one of `streams` is ready, or until `timeout`. Whether one is.
+pub(super) fn wait(streams: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> io::Result<bool> {
+    Ok(rustix::io::retry_on_intr(|| poll(streams, timeout))? > 0)
+}
+
+/// A timeout for [`wait`] that does not wait.
+pub(super) const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// Lowest descriptor for private copies: above those that programs close in a loop. Where the system allows no such number, the least above the standard ones is taken.
 const HIGH: i32 = 900;
 
 /// Copies `stream` to a descriptor with a high number.

@@ -16,7 +16,7 @@ use super::call::{self, CallParams};
 use super::listing::listing;
 use super::message::{self, Id, Message};
 use super::progress::progress_line;
-use super::protocol::{Meta, Protocol, Terms, VERSIONS};
+use super::protocol::{Meta, Protocol, ResultFormat, VERSIONS};
 use super::{about, calls, roots};
 use crate::tools::{CallOutcome, Failure, ToolAnswer, ToolProgress, Tools};
 
@@ -46,7 +46,7 @@ fn result(body: impl FnOnce(&mut Vec<u8>)) -> ServerResult {
 
 #[test]
 fn rmcp_reads_the_beginning() {
-    let hello = about::hello(ProtocolVersion::V_2025_06_18);
+    let hello = about::initialize_result(ProtocolVersion::V_2025_06_18);
     let ServerResult::InitializeResult(read) = result(|line| message::write(line, &hello)) else { panic!() };
     assert_eq!(read, hello);
     let expected = json!({
@@ -82,7 +82,7 @@ fn rmcp_reads_the_beginning() {
 #[test]
 fn rmcp_reads_the_list_of_tools() {
     let listing = listing(Tools::all());
-    for body in [listing.to_string().into_bytes(), about::lasting(listing.clone())] {
+    for body in [listing.to_string().into_bytes(), about::cacheable_result(listing.clone())] {
         let ServerResult::ListToolsResult(read) = result(|line| line.extend_from_slice(&body)) else {
             panic!()
         };
@@ -108,7 +108,7 @@ fn rmcp_reads_a_tools_answer() {
     };
     let failure = Failure::engine("why");
     let said = failure.to_string();
-    for inline in [false, true] {
+    for format in [ResultFormat::Session, ResultFormat::Stateless] {
         for (outcome, texts, is_error) in [
             (Ok(answer(CallOutcome::Answered)), vec!["\"Ä\"\n", "A note."], false),
             (Ok(answer(CallOutcome::Failed)), vec!["\"Ä\"\n", "A note."], true),
@@ -116,7 +116,7 @@ fn rmcp_reads_a_tools_answer() {
         ] {
             let has_structure = outcome.is_ok();
             let mut line = Vec::new();
-            call::write_outcome(&mut line, &Id::string("r"), Terms { inline }, Ok(outcome));
+            call::write_outcome(&mut line, &Id::string("r"), format, Ok(outcome));
             let JsonRpcMessage::Response(response) = read(&line) else { panic!() };
             let ServerResult::CallToolResult(read) = response.result else { panic!() };
             let read_texts: Vec<_> =
@@ -124,7 +124,7 @@ fn rmcp_reads_a_tools_answer() {
             assert_eq!(read_texts, texts);
             assert_eq!(read.structured_content, has_structure.then(|| structured.clone()));
             assert_eq!(read.is_error, Some(is_error));
-            assert_eq!(read.result_type.is_some(), inline);
+            assert_eq!(read.result_type.is_some(), format == ResultFormat::Stateless);
         }
     }
 }
@@ -226,8 +226,8 @@ fn rmcps_client_without_a_session_says_what_it_speaks() {
     meta.set_client_capabilities(ClientCapabilities::default());
     let line = request(NumberOrString::Number(1), CallToolRequest::new(params));
     let Ok(Message::Request { params, .. }) = message::read(&line) else { panic!() };
-    let admitted = Protocol::default().admit("tools/call", &Meta::of(params));
-    assert_eq!(admitted, Ok(Terms { inline: true }));
+    let admitted = Protocol::default().negotiate("tools/call", &Meta::of(params));
+    assert_eq!(admitted, Ok(ResultFormat::Stateless));
 }
 
 #[test]

@@ -1,0 +1,113 @@
+//! Dispatch: a client's message becomes a call, a change of the protocol's state, or an answer. Knows no transport but the
+//! output for answers that come later.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use rmcp::model::{ErrorCode, ErrorData};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::about::{cacheable_result, discovery, initialize_result};
+use super::calls::cancelled;
+use super::client::Client;
+use super::listing::listing;
+use super::message::{self, Id, Message};
+use super::protocol::{Meta, ResultFormat};
+use super::roots::{ask_for_roots, folders};
+use crate::tools::quoted;
+
+impl Client {
+    /// Carries out a message. Answers that are ready are appended to `answer`, others go to the output later.
+    pub(super) fn dispatch(self: &Arc<Self>, line: &[u8], answer: &mut Vec<u8>) {
+        match message::read(line) {
+            Ok(Message::Request { id, method, params }) => self.request(line, id, &method, params, answer),
+            Ok(Message::Notification { method, params }) => self.notification(&method, params, answer),
+            Ok(Message::Response { id, result }) => self.response(&id, result),
+            Ok(Message::Blank) => (),
+            Err((id, refusal)) => message::write_error(answer, id.as_ref(), &refusal),
+        }
+    }
+
+    fn request(
+        self: &Arc<Self>,
+        line: &[u8],
+        id: Id,
+        method: &str,
+        params: Option<&RawValue>,
+        answer: &mut Vec<u8>,
+    ) {
+        let outcome = match method {
+            "initialize" => self.protocol.lock().initialize(params).map(|version| {
+                message::write_result(answer, &id, |line| message::write(line, &initialize_result(version)));
+            }),
+            "tools/call" => self.call(line, &id, params, answer),
+            _ => {
+                let format = self.protocol.lock().negotiate(method, &Meta::of(params));
+                format.and_then(|format| self.other(method, format)).map(|result| {
+                    message::write_result(answer, &id, |line| line.extend_from_slice(&result));
+                })
+            }
+        };
+        if let Err(refusal) = outcome {
+            message::write_error(answer, Some(&id), &refusal);
+        }
+    }
+
+    /// Answers a request that calls no tool.
+    fn other(&self, method: &str, format: ResultFormat) -> Result<Cow<'_, [u8]>, ErrorData> {
+        let empty = |list: &str| {
+            Cow::Owned(match format {
+                ResultFormat::Session => json!({ list: [] }).to_string().into_bytes(),
+                ResultFormat::Stateless => cacheable_result(json!({ list: [] })),
+            })
+        };
+        Ok(match method {
+            "ping" if format == ResultFormat::Session => Cow::Borrowed(b"{}"),
+            "tools/list" => {
+                let [session, stateless] = self.listing.get_or_init(|| {
+                    let listing = listing(self.session.tools());
+                    [listing.to_string().into_bytes(), cacheable_result(listing)]
+                });
+                Cow::Borrowed(if format == ResultFormat::Session { session } else { stateless })
+            }
+            "server/discover" => Cow::Owned(json!(discovery()).to_string().into_bytes()),
+            // Answer clients that ask for resources without having been told of any.
+            "resources/list" => empty("resources"),
+            "resources/templates/list" => empty("resourceTemplates"),
+            "prompts/list" => empty("prompts"),
+            _ => {
+                let why = format!("There is no method {}.", quoted(method));
+                return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, why, None));
+            }
+        })
+    }
+
+    fn notification(&self, method: &str, params: Option<&RawValue>, answer: &mut Vec<u8>) {
+        match method {
+            "notifications/cancelled" => {
+                if let Some(id) = cancelled(params) {
+                    self.calls.cancel(&id);
+                }
+            }
+            "notifications/initialized" | "notifications/roots/list_changed"
+                if self.session.awaits_project() =>
+            {
+                if let Some(id) = self.protocol.lock().ask_for_roots() {
+                    ask_for_roots(answer, &Id::string(&id));
+                }
+            }
+            _ => (),
+        }
+    }
+
+    /// Takes the client's response: the only request that we send is for its roots.
+    fn response(&self, id: &Id, result: Option<&RawValue>) {
+        if !self.protocol.lock().is_roots(id) {
+            return;
+        }
+        if let Some(folder) = folders(result).find(|folder| folder.is_dir()) {
+            self.session.name_project(folder);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The transport: reads a client's lines, and has each dispatched.
+//!
+//! One thread at a time is the reader: it carries out what needs no Lisp itself, without a change of threads between line
+//! and answer. If a line takes it long, a thread that stands by takes over, so that the server always reads.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rmcp::model::ErrorData;
+
+use super::client::Client;
+use super::input::Taken;
+use super::message;
+
+/// The time that the reader may be busy before another thread takes over.
+const TAKEOVER_AFTER: Duration = Duration::from_millis(5);
+
+impl Client {
+    /// Reads and carries out lines, until another thread reads or the stream ends.
+    pub(super) fn read_lines(self: &Arc<Self>, mine: u64) {
+        let mut line = Vec::new();
+        let mut answer = Vec::new();
+        while self.reader.is(mine) {
+            // Count the line before it is taken, so that a wait for all calls includes it.
+            self.calls.begin_line();
+            let taken = self.input.take(&mut line);
+            if taken != Taken::Line {
+                self.calls.end_line();
+            }
+            if taken != Taken::Nothing {
+                self.reader.begin_line();
+            }
+            match taken {
+                Taken::Line => {
+                    self.dispatch(&line, &mut answer);
+                    self.output.add(&answer);
+                    answer.clear();
+                    self.calls.end_line();
+                }
+                Taken::TooLong => {
+                    let refusal = ErrorData::invalid_request("The message is longer than 16 MiB.", None);
+                    message::write_error(&mut answer, None, &refusal);
+                    self.output.add(&answer);
+                    answer.clear();
+                }
+                Taken::Nothing => {
+                    self.output.flush();
+                    if !self.reader.begin_wait(mine) {
+                        return;
+                    }
+                    if self.output.is_gone() || self.input.fill().is_err() {
+                        return self.end();
+                    }
+                }
+                Taken::End => {
+                    self.output.flush();
+                    return self.end();
+                }
+            }
+        }
+        self.output.flush();
+    }
+
+    /// Takes over reading when a line takes the reader long.
+    pub(super) fn stand_by(self: &Arc<Self>) {
+        let mine = self.reader.take_over();
+        // Ignore the error: without a stand-by, the next long call blocks reading.
+        let _ = self.spawn("mcp-standby", Self::stand_by);
+        self.read_lines(mine);
+    }
+}
+
+/// The role of the reader, which one thread has at a time.
+pub(super) struct ReaderRole {
+    takeover_after: Duration,
+    state: Mutex<RoleState>,
+    wake: Condvar,
+}
+
+impl Default for ReaderRole {
+    fn default() -> Self {
+        Self::new(TAKEOVER_AFTER)
+    }
+}
+
+#[derive(Default)]
+struct RoleState {
+    /// The number of the current reader; each new one counts on.
+    reader: u64,
+    /// The time since which the reader is busy; none while it waits for the client.
+    busy: Option<Instant>,
+    /// The number of lines that readers have begun.
+    begun: u64,
+    /// Whether the thread that stands by sleeps until a reader begins a line.
+    asleep: bool,
+}
+
+impl ReaderRole {
+    fn new(takeover_after: Duration) -> Self {
+        Self { takeover_after, state: Mutex::default(), wake: Condvar::new() }
+    }
+
+    /// Whether reader number `mine` still reads.
+    fn is(&self, mine: u64) -> bool {
+        self.state.lock().reader == mine
+    }
+
+    /// Marks the reader as busy.
+    fn begin_line(&self) {
+        let mut state = self.state.lock();
+        state.busy = Some(Instant::now());
+        state.begun += 1;
+        if std::mem::take(&mut state.asleep) {
+            self.wake.notify_all();
+        }
+    }
+
+    /// Marks reader number `mine` as waiting for the client. False if another thread reads by now: two that
+    /// wait for the same stream would take each other's lines.
+    #[must_use]
+    fn begin_wait(&self, mine: u64) -> bool {
+        let mut state = self.state.lock();
+        let reads = state.reader == mine;
+        if reads {
+            state.busy = None;
+        }
+        reads
+    }
+
+    /// Waits until the reader has been busy for too long, and takes over. Returns the new reader's number.
+    fn take_over(&self) -> u64 {
+        let mut state = self.state.lock();
+        loop {
+            let begun = state.begun;
+            self.wake.wait_for(&mut state, self.takeover_after);
+            match state.busy {
+                Some(since) if since.elapsed() >= self.takeover_after => {
+                    state.reader += 1;
+                    state.busy = Some(Instant::now());
+                    return state.reader;
+                }
+                None if state.begun == begun => {
+                    state.asleep = true;
+                    while state.asleep {
+                        self.wake.wait(&mut state);
+                    }
+                }
+                _ => (),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// Reads lines that take about as long as the stand-by waits, so that each end of a line
+    /// races for the role.
+    #[test]
+    fn no_two_readers_wait_for_the_client() {
+        const LINES: u32 = 4000;
+        let patience = Duration::from_micros(50);
+        let role = ReaderRole::new(patience);
+        let [waiting, most, lines, readers] = [const { AtomicU32::new(0) }; 4];
+        let over = || lines.load(Ordering::SeqCst) >= LINES;
+        let serve = |mine: u64| {
+            readers.fetch_add(1, Ordering::SeqCst);
+            while role.is(mine) && !over() {
+                // Yield where a server would write its answers.
+                std::thread::yield_now();
+                if !role.begin_wait(mine) {
+                    return;
+                }
+                most.fetch_max(waiting.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                std::thread::yield_now();
+                waiting.fetch_sub(1, Ordering::SeqCst);
+                role.begin_line();
+                let (count, began) = (lines.fetch_add(1, Ordering::SeqCst), Instant::now());
+                while began.elapsed() < patience * (count % 4) {
+                    std::hint::spin_loop();
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let successors = [(); 2].map(|()| {
+                scope.spawn(|| {
+                    while !over() {
+                        serve(role.take_over());
+                    }
+                })
+            });
+            serve(0);
+            // Begin a line, so that the threads that stand by wake and see the end.
+            while !successors.iter().all(|thread| thread.is_finished()) {
+                if over() {
+                    role.begin_line();
+                }
+                std::thread::sleep(patience);
+            }
+        });
+        assert_eq!(most.into_inner(), 1, "two waited for one stream");
+        assert!(readers.into_inner() > 2, "nobody took over");
+    }
+}
